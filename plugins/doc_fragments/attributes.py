@@ -1,0 +1,58 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying the target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    support: full
+  idempotent:
+    description: When run twice in a row with the same arguments, the second run changes nothing.
+    support: full
+"""
+
+    # For modules that only read.
+    INFO = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying the target.
+    support: full
+    details:
+      - This module only reads.
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    support: N/A
+    details:
+      - This module only reads.
+  idempotent:
+    description: When run twice in a row with the same arguments, the second run changes nothing.
+    support: full
+"""
+
+    ACTIONGROUP = r"""
+options: {}
+attributes:
+  action_group:
+    description: Use C(group/dgxspark.cluster.dgxspark) in C(module_defaults) to set defaults for this module.
+    support: full
+    membership:
+      - dgxspark.cluster.dgxspark
+"""
+
+    # Where a test puts a tree of its own in place of the node's.
+    ROOTS = r"""
+options:
+  sysfs_root:
+    description: Where sysfs is. Tests put a tree of their own here.
+    type: path
+    default: /sys
+"""

@@ -1,0 +1,336 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The values that the collection speaks in: what a node has (*current*), what it shall have (*planned*), what is wrong.
+
+Modules and filters exchange them as plain dictionaries (`to_plain`, `from_plain`); the core works on the frozen classes.
+Units: MTU in bytes, link speed in Mb/s, memory in KiB. An unknown value is None, never a guess.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing as t
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address
+
+T = t.TypeVar("T")
+
+ROCE_V1 = "IB/RoCE v1"
+ROCE_V2 = "RoCE v2"
+
+# --- what a node has ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One used entry of a port's GID table (`/sys/class/infiniband/HCA/ports/N/gids/INDEX`)."""
+
+    index: int
+    gid: str
+    type: str | None
+    netdev: str | None
+
+    @property
+    def ipv4(self) -> str | None:
+        """The IPv4 address of a mapped GID (`::ffff:a.b.c.d`), else None."""
+        mapped = IPv6Address(self.gid).ipv4_mapped
+        return str(mapped) if mapped else None
+
+    @property
+    def link_local(self) -> bool:
+        """Whether the GID comes of an `fe80::` address."""
+        return IPv6Address(self.gid).is_link_local
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port of an HCA. `state` is the logical state (`ACTIVE`, `DOWN`, …) as sysfs names it."""
+
+    number: int
+    state: str | None = None
+    phys_state: str | None = None
+    link_layer: str | None = None
+    rate_gbps: float | None = None
+    active_mtu: int | None = None
+    gids: tuple[Gid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hca:
+    """An RDMA device."""
+
+    name: str
+    node_guid: str | None = None
+    ports: tuple[Port, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arp:
+    """The sysctls that keep twins on one wire from answering for each other (`net.ipv4.conf.IFACE.*`)."""
+
+    arp_ignore: int | None = None
+    arp_announce: int | None = None
+    rp_filter: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Netdev:
+    """A network interface, in whatever network namespace it is."""
+
+    name: str
+    mac: str | None = None
+    mtu: int | None = None
+    operstate: str | None = None
+    carrier: bool | None = None
+    speed_mbps: int | None = None
+    ipv4: tuple[str, ...] = ()  # "address/prefix"
+    arp: Arp = Arp()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a VF's netdev is: `host`, in a `pod` (a namespace with processes), `stranded` (one without), or `unbound`."""
+
+    state: t.Literal["host", "pod", "stranded", "unbound"]
+    netns: str | None = None  # a path to enter it by
+    pids: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vf:
+    """A virtual function. `admin_mac`, `trust` and `spoof_check` are what its PF holds for it."""
+
+    index: int
+    pci: str
+    driver: str | None = None
+    netdev: Netdev | None = None
+    hca: Hca | None = None
+    admin_mac: str | None = None
+    trust: bool | None = None
+    spoof_check: bool | None = None
+    place: Place = Place("unbound")
+    users: tuple[str, ...] = ()  # processes with user-space queue pairs on its HCA, "comm (pid)"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A physical function (PF): one of the PCIe functions of a QSFP port."""
+
+    pci: str
+    device_id: str | None = None  # "vendor:device", such as "15b3:1021"
+    driver: str | None = None
+    driver_version: str | None = None
+    firmware: str | None = None
+    phys_port: str | None = None
+    phys_switch: str | None = None
+    netdev: Netdev | None = None
+    hca: Hca | None = None
+    totalvfs: int | None = None
+    numvfs: int | None = None
+    eswitch: str | None = None
+    vfs: tuple[Vf, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NetplanStanza:
+    """What a netplan file says about one device: enough to find clashes, nothing secret."""
+
+    kind: str
+    id: str
+    match: dict[str, t.Any] = field(default_factory=dict)
+    set_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetplanFile:
+    """A netplan file of the node. `error` is set where it could not be parsed."""
+
+    path: str
+    sha256: str
+    mode: str
+    stanzas: tuple[NetplanStanza, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Netplan:
+    """netplan on the node: the renderer in use, the files, and an unconfirmed change if there is one."""
+
+    renderer: str | None = None
+    version: str | None = None
+    files: tuple[NetplanFile, ...] = ()
+    pending: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file the caller asked about: absent files have no digest."""
+
+    path: str
+    sha256: str | None = None
+    mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """All that `roce_info` reads of a node in one round trip."""
+
+    kernel: str | None = None
+    mem_available_kib: int | None = None
+    functions: tuple[Function, ...] = ()
+    netplan: Netplan = Netplan()
+    other: tuple[Netdev, ...] = ()  # the node's other interfaces with an IPv4 address
+    files: tuple[FileState, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)  # systemd unit -> "enabled", "disabled", "not-found" …
+
+
+# --- what a node shall have -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVf:
+    """One VF of the plan. `netdev`, `pci` and `hca` are None until the node has been seen with its VFs."""
+
+    index: int
+    purpose: str
+    mac: str
+    address: str
+    prefix: int
+    subnet: str
+    mtu: int
+    netdev: str | None = None
+    pci: str | None = None
+    hca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFunction:
+    """One function of the plan. `slot` (`p0f1` = port 0, function 1) names it in every table and message."""
+
+    slot: str
+    port: int
+    function: int
+    segment: str
+    netdev: str
+    pci: str | None
+    mtu: int
+    vfs: tuple[PlannedVf, ...]
+    mac: str | None = None
+    hca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHost:
+    """One host of the plan. `detected` says whether its functions were seen or are only expected of its hardware."""
+
+    name: str
+    index: int
+    detected: bool
+    functions: tuple[PlannedFunction, ...]
+
+
+# --- what is wrong, and what would change ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found: a stable `id`, where, what and why, and what to do about it."""
+
+    id: str
+    severity: t.Literal["error", "warning", "info"]
+    subject: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.subject}: {self.message}" if self.subject else self.message
+        return f"{text} {self.remedy}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between what is and what shall be, as a report shows it."""
+
+    subject: str
+    what: str
+    before: t.Any
+    after: t.Any
+
+
+class FabricError(Exception):
+    """An expected failure, with its cause and remedy in plain words. Modules turn it into fail_json."""
+
+    def __init__(self, message: str, *, findings: t.Sequence[Finding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+# --- plain forms ----------------------------------------------------------------------------------------------------
+
+
+def to_plain(value: t.Any) -> t.Any:
+    """Turn values of this module into dictionaries and lists, which is all that Ansible can store."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
+    """Build a value class from its plain form.
+
+    Raises FabricError naming the key for an unknown or missing key or a value of the wrong type.
+    """
+    where = where or cls.__name__
+    if not isinstance(data, t.Mapping):
+        raise FabricError(f"{where}: a dictionary is needed, not {type(data).__name__} {data!r}.")
+    hints = t.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(t.cast(t.Any, cls))}
+    unknown = sorted(set(data) - set(fields))
+    if unknown:
+        raise FabricError(f"{where}: unknown key {unknown[0]!r}. Known keys: {', '.join(fields)}.")
+    values = {name: _convert(hints[name], data[name], f"{where}.{name}") for name in fields if name in data}
+    try:
+        return cls(**values)
+    except TypeError as exc:
+        missing = [
+            n
+            for n, f in fields.items()
+            if n not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        ]
+        raise FabricError(f"{where}: key {', '.join(map(repr, missing))} is missing.") from exc
+
+
+def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:
+    origin = t.get_origin(hint)
+    args = t.get_args(hint)
+    if hint is t.Any:
+        return value
+    if origin in (t.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _convert(next(a for a in args if a is not type(None)), value, where)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise FabricError(f"{where}: a list is needed, not {type(value).__name__} {value!r}.")
+        return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, t.Mapping):
+            raise FabricError(f"{where}: a dictionary is needed, not {type(value).__name__} {value!r}.")
+        return {str(k): _convert(args[1], v, f"{where}.{k}") for k, v in value.items()}
+    if origin is t.Literal:
+        if value not in args:
+            raise FabricError(f"{where}: {value!r} is not one of {', '.join(map(str, args))}.")
+        return value
+    if dataclasses.is_dataclass(hint):
+        return from_plain(t.cast(t.Any, hint), value, where)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise FabricError(f"{where}: {value!r} is not of type {hint.__name__}.")
+    return value

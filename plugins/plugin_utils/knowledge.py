@@ -1,0 +1,139 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The only loader of `knowledge/` (and of what an owner lays over it): data in, checked plain values out.
+
+A *kind* is a folder of YAML files with one JSON Schema, `knowledge/schema/<kind>.json`, for each entry. A file is one
+entry, or a list of entries under the key `entries`. An owner's folder has the same layout. Its entries are added; one
+with the id of a shipped entry must say `replaces: <id>`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+import typing as t
+
+import yaml
+
+try:
+    import jsonschema
+except ImportError as exc:
+    jsonschema = None  # type: ignore[assignment,unused-ignore]
+    JSONSCHEMA_ERROR: ImportError | None = exc
+else:
+    JSONSCHEMA_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+COLLECTION = pathlib.Path(__file__).resolve().parents[2]
+SHIPPED = COLLECTION / "knowledge"
+
+Entry = dict[str, t.Any]
+
+
+class KnowledgeError(FabricError):
+    """A bad entry: the message names the file, the key, what is wrong and what to do."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a key given twice, which PyYAML would silently resolve to the last."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[t.Any, t.Any]:
+    seen: set[t.Any] = set()
+    for key_node, _value in node.value:
+        key = loader.construct_object(key_node, deep=deep)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return dict(loader.construct_pairs(node, deep=deep))
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def read_yaml(path: pathlib.Path) -> t.Any:
+    """Read one YAML file; KnowledgeError names the file and the line of a fault."""
+    try:
+        # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+    except (OSError, UnicodeDecodeError) as exc:
+        raise KnowledgeError(f"{path}: cannot be read: {exc}. Check the path and its permissions.") from exc
+    except yaml.YAMLError as exc:
+        raise KnowledgeError(f"{path}: not valid YAML: {' '.join(str(exc).split())}") from exc
+
+
+@functools.cache
+def schema(kind: str) -> dict[str, t.Any]:
+    """Return the JSON Schema (2020-12) of one entry of `kind`."""
+    path = SHIPPED / "schema" / f"{kind}.json"
+    if not path.is_file():
+        kinds = ", ".join(sorted(p.stem for p in path.parent.glob("*.json")))
+        raise KnowledgeError(f"There is no knowledge of kind {kind!r}. Kinds: {kinds}.")
+    loaded: dict[str, t.Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def validate(kind: str, entry: t.Any, where: str) -> None:
+    """Check one entry against its kind's schema; KnowledgeError names `where`, the key and the fault."""
+    if jsonschema is None:
+        raise KnowledgeError(
+            f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
+            "Install it: pip install 'jsonschema>=4.18'"
+        )
+    validator = jsonschema.Draft202012Validator(schema(kind))
+    errors = sorted(validator.iter_errors(entry), key=lambda e: (list(map(str, e.absolute_path)), e.message))
+    if errors:
+        error = jsonschema.exceptions.best_match(errors)
+        key = ".".join(str(p) for p in error.absolute_path) or "(top level)"
+        raise KnowledgeError(f"{where}: {key}: {error.message}. See knowledge/schema/{kind}.json.")
+
+
+def _entries(kind: str, folder: pathlib.Path) -> t.Iterator[tuple[pathlib.Path, Entry]]:
+    for path in sorted(folder.rglob("*.yml")):
+        document = read_yaml(path)
+        listed = document.get("entries") if isinstance(document, dict) and set(document) == {"entries"} else [document]
+        if not isinstance(listed, list):
+            raise KnowledgeError(f"{path}: entries: a list is needed, not {type(listed).__name__}.")
+        for position, entry in enumerate(listed):
+            where = f"{path}" if len(listed) == 1 else f"{path}: entries.{position}"
+            if not isinstance(entry, dict):
+                raise KnowledgeError(f"{where}: a dictionary is needed, not {type(entry).__name__}.")
+            body = {key: value for key, value in entry.items() if key != "replaces"}
+            validate(kind, body, where)
+            yield path, entry
+
+
+def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
+    """Return all entries of `kind` by id, the owner's laid over the shipped ones.
+
+    Each has a key `origin`, the file it came from. Raises KnowledgeError for the first bad entry, for an id given
+    twice, and for an overlay entry that takes a shipped id without `replaces`.
+    """
+    loaded: dict[str, Entry] = {}
+    for root in (SHIPPED, *(pathlib.Path(o).expanduser() for o in overlays)):
+        for path, entry in _entries(kind, root / kind):
+            name = str(entry["id"])
+            replaces = entry.get("replaces")
+            if replaces is not None and replaces != name:
+                raise KnowledgeError(f"{path}: replaces: {replaces!r} is not the entry's own id {name!r}.")
+            if replaces is not None and name not in loaded:
+                raise KnowledgeError(f"{path}: replaces: there is no {kind} entry {name!r} to replace.")
+            if name in loaded and replaces is None:
+                raise KnowledgeError(
+                    f"{path}: id: {name!r} is already defined in {loaded[name]['origin']}. "
+                    f"Choose another id, or add `replaces: {name}` to mean it."
+                )
+            loaded[name] = {k: v for k, v in entry.items() if k != "replaces"} | {"origin": str(path)}
+    return loaded
+
+
+def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:
+    """Return one entry of `kind`; KnowledgeError lists the known ids where there is none of that name."""
+    loaded = load(kind, overlays)
+    if name not in loaded:
+        raise KnowledgeError(f"There is no {kind} entry {name!r}. Known: {', '.join(sorted(loaded))}.")
+    return loaded[name]

@@ -1,0 +1,17 @@
+"""Let a plain checkout be imported as ansible_collections.dgxspark.cluster, as an installed copy is."""
+
+from __future__ import annotations
+
+import atexit
+import pathlib
+import shutil
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+if ROOT.parent.name != "dgxspark":  # in ansible-test's own tree the names resolve already
+    _links = pathlib.Path(tempfile.mkdtemp(prefix="dgxspark-tests-"))
+    atexit.register(shutil.rmtree, _links, ignore_errors=True)
+    (_links / "ansible_collections" / "dgxspark").mkdir(parents=True)
+    (_links / "ansible_collections" / "dgxspark" / "cluster").symlink_to(ROOT)
+    sys.path.insert(0, str(_links))
