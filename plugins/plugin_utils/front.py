@@ -9,6 +9,7 @@ import functools
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 
 P = t.ParamSpec("P")

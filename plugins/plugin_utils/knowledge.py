@@ -59,7 +59,7 @@ def read_yaml(path: pathlib.Path) -> t.Any:
     """Read one YAML file; KnowledgeError names the file and the line of a fault."""
     try:
         # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except (OSError, UnicodeDecodeError) as exc:
         raise KnowledgeError(f"{path}: cannot be read: {exc}. Check the path and its permissions.") from exc
     except yaml.YAMLError as exc:

@@ -1,0 +1,119 @@
+"""The layout that CONTRIBUTING.md promises: who may import whom, and how long a file may get."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "plugins"
+OWN = "ansible_collections.dgxspark.cluster.plugins"
+THIN = ("modules", "action", "filter", "lookup")
+
+
+def python_files(*folders: str) -> list[pathlib.Path]:
+    return [
+        path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) if "__pycache__" not in path.parts
+    ]
+
+
+def imports(path: pathlib.Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; name the collection in full"
+            found |= (
+                {f"{node.module}.{alias.name}" for alias in node.names} if node.module == OWN else {str(node.module)}
+            )
+    return found
+
+
+def code_lines(path: pathlib.Path) -> int:
+    """Lines of code: no blank lines, comments or strings that stand alone (documentation)."""
+    text = path.read_text(encoding="utf-8")
+    documentation: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, (ast.Assign, ast.Expr))
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            documentation |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        1
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in documentation and line.strip() and not line.strip().startswith("#")
+    )
+
+
+@pytest.mark.parametrize("path", python_files("plugins/module_utils"), ids=str)
+def test_what_runs_on_nodes_needs_the_standard_library_only(path: pathlib.Path) -> None:
+    foreign = {
+        name
+        for name in imports(path)
+        if name.split(".")[0] not in sys.stdlib_module_names
+        and not name.startswith((f"{OWN}.module_utils", "ansible.module_utils"))
+    }
+    assert not foreign
+
+
+@pytest.mark.parametrize("path", python_files("plugins/modules"), ids=str)
+def test_modules_do_not_import_what_runs_on_the_controller(path: pathlib.Path) -> None:
+    assert not {name for name in imports(path) if name.startswith(f"{OWN}.plugin_utils")}
+
+
+@pytest.mark.parametrize("path", python_files("plugins/plugin_utils", "plugins/module_utils"), ids=str)
+def test_the_core_does_not_know_its_fronts(path: pathlib.Path) -> None:
+    fronts = tuple(f"{OWN}.{front}" for front in THIN)
+    assert not {name for name in imports(path) if name.startswith(fronts)}
+
+
+@pytest.mark.parametrize("path", python_files(*(f"plugins/{front}" for front in THIN)), ids=str)
+def test_fronts_are_thin(path: pathlib.Path) -> None:
+    assert code_lines(path) <= 100
+
+
+@pytest.mark.parametrize("path", python_files("plugins", "lab", "tools", "benchmarks"), ids=str)
+def test_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
+    assert code_lines(path) <= 400
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "roles").glob("*/tasks/*.yml")), ids=str)
+def test_task_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
+    lines = [
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.strip() and not line.strip().startswith("#")
+    ]
+    assert len(lines) <= 80
+
+
+def test_nothing_points_outside_the_repository() -> None:
+    """Only .ci/run may use the lanes and fixtures that lie beside a checkout."""
+    pattern = re.compile(r"\.\./shared|/work/")
+    guilty = []
+    for path in sorted(ROOT.rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        if (
+            not path.is_file()
+            or parts[0] in {".git", ".ci", ".venv", ".cache", "collections", "reports"}
+            or "__pycache__" in parts
+        ):
+            continue
+        if (
+            path.suffix in {".py", ".yml", ".md", ".rst", ".toml", ".json", ".cfg", ""}
+            and path != pathlib.Path(__file__).resolve()
+        ):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+            if pattern.search(text):
+                guilty.append(str(path.relative_to(ROOT)))
+    assert not guilty
