@@ -233,18 +233,20 @@ class Restorer:
             return
         if current is None:
             if wanted:
-                raise RestoreError(f"{slot} ({pci}) offers no VFs: there is no {path}")
+                raise RestoreError(f"{pci} offers no VFs: there is no {path}")
             return
+        if wanted and name is None:
+            raise RestoreError(f"{pci} has no network interface (driver {host.driver(pci) or 'none'})")
         away = [i for i in range(current) if self._away(host.vf(pci, i))]
         if away:
             which = ", ".join(f"{slot}v{i}" for i in away)
-            raise RestoreError(f"{slot} ({pci}): not changing {current} VFs to {wanted} while {which} is not on the host")
+            raise RestoreError(f"{pci}: not changing {current} VFs to {wanted} while {which} is not on the host")
         if current:
             host.write(path, "0")
         if other_mode:
             code, _out, err = host.command(["devlink", "dev", "eswitch", "set", f"pci/{pci}", "mode", str(mode)])
             if code:
-                raise RestoreError(f"{slot} ({pci}): eswitch mode {mode}: {' '.join(err.split())}")
+                raise RestoreError(f"{pci}: eswitch mode {mode}: {' '.join(err.split())}")
             self.done.append(f"{slot} eswitch mode = {mode}")
         if wanted:
             probe = host.pci(pci, "sriov_drivers_autoprobe")
