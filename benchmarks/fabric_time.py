@@ -47,6 +47,13 @@ def ansible(*command: str) -> tuple[float, str]:
     return seconds, done.stdout
 
 
+def variables(settings: dict[str, object]) -> str:
+    """Extra variables of a run: the fabric's settings and the hardware class of this benchmark."""
+    return json.dumps(
+        {"dgxspark_fabric": settings, "dgxspark_knowledge_dirs": [str(ROOT / "benchmarks" / "knowledge")]}
+    )
+
+
 def ping() -> float:
     """Median of three `ansible -m ping` over all nodes."""
     return statistics.median(ansible("ansible", "dgx", *LIMIT, "-m", "ansible.builtin.ping")[0] for _ in range(3))
@@ -54,7 +61,7 @@ def ping() -> float:
 
 def fabric(settings: dict[str, object], label: str) -> dict[str, object]:
     """Time the fabric part, and count its remote steps in a run of its own, so that -vvv costs nothing here."""
-    extra = ["-e", json.dumps({"dgxspark_fabric": settings})]
+    extra = ["-e", variables(settings)]
     seconds, output = ansible("ansible-playbook", "site.yml", *LIMIT, "--tags", "fabric", *extra, "-vvv")
     steps = collections.Counter(first or second for first, second in EXEC.findall(output))
     print(f"{label}: {seconds:.1f} s, remote steps per host {sorted(steps.values())}", flush=True)
@@ -71,7 +78,7 @@ def main() -> None:
     ).stdout.strip()
     result: dict[str, object] = {"commit": commit, "cores": os.cpu_count(), "ping_seconds": round(ping(), 1)}
     for name, settings in (("one_function_7_vfs", ONE_FUNCTION), ("two_functions_7_vfs", TWO_FUNCTIONS)):
-        ansible("ansible-playbook", "playbooks/teardown.yml", *LIMIT, "-e", json.dumps({"dgxspark_fabric": settings}))
+        ansible("ansible-playbook", "playbooks/teardown.yml", *LIMIT, "-e", variables(settings))
         runs = {run: fabric(settings, f"{name} {run}") for run in ("first", "second")}
         for figures in runs.values():
             figures["pings"] = round(float(str(figures["seconds"])) / float(str(result["ping_seconds"])), 1)
