@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Put the collections we depend on under a folder, out of the `ansible` package of PyPI: tests need no Galaxy.
 
 Usage: fetch_collections.py VERSION DESTINATION, with VERSION of the package `ansible` (12.3.0 carries core 2.19's).

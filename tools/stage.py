@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Copy the checkout's files (tracked and new ones that git does not ignore) to DESTINATION/ansible_collections/dgxspark/cluster.
 
 ansible-test wants that path, refuses links, and silently skips every target inside a git-ignored folder: so

@@ -1,0 +1,35 @@
+# Each target does all its own set-up: a fresh clone and `make demo` or `make test` is enough.
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -eu -o pipefail -c
+.PHONY: help demo test test-long link setup lab-deps clean bench
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+demo: ## four virtual Sparks from bare to verified fabric, on this machine
+	venv=$$(python3 tools/setup.py newest)
+	"$$venv/bin/python" tools/demo.py
+
+test: setup lab-deps ## what CI runs
+	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py test $(STAGES)
+
+test-long: setup lab-deps ## everything: every fault, every boundary, both cores in the lab
+	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py long $(STAGES)
+
+bench: setup lab-deps ## the figures in benchmarks/results
+	export PATH="$$PWD/.venv/$$(ls .venv | sort | tail -n 1)/bin:$$PATH"
+	python benchmarks/plan_time.py
+	python tools/with_lab.py 4 python benchmarks/fabric_time.py
+
+link: ## let a checkout resolve its own names (dgxspark.cluster.*) through ./collections
+	python3 tools/setup.py link
+
+setup: ## the environments of both ansible-cores, where this machine has a Python for them
+	python3 tools/setup.py 2.19 2.21 || [ $$? -eq 3 ]
+
+lab-deps:
+	python3 lab/lab install-deps
+
+clean: ## remove what was made here (the lab's image cache: lab/lab purge)
+	rm -rf .venv .cache build reports collections

@@ -1,0 +1,130 @@
+"""Run the test stages one after another, with the time of each, and say at the end what passed, failed and was not run.
+
+Usage: run_tests.py test|long [STAGE …]. Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is
+shown. Exit status 0 only when every stage passed and something was tested.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "logs"
+CORES = ("2.19", "2.21")
+NEWEST = "2.21"
+TAIL = 60
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: commands run in order in the environment of one core; `long` ones only by `make test-long`."""
+
+    name: str
+    commands: Sequence[Sequence[str]]
+    core: str = NEWEST
+    long: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def stages() -> list[Stage]:
+    """List all stages, cheapest first."""
+    unit = ["pytest", "tests/unit"]
+    package = ["-p", "ansible_collections.dgxspark.cluster.plugins.module_utils"]
+    package += ["-p", "ansible_collections.dgxspark.cluster.plugins.plugin_utils"]
+    lab = ["python", "tools/with_lab.py"]
+    return [
+        Stage(
+            "lint",
+            [
+                ["ruff", "check", "."],
+                ["ruff", "format", "--check", "."],
+                ["yamllint", "--strict", "."],
+                ["ansible-lint", "--offline"],
+                ["antsibull-changelog", "lint"],
+                ["shellcheck", ".ci/run"],
+            ],
+        ),
+        Stage("types", [["python", "tools/check_types.py", *package]]),
+        *(Stage(f"unit-{core}", [unit], core) for core in CORES),
+        Stage("docs", [["pytest", "tests/docs"]]),
+        *(Stage(f"package-{core}", [["pytest", "tests/package"]], core) for core in CORES),
+        *(Stage(f"sanity-{core}", [["python", "tools/sanity.py", str(ROOT / ".venv" / core)]], core) for core in CORES),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]]),
+        Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]]),
+        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),
+        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True),
+    ]
+
+
+def run(stage: Stage) -> tuple[str, float]:
+    """Run one stage; return `passed`, `failed` or `not run` and the seconds it took."""
+    venv = ROOT / ".venv" / stage.core
+    start = time.monotonic()
+    log = LOGS / f"{stage.name}.log"
+    if not venv.is_dir():
+        log.write_text(f"not run: no environment for ansible-core {stage.core} (no fitting Python on this machine)\n")
+        return "not run", 0.0
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(venv / "bin"), os.environ["PATH"]]),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / stage.core),
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_HOME": str(ROOT / ".cache" / "ansible-home"),
+        "ANSIBLE_NOCOLOR": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **stage.environment,
+    }
+    with log.open("w", encoding="utf-8") as output:
+        for command in stage.commands:
+            output.write(f"$ {' '.join(command)}\n")
+            output.flush()
+            code = subprocess.run(
+                command,
+                check=False,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            ).returncode
+            if code != 0:  # pytest's 5, no test collected, is a failure too
+                output.write(f"exit status {code}\n")
+                return "failed", time.monotonic() - start
+    return "passed", time.monotonic() - start
+
+
+def main(arguments: list[str]) -> int:
+    """Run the stages chosen and print the table."""
+    if not arguments or arguments[0] not in ("test", "long"):
+        raise SystemExit(__doc__)
+    chosen = [
+        s for s in stages() if s.name in arguments[1:] or (not arguments[1:] and s.long <= (arguments[0] == "long"))
+    ]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    results = []
+    for stage in chosen:
+        print(f"{stage.name} …", flush=True)
+        status, seconds = run(stage)
+        results.append((stage.name, status, seconds))
+        print(f"{stage.name} {status} ({seconds:.0f} s)", flush=True)
+        if status != "passed":
+            lines = (LOGS / f"{stage.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+            print("\n".join(f"    {line}" for line in lines[-TAIL:]), flush=True)
+    width = max((len(name) for name, _status, _seconds in results), default=0)
+    print(f"\n{'stage':{width}}  result   seconds")
+    for name, status, seconds in results:
+        print(f"{name:{width}}  {status:7}  {seconds:7.0f}")
+    counts = {status: sum(1 for r in results if r[1] == status) for status in ("passed", "failed", "not run")}
+    print(f"{'total':{width}}  {'':7}  {sum(r[2] for r in results):7.0f}")
+    print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['not run']} skipped")
+    return 0 if counts["passed"] and not counts["failed"] else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
