@@ -128,6 +128,7 @@ findings:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import HOPELESS, judge
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node

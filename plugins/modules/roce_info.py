@@ -134,6 +134,7 @@ roce:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
