@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,10 @@ def main(venv: pathlib.Path) -> int:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-    print(process.stdout)
+    noise = re.compile(
+        r"^\s*(Collecting|Downloading|Installing|Successfully|Attempting|Uninstalling|Found existing|━|Using cached|Looking in|Processing|WARNING: Location)"
+    )
+    print("\n".join(line for line in process.stdout.splitlines() if line.strip() and not noise.match(line)))
     if "All targets skipped" in process.stdout or "Running sanity test" not in process.stdout:
         print("sanity tested nothing: every target was skipped.")
         return 1

@@ -312,9 +312,9 @@ def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:
     if hint is t.Any:
         return value
     if origin in (t.Union, types.UnionType):
-        if value is None and type(None) in args:
+        if value is None and types.NoneType in args:
             return None
-        return _convert(next(a for a in args if a is not type(None)), value, where)
+        return _convert(next(a for a in args if a is not types.NoneType), value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise FabricError(f"{where}: a list is needed, not {type(value).__name__} {value!r}.")

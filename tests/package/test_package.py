@@ -1,0 +1,104 @@
+"""The built collection installs, and the installed copy runs from anywhere and finds its own data."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(sys.executable).parent
+
+
+def run(*command: object, cwd: pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = [str(BIN / str(command[0])), *map(str, command[1:])]
+    env = {k: v for k, v in os.environ.items() if k not in ("ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH")}
+    return subprocess.run(
+        words, cwd=cwd, check=False, capture_output=True, text=True, env={**env, "ANSIBLE_NOCOLOR": "1", **environment}
+    )
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Build from a staged copy, so that nothing lying about in the checkout gets in or is left there."""
+    staged = tmp_path_factory.mktemp("staged")
+    collection = subprocess.run(
+        [sys.executable, ROOT / "tools" / "stage.py", staged], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    output = tmp_path_factory.mktemp("built")
+    done = run("ansible-galaxy", "collection", "build", collection, "--output-path", output, cwd=output)
+    assert done.returncode == 0, done.stderr
+    return next(output.glob("dgxspark-cluster-*.tar.gz"))
+
+
+@pytest.fixture(scope="session")
+def installed(built: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Install it beside the collections it depends on; return the folder for ANSIBLE_COLLECTIONS_PATH."""
+    home = tmp_path_factory.mktemp("installed")
+    source = pathlib.Path(os.environ["ANSIBLE_COLLECTIONS_PATH"]) / "ansible_collections"
+    for name in ("ansible", "kubernetes"):
+        shutil.copytree(source / name, home / "ansible_collections" / name)
+    done = run(
+        *("ansible-galaxy", "collection", "install", built, "-p", home, "--offline"),
+        cwd=home,
+        ANSIBLE_COLLECTIONS_PATH=str(home),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return home
+
+
+def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path) -> None:
+    with tarfile.open(built) as archive:
+        names = archive.getnames()
+    top = {name.split("/")[0] for name in names}
+    assert {"galaxy.yml", "tests", "molecule", "tools", ".ci", "collections", ".venv"}.isdisjoint(top)
+    assert {"knowledge", "plugins", "roles", "playbooks", "meta", "LICENSE", "README.md", "lab"} <= top
+
+
+def inventory(folder: pathlib.Path) -> pathlib.Path:
+    shutil.copytree(ROOT / "inventories" / "example", folder / "inventory")
+    return folder / "inventory"
+
+
+@pytest.mark.parametrize("playbook", ["dgxspark.cluster.plan", "dgxspark.cluster.site"])
+def test_the_installed_playbooks_run_from_anywhere(
+    installed: pathlib.Path, tmp_path: pathlib.Path, playbook: str
+) -> None:
+    listed = run(
+        *("ansible-playbook", playbook, "-i", inventory(tmp_path), "-l", "spark[1:4]", "--list-tasks", "-vv"),
+        cwd=tmp_path,
+        ANSIBLE_COLLECTIONS_PATH=str(installed),
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert str(installed / "ansible_collections" / "dgxspark" / "cluster" / "playbooks") in listed.stdout
+    assert str(ROOT) not in listed.stdout
+
+
+def test_the_installed_plan_finds_its_data(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """No node of the example inventory answers: the plan is made from the inventory and the hardware data alone."""
+    plan = tmp_path / "plan.json"
+    done = run(
+        *("ansible-playbook", "dgxspark.cluster.plan", "-i", inventory(tmp_path), "-l", "spark[1:4]"),
+        *("-e", f"dgxspark_plan_file={plan}", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=1"),
+        cwd=tmp_path,
+        ANSIBLE_COLLECTIONS_PATH=str(installed),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(json.loads(plan.read_text())["hosts"]) == ["spark1", "spark2", "spark3", "spark4"]
+
+
+def test_a_plain_checkout_runs_too(tmp_path: pathlib.Path) -> None:
+    listed = run(
+        *("ansible-playbook", "site.yml", "-i", inventory(tmp_path), "-l", "spark[1:4]", "--list-hosts"),
+        cwd=ROOT,
+        ANSIBLE_COLLECTIONS_PATH=os.environ["ANSIBLE_COLLECTIONS_PATH"],
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert "hosts (4):" in listed.stdout
