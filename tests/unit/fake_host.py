@@ -6,7 +6,6 @@ import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
-
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 
 
@@ -70,7 +69,9 @@ class FakeHost(restore.Host):
             self.log.append(" ".join(words))
             self.node.units[words[-1]] = (words[1] + "d", "inactive")
             return 0, "", ""
-        if words[0] in ("systemctl", "udevadm"):
+        if words[:3] == ["ip", "netns", "delete"]:
+            (pathlib.Path(self.node.netns) / words[3]).unlink()
+        if words[0] in ("systemctl", "udevadm") or words[:3] == ["ip", "netns", "delete"]:
             self.log.append(" ".join(words))
             return 0, "", ""
         return self.node.run(words)

@@ -129,7 +129,9 @@ def file_changes(node: Node, files: Files) -> list[Change]:
 
 def removal_changes(node: Node) -> list[Change]:
     """Return which of our files and units would go."""
-    changes = [Change(f.path, "file", f"sha256 {f.sha256[:12]}", None) for f in node.files if f.path in PATHS and f.sha256]
+    changes = [
+        Change(f.path, "file", f"sha256 {f.sha256[:12]}", None) for f in node.files if f.path in PATHS and f.sha256
+    ]
     if node.units.get(UNIT) == "enabled":
         changes.insert(0, Change(UNIT, "unit", "enabled", None))
     return changes

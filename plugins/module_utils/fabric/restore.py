@@ -13,6 +13,8 @@ spoof_check, arp}, …]`; `arp` maps sysctls of net.ipv4.conf.IFACE to numbers, 
 means: leave as it is.
 """
 
+# pathlib would take longer to load than a VF's settings take to set.
+# ruff: noqa: PTH
 from __future__ import annotations
 
 import contextlib
@@ -408,8 +410,8 @@ def restore(document: Document, host: Host, only: str | None = None) -> tuple[li
     with busy(host):
         if not whole:
             for function in functions:
-                vfs = {host.vf(str(function["pci"]), int(vf["index"])) for vf in function.get("vfs", ())} & {only}
-                if vfs:
+                if only and host.target(host.pci(only, "physfn")) == function["pci"]:
+                    vfs = {only}
                     with run._noting(str(function["slot"])):
                         if run.stale(function, vfs):
                             run.admin(function, vfs)
@@ -461,7 +463,9 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
         with open(config, encoding="utf-8") as file:
             document = json.load(file)
     except (OSError, ValueError) as exc:
-        sys.stderr.write(f"{config}: {exc}. Run the role sriov_roce again, or remove it with sriov_roce_state=absent.\n")
+        sys.stderr.write(
+            f"{config}: {exc}. Run the role sriov_roce again, or remove it with sriov_roce_state=absent.\n"
+        )
         return 1
     only = None
     if arguments[0] == "boot":

@@ -29,11 +29,12 @@ _OWN_FOLDERS = ("/etc/dgxspark", "/usr/local/lib/dgxspark", "/var/lib/dgxspark")
 
 
 class Sriov:
-    """A node's functions, and the files that keep them. `root` is where /etc, /usr and /var are."""
+    """A node's functions, and the files that keep them. `root` is put before the paths of these files."""
 
-    def __init__(self, host: restore.Host, root: str = "/") -> None:
+    def __init__(self, host: restore.Host, root: str = "", netns_root: str = "/run/netns") -> None:
         self.host = host
-        self.root = root.rstrip("/")
+        self.root = root
+        self.netns_root = netns_root
 
     # --- what was there before --------------------------------------------------------------------------------------
 
@@ -128,6 +129,12 @@ class Sriov:
         if code:
             raise FabricError(f"{name} ({vf.pci}) cannot be brought back from {path}: {' '.join(err.split())}.")
 
+    def _clean(self, netns: str) -> None:
+        """Delete a dead namespace that VFs were freed from, if it is a named one and still dead."""
+        path = pathlib.Path(netns)
+        if str(path.parent) == self.netns_root and not self._processes(netns):
+            self._command("ip", "netns", "delete", path.name)
+
     def _processes(self, netns: str) -> list[str]:
         """Return the processes that are in a network namespace now."""
         try:
@@ -151,8 +158,11 @@ class Sriov:
         self._note(node, document)
         self._install(persist.managed_files(document, persist.source()), changes)
         if options.reset_stranded:
-            for name, vf in vfs.stranded(node, planned):
+            freed = vfs.stranded(node, planned)
+            for name, vf in freed:
                 self._free(name, vf)
+            for netns in sorted({vf.place.netns for _name, vf in freed if vf.place.netns}):
+                self._clean(netns)
         self._restore(document)
 
     def absent(self, node: Node, before: vfs.Document) -> None:

@@ -247,6 +247,15 @@ def _blocked(slot: str, function: Function, entry: Entry) -> t.Iterator[Finding]
     again = recounts(function, entry)
     for vf in function.vfs:
         want = wanted.get(vf.index, {})
+        if not again and vf.place.state == "unbound" and vf.driver is not None:
+            yield Finding(
+                "sriov.no-netdev",
+                "error",
+                f"{slot}v{vf.index} ({vf.pci})",
+                f"it has the driver {vf.driver} and no network interface, here or in any namespace.",
+                "Unbind that driver (`driverctl unset-override`, or the virtual machine that has the VF), then run again.",
+            )
+            continue
         if vf.place.state == "pod":
             moved = bool(want.get("mac")) and vf.admin_mac is not None and vf.admin_mac != want["mac"]
         else:

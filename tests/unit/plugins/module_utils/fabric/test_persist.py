@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pathlib
 import typing as t
 
 import pytest
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState, Node
 
@@ -22,8 +24,7 @@ def installed(files: persist.Files, **units: str) -> Node:
 
 
 def test_the_installed_script_is_the_restorer_itself() -> None:
-    with open(restore.__file__, encoding="utf-8") as file:
-        assert persist.source() == file.read()
+    assert persist.source() == pathlib.Path(restore.__file__).read_text(encoding="utf-8")
     script, mode = persist.managed_files(DOCUMENT, persist.source())[persist.SCRIPT]
     assert script.startswith("#!/usr/bin/python3") and mode == "0755"
     compile(script, persist.SCRIPT, "exec")

@@ -10,8 +10,8 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
 from ansible_collections.dgxspark.cluster.tests.unit.fake_host import FakeHost
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode, lab, spark
 
@@ -109,7 +109,7 @@ def test_a_vf_in_another_namespace_keeps_the_count_and_is_left_alone(node: FakeN
     assert host.changes() == []
     done, problems = restore.restore(document(node, 2), host)
     assert "p0f0v1 is not on the host" in " ".join(problems)
-    assert [len(table) for table in node.vf_tables.values()][0] == 3
+    assert next(len(table) for table in node.vf_tables.values()) == 3
     assert "net1" in node.namespaces["cni-1"].devices
     assert not [line for line in done if line.startswith("p0f0 ")]
 
@@ -151,7 +151,9 @@ def test_a_function_that_comes_late_gets_its_vfs(tmp_path: pathlib.Path) -> None
     is_as_said(node, wanted)
 
 
-def test_boot_goes_on_without_a_function_that_has_no_cable(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_boot_goes_on_without_a_function_that_has_no_cable(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     node = spark(tmp_path, vfs=0, ports=[0])
     host, wanted = FakeHost(node), document(node)
     gone = wanted["functions"][0] | {"slot": "p1f0", "pci": "0000:01:00.1"}

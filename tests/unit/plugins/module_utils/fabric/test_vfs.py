@@ -6,6 +6,9 @@ import dataclasses
 import typing as t
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Arp,
@@ -21,8 +24,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedVf,
     Vf,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 GOOD_ARP = Arp(1, 2, 2)
 PCI = "0000:01:00.0"
@@ -33,9 +34,7 @@ def mac(index: int) -> str:
 
 
 def plan(count: int = 3, pci: str | None = PCI, mtu: int = 9000, slot: str = "p0f0") -> PlannedFunction:
-    planned = [
-        PlannedVf(i, "spare", mac(i), f"10.100.{i}.1", 24, f"10.100.{i}.0/24", mtu) for i in range(count)
-    ]
+    planned = [PlannedVf(i, "spare", mac(i), f"10.100.{i}.1", 24, f"10.100.{i}.0/24", mtu) for i in range(count)]
     return PlannedFunction(slot, 0, 0, "switch", "enp1s0f0np0", pci, mtu, tuple(planned))
 
 
