@@ -14,7 +14,7 @@ means: leave as it is.
 """
 
 # pathlib would take longer to load than a VF's settings take to set.
-# ruff: noqa: PTH
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH115, PTH118, PTH119, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
