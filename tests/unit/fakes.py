@@ -126,7 +126,7 @@ class FakeNode(Net):
         (root / "etc/netplan").mkdir(parents=True)
         self._kernel(self)
         self.run.on(("devlink", "-j", "dev", "eswitch", "show"), self._devlink)
-        self.run.on(("rdma", "-j", "resource", "show", "qp"), lambda _: (0, json.dumps(self.queue_pairs), ""))
+        self.run.on(("rdma", "-j", "resource", "show", "qp"), lambda _argv: (0, json.dumps(self.queue_pairs), ""))
         self.run.on(("systemctl", "show"), self._systemctl)
         self.run.on(("/usr/bin/python3", "-c"), _python)
 
@@ -193,7 +193,7 @@ class FakeNode(Net):
             (self.root / f"sys/bus/pci/devices/{pci}/virtfn{index}").unlink()
             shutil.rmtree(self.root / f"sys/bus/pci/devices/{vf_pci}")
         self._text(f"sys/bus/pci/devices/{pci}/sriov_numvfs", f"{count}\n")
-        self.vf_tables[pci] = [VfTable() for _ in range(count)]
+        self.vf_tables[pci] = [VfTable() for _index in range(count)]
         driver = "mlx5_core" if pf.kind == "mlx5" else "igbvf"
         for index in range(count):
             slot = int(pci[-1])
@@ -280,7 +280,7 @@ class FakeNode(Net):
         (self.root / f"nsfs/{name}").write_text("")
         if named:
             (pathlib.Path(self.netns) / name).symlink_to(self.root / f"nsfs/{name}")
-        for _ in range(pids):
+        for _number in range(pids):
             self._processes += 1
             self._process(str(self._processes), name)
         self._kernel(net)
