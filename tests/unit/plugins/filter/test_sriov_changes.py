@@ -7,6 +7,7 @@ import pathlib
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
+
 from ansible_collections.dgxspark.cluster.plugins.filter.sriov_changes import FilterModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Function, Netdev, Node, to_plain
