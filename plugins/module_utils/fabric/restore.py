@@ -217,7 +217,7 @@ class Restorer:
         if code:
             return modes
         for handle in json.loads(out or "{}").get("dev", {}):
-            bus, _, address = str(handle).partition("/")
+            bus, _slash, address = str(handle).partition("/")
             if bus == "pci" and _number(self.host.read(self.host.pci(address, "sriov_totalvfs"))):
                 code, out, _err = self.host.command(["devlink", "-j", "dev", "eswitch", "show", handle])
                 with contextlib.suppress(ValueError, AttributeError):
@@ -497,4 +497,4 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Host()))
+    raise SystemExit(main(sys.argv[1:], Host()))
