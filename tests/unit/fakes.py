@@ -365,7 +365,7 @@ class FakeNode(Net):
         port = at / "ports/1"
         running = device.up and device.carrier
         values = {
-            "node_guid": "0200:00ff:fe00:" + device.mac[-5:].replace(":", ""),
+            "node_guid": _eui64(device.mac)[20:],
             "fw_ver": "28.45.4028",
             "ports/1/state": "4: ACTIVE" if running else "1: DOWN",
             "ports/1/phys_state": "5: LinkUp" if running else "3: Disabled",
