@@ -246,7 +246,7 @@ def test_a_change_that_never_began_is_said_so(host: FakeHost) -> None:
     assert netplan_change.confirm(host, request(transaction="other")).state == "unknown"
 
 
-@pytest.mark.parametrize("boundary", range(12))
+@pytest.mark.parametrize("boundary", range(18))
 def test_killed_at_any_write_the_next_run_comes_out_the_same(
     host: FakeHost, boundary: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
