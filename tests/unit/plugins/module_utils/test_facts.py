@@ -127,7 +127,7 @@ def test_users_are_processes_with_queue_pairs(tmp_path: pathlib.Path, nested: bo
         {"ifindex": 1, "ifname": "rocep1s0f0v1", "lqpn": 18, "type": "RC", "pid": 4711, "comm": "python3"},
         {"ifindex": 1, "ifname": "rocep1s0f0v1", "lqpn": 19, "type": "RC", "pid": 99, "comm": "ib_write_bw"},
     ]
-    node.queue_pairs = [[entry] for entry in entries] if nested else entries  # type: ignore[misc,assignment]
+    node.queue_pairs = [[entry] for entry in entries] if nested else entries  # type: ignore[misc]
     found = read(node).functions[0].vfs
     assert found[0].users == ()
     assert found[1].users == ("ib_write_bw (99)", "python3 (4711)")

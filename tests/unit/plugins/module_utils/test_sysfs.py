@@ -113,3 +113,11 @@ def test_what_is_absent_is_unknown(tmp_path: pathlib.Path) -> None:
     assert sysfs.hca("x").ports == ()
     assert sysfs.hca_of("0000:01:00.0", "x") is None
     assert sysfs.device_id("0000:01:00.0") is None
+
+
+def test_of_several_hcas_for_a_name_the_one_made_of_its_mac_is_meant(tmp_path: pathlib.Path) -> None:
+    node = lab(tmp_path, vfs=3)
+    # Other pods have a netdev of this name too, and their RDMA devices are seen from everywhere.
+    for hca in ("roce_x0", "roce_x2"):
+        (tmp_path / f"sys/class/infiniband/{hca}/parent").write_text("enp1s0f0v1\n")
+    assert Sysfs(node.sysfs).hca_of(None, "enp1s0f0v1") == "roce_x1"
