@@ -81,7 +81,7 @@ def test_a_change_is_confirmed_over_a_connection_that_is_made_anew() -> None:
 
 
 def test_two_runs_are_two_changes() -> None:
-    first, second = (Node([{"changed": False, "outcome": "unchanged"}]) for _ in range(2))
+    first, second = (Node([{"changed": False, "outcome": "unchanged"}]) for _run in range(2))
     run(first)
     run(second)
     assert first.asked[0]["transaction"] != second.asked[0]["transaction"]
