@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
@@ -108,6 +108,7 @@ def test_no_figures_of_a_program_that_did_not_finish() -> None:
     assert figures("ibv_rc_pingpong", "8192000 bytes in 0.50 seconds = 131.07 Mbit/sec\n") == {}
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_output_is_read_without_a_fault(text: str) -> None:
     for program in ("ib_write_bw", "ib_send_lat", "ibv_rc_pingpong"):

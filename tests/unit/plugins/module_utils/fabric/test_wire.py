@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import wire
@@ -51,12 +51,14 @@ def test_a_request_is_a_broadcast_that_asks_for_the_address() -> None:
     assert wire.parse_arp_reply(frame) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_without_a_fault(data: bytes) -> None:
     wire.parse_arp_reply(data)
     wire.parse_echo_reply(data)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 65535), st.integers(0, 65535), st.integers(0, 9000))
 def test_an_echo_request_has_its_size_and_a_valid_checksum(identifier: int, sequence: int, size: int) -> None:
     packet = wire.echo_request(identifier, sequence, size)
