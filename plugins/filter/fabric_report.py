@@ -30,7 +30,9 @@ options:
     type: dict
     required: true
   meta:
-    description: C(started), C(finished) and C(versions), for the report.
+    description:
+      - C(started), C(finished) and C(versions), for the report.
+      - C(plan_fault), why the plan refuses what the nodes showed, where it does.
     type: dict
     default: {}
 seealso:
@@ -60,6 +62,7 @@ _value:
 
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import build_report
@@ -67,7 +70,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report impor
 
 def fabric_report(plan: t.Any, hosts: t.Any, thresholds: t.Any, meta: t.Any = None) -> dict[str, t.Any]:
     """Return the report and the table."""
-    return build_report(evidence_of(plan, hosts, thresholds), meta or {})
+    meta = dict(meta or {})
+    meta["versions"] = {"collection": knowledge.collection_version(), **(meta.get("versions") or {})}
+    return build_report(evidence_of(plan, hosts, thresholds, meta), meta)
 
 
 class FilterModule:

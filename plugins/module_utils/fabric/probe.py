@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
     PACKAGE,
@@ -33,8 +33,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest i
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.wire import error_name
 
 _READY, _FAILED = b"ready", b"failed "
-# How long the other end gets to finish after this one has: reports are exchanged, devices closed.
-_GRACE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +53,15 @@ class RdmaAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Times in seconds. meet: for the ends to meet, test: for one test once they have met."""
+    """Times in seconds.
+
+    meet: for the ends to meet. test: for one test once they have met. grace: for the other end to finish after this one
+    has, since reports are exchanged and devices closed then.
+    """
 
     meet: float
     test: float
+    grace: float = 5.0
 
 
 def programs() -> dict[str, str | None]:
@@ -75,15 +78,15 @@ def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
     answers: list[RdmaAnswer] = []
     for test in tests:
         absent = any(answer.status == "no peer" for answer in answers)
-        answers.append(_run(test, bounds.meet / 4 if absent else bounds.meet, bounds.test))
+        answers.append(_run(test, replace(bounds, meet=bounds.meet / 4) if absent else bounds))
     return answers
 
 
-def _run(test: RdmaTest, meet: float, limit: float) -> RdmaAnswer:
+def _run(test: RdmaTest, bounds: Bounds) -> RdmaAnswer:
     def say(status: t.Any, message: str = "", **found: t.Any) -> RdmaAnswer:
         return RdmaAnswer(test.id, test.role, test.program, status, message, **found)
 
-    deadline = time.monotonic() + meet
+    deadline = time.monotonic() + bounds.meet
     if not shutil.which(test.program):
         missing = f"{test.program} is not installed"
         if test.role == "server":
@@ -92,25 +95,25 @@ def _run(test: RdmaTest, meet: float, limit: float) -> RdmaAnswer:
         return say("missing", f"{missing}. Install it: apt install {PACKAGE.get(test.program, test.program)}")
     try:
         if test.role == "server":
-            return _serve(test, deadline, limit, say)
-        return _call(test, deadline, limit, say)
+            return _serve(test, deadline, bounds, say)
+        return _call(test, deadline, bounds, say)
     except TimeoutError:
-        return say("no peer", f"no connection with {test.peer} on TCP port {test.port} within {meet:g} s")
+        return say("no peer", f"no connection with {test.peer} on TCP port {test.port} within {bounds.meet:g} s")
     except OSError as exc:
         return say("no peer", f"no connection with {test.peer} on TCP port {test.port}: {error_name(exc)}")
 
 
-def _serve(test: RdmaTest, deadline: float, limit: float, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
-    with _accept(test, deadline) as line, _Program(test, limit) as program:
+def _serve(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
+    with _accept(test, deadline) as line, _Program(test, bounds) as program:
         if not program.wait_listening(test.port + 1):
             words = last_words(program.end()) or "it does not listen"
             line.sendall(_FAILED + words.encode())
             return say("error", f"{test.program} (server): {words}")
         line.sendall(_READY)
-        line.settimeout(limit)
+        line.settimeout(bounds.test)
         with contextlib.suppress(OSError):
             line.recv(1)  # the client's end, or that of its connection
-        ended = program.wait(_GRACE)
+        ended = program.wait(bounds.grace)
         output = program.end()
         if ended == 0:
             return say("ok", figures=figures(test.program, output))
@@ -119,18 +122,18 @@ def _serve(test: RdmaTest, deadline: float, limit: float, say: t.Callable[..., R
         return say("error", f"{test.program} (server): {last_words(output) or f'exit status {ended}'}")
 
 
-def _call(test: RdmaTest, deadline: float, limit: float, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
+def _call(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
     with _connect(test, deadline) as line:
-        line.settimeout(limit)
+        line.settimeout(bounds.test)
         word = line.recv(1024)
         if word != _READY:
             why = word.removeprefix(_FAILED).decode(errors="replace") or "its connection ended"
             return say("peer", f"the server's end could not start: {why}")
-        with _Program(test, limit) as program:
-            ended = program.wait(limit)
+        with _Program(test, bounds) as program:
+            ended = program.wait(bounds.test)
             output = program.end()
         if ended is None:
-            return say("hang", f"{test.program} moved no data within {limit:g} s. {last_words(output)}".strip())
+            return say("hang", f"{test.program} moved no data within {bounds.test:g} s. {last_words(output)}".strip())
         found = figures(test.program, output)
         if ended == 0 and found:
             return say("ok", figures=found)
@@ -177,10 +180,10 @@ def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
 class _Program:
     """A test program in a process group of its own, which does not outlive the `with`."""
 
-    def __init__(self, test: RdmaTest, limit: float) -> None:
+    def __init__(self, test: RdmaTest, bounds: Bounds) -> None:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__; a pipe could fill up
         # `timeout` is the second guard: it holds when this process is killed.
-        command = ["timeout", "-k", "1", f"{limit + 2 * _GRACE:g}", *argv(test)]
+        command = ["timeout", "-k", "1", f"{bounds.test + 2 * bounds.grace:g}", *argv(test)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

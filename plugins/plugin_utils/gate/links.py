@@ -38,6 +38,9 @@ def link(evidence: Evidence) -> list[Result]:
                 problems = list(_vf(evidence, end))
                 seen = evidence.vf(end)
                 results += problems or [_passed(end.place, _shown(seen.netdev if seen else None))]
+    fault = evidence.more.get("plan_fault")
+    if fault and not any(result.cause == "function.missing" for result in results):
+        results.append(Result("plan", "fail", (), str(fault), "plan.refused", None, "Correct it, then verify again."))
     return results
 
 
@@ -48,8 +51,8 @@ def _shown(netdev: Netdev | None) -> str:
     return f"{netdev.name} {netdev.operstate or ''}, MTU {netdev.mtu}{speed}"
 
 
-def _passed(place: Place, message: str, **figures: t.Any) -> Result:
-    return Result(str(place), "pass", (place,), message, figures=figures)
+def _passed(place: Place, message: str, figures: dict[str, t.Any] | None = None) -> Result:
+    return Result(str(place), "pass", (place,), message, figures=figures or {})
 
 
 def _not_run(place: Place, reason: tuple[str, bool]) -> Result:
@@ -90,7 +93,9 @@ def _function(
     yield from down
     least = evidence.thresholds["link"]["min_speed_mbps"]
     if netdev.speed_mbps is None and not down:
-        yield Result(str(place), "not run", (place,), f"{netdev.name} tells no link speed; at least {least} Mb/s is due.")
+        yield Result(
+            str(place), "not run", (place,), f"{netdev.name} tells no link speed; at least {least} Mb/s is due."
+        )
     elif netdev.speed_mbps is not None and netdev.speed_mbps < least:
         message = f"{netdev.name} runs at {netdev.speed_mbps} Mb/s; at least {least} Mb/s is due."
         yield _failed(place, "link.speed", message, "Check the cable's type and the switch port's speed and FEC.")
@@ -141,7 +146,7 @@ def gid(evidence: Evidence) -> list[Result]:
         for entry in entries:
             message = f"{entry.hca} entry {entry.index}: {entry.address}, RoCE v2"
             place = Place(name, entry.slot, entry.vf)
-            results.append(_passed(place, message, hca=entry.hca, index=entry.index, place=entry.place))
+            results.append(_passed(place, message, {"hca": entry.hca, "index": entry.index, "place": entry.place}))
         results += [_found(name, finding) for finding in findings]
     return results
 

@@ -32,9 +32,9 @@ def rounds(pairs: t.Collection[Pair], order: t.Sequence[str]) -> list[list[Pair]
                 break
         else:
             greedy.append([(a, b)])
-    circle = [[pair for pair in meeting if pair in set(wanted)] for meeting in _tournament(hosts)]
-    circle = [meeting for meeting in circle if meeting]
-    return min(circle, greedy, key=len) if wanted else []
+    asked = set(wanted)
+    circle = [[pair for pair in meeting if pair in asked] for meeting in _tournament(hosts)]
+    return min([meeting for meeting in circle if meeting], greedy, key=len)
 
 
 def _tournament(hosts: t.Sequence[str]) -> list[list[Pair]]:

@@ -16,6 +16,7 @@ Verdict = t.Literal["passed", "failed", "incomplete"]
 # Kinds of causes from the deepest up. A cause explains failures of later kinds at the places that it covers; where a
 # second entry is given, of these kinds only.
 _LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("plan.", ()),
     ("function.", ()),
     ("link.down", ()),
     ("vf.count", ("vf.missing", "gid.vf-missing", "arp.", "mtu.", "rdma.")),
@@ -141,7 +142,7 @@ def causes(steps: t.Sequence[Step]) -> list[Cause]:
 
 def _key(result: Result) -> tuple[str, str]:
     # Without a place, failures of one kind belong together when they are of the same hosts.
-    where = str(result.blame) if result.blame else " - ".join(sorted({end.host for end in result.ends}))
+    where = str(result.blame or " - ".join(sorted({end.host for end in result.ends})) or result.subject)
     return result.cause or "", where
 
 
