@@ -11,7 +11,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the lines of a plain table, for a terminal. Hosts that were planned without having been seen are marked, and
     what only the node can tell is a question mark.
-positional: changes
+positional: changes, findings
 options:
   _input:
     description: The plan, as P(dgxspark.cluster.fabric_plan#filter) returns it.
@@ -22,6 +22,9 @@ options:
       - What would change, by host, as P(dgxspark.cluster.fabric_changes#filter) returns it. A host that is not in it was
         not reached.
       - Without it, nothing is said of changes.
+    type: dict
+  findings:
+    description: What speaks against these changes, by host, as lists of findings.
     type: dict
 """
 

@@ -43,12 +43,15 @@ class HostInput:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How a slot's function is found on a host: by both where both are known."""
+    """How a slot's function is found on a host, and what it is called until then.
+
+    `pci` is None where nobody knows it; `by_netdev` is False where the name alone proves nothing.
+    """
 
     slot: Slot
     netdev: str
     pci: str | None
-    named: bool  # by the owner
+    by_netdev: bool = True
 
 
 def _wrong(kind: str, subject: str, message: str, remedy: str) -> Finding:
@@ -90,7 +93,7 @@ def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], 
     findings: list[Finding] = []
     named = host.functions if host.functions is not None else {}
     slots = {slot.slot: slot for slot in hardware.slots}
-    found = {name: Expected(slot, slot.netdev, slot.pci, False) for name, slot in slots.items()}
+    found = {name: Expected(slot, slot.netdev, slot.pci) for name, slot in slots.items()}
     subject = f"{host.name}: {FUNCTIONS}"
     if not isinstance(named, t.Mapping):
         message = f"a dictionary is needed, not {type_name(named)} {show(named)}."
@@ -105,9 +108,9 @@ def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], 
             remedy = "Give netdev, pci or both, such as {netdev: enp1s0f0np0}."
             findings.append(_wrong("type", f"{subject}.{name}{fault[0]}", fault[1], remedy))
             continue
-        # An address that belongs to the name that the owner replaced says nothing.
+        # The class's name and address go together: where the owner replaces one, the other says nothing.
         netdev, pci = entry.get("netdev", slots[name].netdev), entry.get("pci")
-        found[name] = Expected(slots[name], str(netdev), str(pci) if pci is not None else None, True)
+        found[name] = Expected(slots[name], str(netdev), str(pci) if pci is not None else None, "netdev" in entry)
     for key in ("netdev", "pci"):
         seen: dict[str, str] = {}
         for name, entry in named.items() if not findings else ():
@@ -159,14 +162,13 @@ def resolve(
 def _find(host: HostInput, want: Expected, findings: list[Finding]) -> Function | None:
     functions = host.node.functions if host.node else ()
     by_pci = next((f for f in functions if f.pci == want.pci), None)
-    by_name = next((f for f in functions if f.netdev is not None and f.netdev.name == want.netdev), None)
+    named = (f for f in functions if want.by_netdev and f.netdev is not None and f.netdev.name == want.netdev)
+    by_name = next(named, None)
     if by_pci and by_name and by_pci is not by_name:
         message = f"{want.pci} is {_shown(by_pci)}, but {want.netdev} is {_shown(by_name)}: which is it?"
         remedy = f"Name it in the host's {FUNCTIONS}, by pci or by netdev alone."
         findings.append(_wrong("ambiguous", f"{host.name}: {want.slot.slot}", message, remedy))
         return None
-    if want.named and want.pci is not None:
-        return by_pci
     return by_pci or by_name
 
 

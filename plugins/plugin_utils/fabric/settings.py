@@ -118,7 +118,8 @@ def near(word: t.Any, known: t.Iterable[str]) -> str:
     """Return "Did you mean …?" where a known word is close, else the known words."""
     words = list(known)
     close = difflib.get_close_matches(str(word), words, n=1)
-    return f"Did you mean {close[0]}?" if close else f"Known: {', '.join(words)}."
+    more = f" and {len(words) - 16} more" if len(words) > 16 else ""
+    return f"Did you mean {close[0]}?" if close else f"Known: {', '.join(words[:16])}{more}."
 
 
 def show(value: t.Any, limit: int = 60) -> str:

@@ -98,9 +98,7 @@ def subnets(
     for key in settings.subnets:
         if key not in known:
             message = "the plan has no such subnet."
-            findings.append(
-                Finding("subnets.unknown", "error", f"{VARIABLE}.subnets.{key}", message, near(key, known[:64]))
-            )
+            findings.append(Finding("subnets.unknown", "error", f"{VARIABLE}.subnets.{key}", message, near(key, known)))
     return made, findings
 
 

@@ -9,17 +9,21 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
-_HEAD = ("function", "VF", "interface", "MAC", "IPv4", "MTU", "purpose", "HCA")
+_HEAD = ("function", "VF", "interface", "MAC", "IPv4", "MTU", "segment, purpose", "HCA")
 _UNSEEN = "?"
 
 Plain = t.Mapping[str, t.Any]
 
 
-def table(plan: Plain, changes: t.Mapping[str, t.Sequence[Plain] | None] | None = None) -> list[str]:
+def table(
+    plan: Plain,
+    changes: t.Mapping[str, t.Sequence[Plain]] | None = None,
+    findings: t.Mapping[str, t.Sequence[Plain]] | None = None,
+) -> list[str]:
     """Return the plan as lines.
 
-    changes: what would change, by host; None as a value means that nobody could look. Without it nothing is said of
-    changes. A question mark stands for what only the node can tell.
+    changes: what would change, by host; at a host that is not in it nobody could look. Without it nothing is said of
+    changes. findings: what speaks against them, by host. A question mark stands for what only the node can tell.
     """
     if not isinstance(plan, t.Mapping) or "hosts" not in plan:
         raise FabricError("A plan is needed, as the filter dgxspark.cluster.fabric_plan returns it.")
@@ -35,6 +39,10 @@ def table(plan: Plain, changes: t.Mapping[str, t.Sequence[Plain] | None] | None 
             lines += [_line(row, widths) for row in (_HEAD, *rows[name])]
         if changes is not None:
             lines += _changes(changes.get(name))
+        for finding in (findings or {}).get(name, ()):
+            lines.append(
+                f"  {finding['severity']}: {finding['subject']}: {finding['message']} {finding['remedy']}".rstrip()
+            )
     return lines
 
 
