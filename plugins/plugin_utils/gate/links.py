@@ -90,7 +90,9 @@ def _function(
     yield from down
     least = evidence.thresholds["link"]["min_speed_mbps"]
     if netdev.speed_mbps is None and not down:
-        yield Result(str(place), "not run", (place,), f"{netdev.name} tells no link speed; at least {least} Mb/s is due.")
+        yield Result(
+            str(place), "not run", (place,), f"{netdev.name} tells no link speed; at least {least} Mb/s is due."
+        )
     elif netdev.speed_mbps is not None and netdev.speed_mbps < least:
         message = f"{netdev.name} runs at {netdev.speed_mbps} Mb/s; at least {least} Mb/s is due."
         yield _failed(place, "link.speed", message, "Check the cable's type and the switch port's speed and FEC.")

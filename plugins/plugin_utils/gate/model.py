@@ -40,9 +40,7 @@ class Place:
 
     def covers(self, other: Place) -> bool:
         """Whether `other` is this place or a part of it."""
-        return (
-            self.host == other.host and self.slot in (None, other.slot) and (self.vf is None or self.vf == other.vf)
-        )
+        return self.host == other.host and self.slot in (None, other.slot) and (self.vf is None or self.vf == other.vf)
 
 
 @dataclass(frozen=True, slots=True)

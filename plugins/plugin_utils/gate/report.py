@@ -112,7 +112,9 @@ def _summary(step: Step) -> str:
     if not step.results:
         return "nothing to show here"
     parts = [f"{step.count('pass')} passed"] + [
-        f"{count} {words}" for words, count in (("failed", step.count("fail")), ("not run", step.count("not run"))) if count
+        f"{count} {words}"
+        for words, count in (("failed", step.count("fail")), ("not run", step.count("not run")))
+        if count
     ]
     text = ", ".join(parts)
     gbps = [r.figures["gbps"] for r in step.results if r.figures.get("program") == "ib_write_bw"]

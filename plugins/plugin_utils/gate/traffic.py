@@ -8,7 +8,14 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import End, Evidence, Path, Place, Plain, Result
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import (
+    End,
+    Evidence,
+    Path,
+    Place,
+    Plain,
+    Result,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.schedule import (
     KINDS,
     directions,
@@ -18,9 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.schedule imp
 )
 
 
-def _directed(
-    evidence: Evidence, kind: str, judge: t.Callable[[Evidence, End, End, Plain], Result]
-) -> list[Result]:
+def _directed(evidence: Evidence, kind: str, judge: t.Callable[[Evidence, End, End, Plain], Result]) -> list[Result]:
     """Judge the probes' answers of a kind, both ways of every path."""
     answers = evidence.answers(kind)
     results = []
@@ -171,16 +176,21 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
     return result
 
 
-def _answerer(
-    evidence: Evidence, peer: End, mac: str, owner: Owner | None
-) -> tuple[str, Place | None, str, str]:
+def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> tuple[str, Place | None, str, str]:
     """Say who answered in place of `peer`, or besides it: cause, where it lies, the words, the remedy."""
     if owner is None:
-        remedy = "Look for a foreign device with this address on the segment, or a node with another MAC than it showed."
+        remedy = (
+            "Look for a foreign device with this address on the segment, or a node with another MAC than it showed."
+        )
         return "arp.stranger", peer.place, f"{mac} answers, which no planned host has", remedy
     place, netdev = owner
     if place == peer.place:
-        return "arp.mac", place, f"it answers with {mac}", "Run site.yml --tags fabric: sriov_roce sets the planned MAC."
+        return (
+            "arp.mac",
+            place,
+            f"it answers with {mac}",
+            "Run site.yml --tags fabric: sriov_roce sets the planned MAC.",
+        )
     if place.host != peer.host:
         text = f"{place} ({netdev or mac}) answers for it"
         return "arp.duplicate", place, text, f"Take the address {peer.vf.address} from {place.host}."
@@ -270,8 +280,13 @@ def _rdma(
             if re.search(pattern, said):
                 break
         else:
-            cause, remedy = f"rdma.{'hang' if sent['status'] == 'hang' else 'failed'}", "See the message of the program."
-        return _failed(subject, ends, cause, f"{_NAMES[kind]} from {client} to {server} fails: {said.rstrip('.')}.", remedy)
+            cause, remedy = (
+                f"rdma.{'hang' if sent['status'] == 'hang' else 'failed'}",
+                "See the message of the program.",
+            )
+        return _failed(
+            subject, ends, cause, f"{_NAMES[kind]} from {client} to {server} fails: {said.rstrip('.')}.", remedy
+        )
     figures = dict(sent["figures"]) | {"program": sent["program"]}
     least = _least(evidence, path, kind)
     fault = ""
