@@ -69,10 +69,12 @@ TimeoutStartSec=120
 def source() -> str:
     """Return the restorer's own source, from wherever Python loaded it (a module's zip included)."""
     spec = importlib.util.find_spec(restore.__name__)
-    text = spec.loader.get_source(restore.__name__) if spec and hasattr(spec.loader, "get_source") else None  # type: ignore[union-attr]
+    loader = spec.loader if spec else None
+    text = loader.get_source(restore.__name__) if hasattr(loader, "get_source") else None  # type: ignore[union-attr]
     if not text:
         raise FabricError(f"The source of {restore.__name__} cannot be read, so nothing can be installed from it.")
-    return str(text)
+    # Ansible's own loader of collections gives bytes.
+    return text.decode("utf-8") if isinstance(text, bytes) else str(text)
 
 
 def _rule(document: t.Mapping[str, t.Any]) -> str:
