@@ -81,7 +81,8 @@ def _rule(document: t.Mapping[str, t.Any]) -> str:
     """Return the udev rule: numbered after 80-net-setup-link, so that $name is what the interface is called in the end.
 
     A run at work (its mark names the process) takes care of the interfaces itself. A VF is matched by its function's
-    address, a function only once the boot's own run has begun.
+    address, a function only once the boot's own run has begun. Not by SYSTEMD_WANTS: the rename's own event takes that
+    property away again before systemd has seen it. "restart", for one that is still running began too early.
     """
     lines = [
         _HEAD + 'ACTION!="add", GOTO="dgxspark_fabric_end"',
@@ -89,7 +90,7 @@ def _rule(document: t.Mapping[str, t.Any]) -> str:
         f'IMPORT{{file}}="{restore.RUN_DIR}/busy"',
         'ENV{DGXSPARK_BUSY}=="?*", TEST=="/proc/$env{DGXSPARK_BUSY}", GOTO="dgxspark_fabric_end"',
     ]
-    start = 'TAG+="systemd", ENV{SYSTEMD_WANTS}+="dgxspark-fabric-vf@$name.service"'
+    start = 'RUN+="/usr/bin/systemctl --no-block restart dgxspark-fabric-vf@$name.service"'
     for function in document["functions"]:
         pci = function["pci"]
         lines += [

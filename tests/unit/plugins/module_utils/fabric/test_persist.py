@@ -90,5 +90,5 @@ def test_removal_names_what_is_there() -> None:
 
 def test_the_rule_speaks_of_our_functions_only() -> None:
     rule, _mode = persist.managed_files(DOCUMENT, "")[persist.RULE]
-    lines = [line for line in rule.splitlines() if "SYSTEMD_WANTS" in line]
+    lines = [line for line in rule.splitlines() if "dgxspark-fabric-vf@" in line]
     assert len(lines) == 2 and all("0000:01:00.0" in line for line in lines)
