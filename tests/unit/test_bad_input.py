@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Net
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-UNSET = object()
+UNSET = ...
 
 
 class Inventory:
