@@ -155,9 +155,14 @@ class _Reading:
         name = self.sysfs.hca_of(pci, netdev)
         if name is None:
             return None
-        hca = self.sysfs.hca(name)
+        return self.completed(self.sysfs.hca(name))
+
+    def completed(self, hca: Hca) -> Hca:
         mtus = self.active_mtu or {}
-        return replace(hca, ports=tuple(replace(p, active_mtu=mtus.get((name, p.number))) for p in hca.ports))
+        return replace(hca, ports=tuple(replace(p, active_mtu=mtus.get((hca.name, p.number))) for p in hca.ports))
+
+    def users_of(self, hca: Hca | None) -> tuple[str, ...]:
+        return (self.users or {}).get(hca.name, ()) if hca else ()
 
     def function(self, pci: str) -> Function:
         sysfs = self.sysfs
@@ -207,7 +212,7 @@ class _Reading:
             trust=admin.get("trust"),
             spoof_check=admin.get("spoofchk"),
             place=Place("host") if name else Place("unbound"),
-            users=(self.users or {}).get(hca.name, ()) if hca else (),
+            users=self.users_of(hca),
         )
 
 
@@ -249,11 +254,13 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
 def _placed(vf: Vf, found: t.Mapping[str, tuple[Netdev, Hca | None, Place]], reading: _Reading) -> Vf:
     if vf.pci in found:
         netdev, hca, place = found[vf.pci]
-        # mlx5 keeps its HCA on the host in RDMA's shared mode; rxe can only be there.
-        return replace(vf, netdev=netdev, hca=hca or vf.hca, place=place)
+        # In RDMA's shared mode mlx5 keeps its HCA on the host, and the host's tools see the HCAs of all namespaces.
+        hca = reading.completed(hca) if hca else vf.hca
+        return replace(vf, netdev=netdev, hca=hca, place=place, users=reading.users_of(hca))
     name = None if vf.netdev else reading.sysfs.netdev_of(vf.pci)
     if name:
-        return replace(vf, netdev=reading.netdev(name), hca=reading.hca(vf.pci, name), place=Place("host"))
+        hca = reading.hca(vf.pci, name)
+        return replace(vf, netdev=reading.netdev(name), hca=hca, place=Place("host"), users=reading.users_of(hca))
     return vf
 
 

@@ -29,7 +29,7 @@ class Sysfs:
 
     def __init__(self, root: str = "/sys") -> None:
         self.root = root
-        self._hca_of_netdev: dict[str, str] | None = None
+        self._hcas_of_netdev: dict[str, list[str]] | None = None
 
     # --- attributes -------------------------------------------------------------------------------------------------
 
@@ -162,19 +162,25 @@ class Sysfs:
             return own[0]
         if netdev is None:
             return None
-        if self._hca_of_netdev is None:
-            self._hca_of_netdev = self._hcas_by_netdev()
-        return self._hca_of_netdev.get(netdev)
+        if self._hcas_of_netdev is None:
+            self._hcas_of_netdev = self._hcas_by_netdev()
+        candidates = self._hcas_of_netdev.get(netdev, [])
+        if len(candidates) > 1:
+            # RDMA devices are seen from every namespace, and pods have netdevs of one name: the GUID is of the MAC.
+            guid = _guid(self.read("class/net", netdev, "address") or "")
+            candidates.sort(key=lambda hca: self.read("class/infiniband", hca, "node_guid") != guid)
+        return candidates[0] if candidates else None
 
-    def _hcas_by_netdev(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def _hcas_by_netdev(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
         for hca in self.names("class/infiniband"):
             parent = self.read("class/infiniband", hca, "parent")
             if parent:
-                found[parent] = hca
+                found.setdefault(parent, []).append(hca)
             elif not _PCI.match(self.target("class/infiniband", hca, "device") or ""):
-                for port in self.hca(hca).ports:
-                    found.update({gid.netdev: hca for gid in port.gids if gid.netdev})
+                netdevs = {gid.netdev for port in self.hca(hca).ports for gid in port.gids if gid.netdev}
+                for netdev in netdevs:
+                    found.setdefault(netdev, []).append(hca)
         return found
 
     def hca(self, name: str) -> Hca:
@@ -237,3 +243,12 @@ def _try_read(path: str) -> str | None:
 
 def _after_colon(text: str | None) -> str | None:
     return text.split(":", 1)[-1].strip() or None if text else None
+
+
+def _guid(mac: str) -> str:
+    """Return the EUI-64 of a MAC as sysfs writes a GUID, or "" for what is no MAC."""
+    parts = mac.split(":")
+    if len(parts) != 6:
+        return ""
+    a, b, c, d, e, f = parts
+    return f"{int(a, 16) ^ 2:02x}{b}:{c}ff:fe{d}:{e}{f}"

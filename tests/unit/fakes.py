@@ -114,6 +114,7 @@ class FakeNode(Net):
         self.vf_pattern: dict[str, tuple[str, str, str, str | None]] = {}  # PF -> VF netdev, PCI, id, HCA patterns
         self.queue_pairs: list[dict[str, t.Any]] = []
         self.units: dict[str, tuple[str, str]] = {"systemd-networkd.service": ("enabled", "active")}
+        self._laid: dict[str, str] = {}
         self._processes = 100
         self._ifindex = 1
         pathlib.Path(self.netns).mkdir(parents=True)
@@ -318,18 +319,20 @@ class FakeNode(Net):
     # --- laying it out --------------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Write the trees anew from the devices."""
+        """Bring the trees up to date with the devices. What did not change is not written again."""
         for net in (self, *self.namespaces.values()):
-            shutil.rmtree(net.root / "sys/class/net")
-            (net.root / "sys/class/net").mkdir()
             for device in net.devices.values():
+                key, state = f"{net.root}/{device.name}", repr(device)
+                if self._laid.get(key) == state:
+                    continue
+                self._laid[key] = state
                 self._lay_netdev(net, device)
-            for device in net.devices.values():
                 if device.hca:
                     self._lay_hca(self if device.kind == "mlx5" else net, device)
 
     def _lay_netdev(self, net: Net, device: Device) -> None:
         at = net.root / f"sys/class/net/{device.name}"
+        shutil.rmtree(at, ignore_errors=True)
         at.mkdir()
         running = device.up and device.carrier
         values: dict[str, t.Any] = {
@@ -362,7 +365,7 @@ class FakeNode(Net):
         port = at / "ports/1"
         running = device.up and device.carrier
         values = {
-            "node_guid": "0200:00ff:fe00:" + device.mac[-5:].replace(":", ""),
+            "node_guid": _eui64(device.mac)[20:],
             "fw_ver": "28.45.4028",
             "ports/1/state": "4: ACTIVE" if running else "1: DOWN",
             "ports/1/phys_state": "5: LinkUp" if running else "3: Disabled",
@@ -383,7 +386,7 @@ class FakeNode(Net):
         self.gids(device.hca or "", [(g, k, device.name) for g in [_eui64(device.mac), *addresses] for k in types], net)
 
     def gids(self, hca: str, entries: t.Sequence[tuple[str, str, str] | None], net: Net | None = None) -> None:
-        """Set a GID table by hand (until the next sync): (gid, type, netdev) or None for an empty entry."""
+        """Set a GID table by hand (until its netdev changes): (gid, type, netdev) or None for an empty entry."""
         port = (net or self).root / f"sys/class/infiniband/{hca}/ports/1"
         for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
             shutil.rmtree(port / folder)
@@ -399,6 +402,7 @@ class FakeNode(Net):
 
     def _forget(self, net: Net, device: Device) -> None:
         del net.devices[device.name]
+        self._laid.pop(f"{net.root}/{device.name}", None)
         shutil.rmtree(net.root / f"sys/class/net/{device.name}", ignore_errors=True)
         shutil.rmtree(net.root / f"proc/sys/net/ipv4/conf/{device.name}", ignore_errors=True)
         if device.pci:

@@ -27,7 +27,7 @@ def entry(index: int) -> dict[str, t.Any]:
 
 def test_plain_in_and_plain_out() -> None:
     answer = gid_index({"spark1": [entry(3)], "spark2": [entry(3)]})
-    assert type(answer) is dict and answer["fits"] is True and answer["index"] == 3
+    assert isinstance(answer, dict) and answer["fits"] is True and answer["index"] == 3
     assert gid_index({"spark1": [entry(3)], "spark2": [entry(4)]})["index"] is None
 
 

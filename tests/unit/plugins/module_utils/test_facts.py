@@ -127,7 +127,7 @@ def test_users_are_processes_with_queue_pairs(tmp_path: pathlib.Path, nested: bo
         {"ifindex": 1, "ifname": "rocep1s0f0v1", "lqpn": 18, "type": "RC", "pid": 4711, "comm": "python3"},
         {"ifindex": 1, "ifname": "rocep1s0f0v1", "lqpn": 19, "type": "RC", "pid": 99, "comm": "ib_write_bw"},
     ]
-    node.queue_pairs = [[entry] for entry in entries] if nested else entries  # type: ignore[misc,assignment]
+    node.queue_pairs = [[entry] for entry in entries] if nested else entries  # type: ignore[misc]
     found = read(node).functions[0].vfs
     assert found[0].users == ()
     assert found[1].users == ("ib_write_bw (99)", "python3 (4711)")
@@ -219,6 +219,7 @@ def test_leftover_names_of_removed_namespaces_do_not_matter(tmp_path: pathlib.Pa
 def test_other_namespaces_are_left_alone_while_all_vfs_are_on_the_host(tmp_path: pathlib.Path) -> None:
     node = spark(tmp_path, vfs=1)
     node.add_namespace("cni-1", pids=1)
+    node.unbind("0000:01:01.0")  # without a driver it has no netdev anywhere
     entered: list[str] = []
     read(node, enter=lambda path, reader: entered.append(path))
     assert entered == []
@@ -276,6 +277,8 @@ def test_memory_kernel_and_other_interfaces(tmp_path: pathlib.Path) -> None:
     node.add_device(Device("lo", None, "00:00:00:00:00:00", ipv4=["127.0.0.1/8"]))
     node.add_device(Device("wlan0", None, "00:00:00:00:00:01"))
     node.address("enp1s0f0v0", "10.100.0.1/24")
+    node.add_namespace("cni-1")
+    node.move("enP2p1s0f0v0", "cni-1", "enP7s7")  # a pod's netdev may have a name that the host has too
     found = read(node)
     assert (found.mem_available_kib, found.kernel) == (117440512, "6.12.0-fake")
     assert [(other.name, other.ipv4) for other in found.other] == [("enP7s7", ("192.168.1.11/24",))]
@@ -375,6 +378,8 @@ def test_an_unconfirmed_change_is_told_by_its_id(tmp_path: pathlib.Path) -> None
     pending.parent.mkdir(parents=True)
     pending.write_text("20260101T000000-1\n")
     assert read(node).netplan.pending == "20260101T000000-1"
+    pending.write_text("")  # a change there is, though nobody can say which
+    assert read(node).netplan.pending == "unknown"
 
 
 def test_netplan_s_version(tmp_path: pathlib.Path) -> None:

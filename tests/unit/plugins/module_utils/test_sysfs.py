@@ -94,8 +94,9 @@ def test_an_entry_without_attributes_is_told_as_it_is(tmp_path: pathlib.Path) ->
 def test_a_large_table_is_read_as_far_as_it_can_be_used(tmp_path: pathlib.Path) -> None:
     node = lab(tmp_path, vfs=1)
     entry = (IPV4, "RoCE v2", "enp1s0f0v0")
-    node.gids("roce_x0", [entry, *[None] * (GID_GAP - 1), entry, *[None] * GID_GAP, entry])
-    assert [index for index, _type, _netdev in gids(node, "roce_x0")] == [0, GID_GAP]
+    gap = [None] * (GID_GAP - 1)
+    node.gids("roce_x0", [entry, *gap, entry, *gap, entry, None, *gap, entry])
+    assert [index for index, _type, _netdev in gids(node, "roce_x0")] == [0, GID_GAP, 2 * GID_GAP]
 
 
 def test_a_port_s_attributes_lose_their_numbers(tmp_path: pathlib.Path) -> None:
@@ -113,3 +114,11 @@ def test_what_is_absent_is_unknown(tmp_path: pathlib.Path) -> None:
     assert sysfs.hca("x").ports == ()
     assert sysfs.hca_of("0000:01:00.0", "x") is None
     assert sysfs.device_id("0000:01:00.0") is None
+
+
+def test_of_several_hcas_for_a_name_the_one_made_of_its_mac_is_meant(tmp_path: pathlib.Path) -> None:
+    node = lab(tmp_path, vfs=3)
+    # Other pods have a netdev of this name too, and their RDMA devices are seen from everywhere.
+    for hca in ("roce_x0", "roce_x2"):
+        (tmp_path / f"sys/class/infiniband/{hca}/parent").write_text("enp1s0f0v1\n")
+    assert Sysfs(node.sysfs).hca_of(None, "enp1s0f0v1") == "roce_x1"
