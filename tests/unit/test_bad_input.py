@@ -165,7 +165,7 @@ def unknown_key() -> t.Iterator[Case]:
 def missing() -> t.Iterator[Case]:
     inventory = Inventory()
     inventory.fabric = UNSET
-    yield "settings", inventory, ("dgxspark_fabric",)
+    yield "settings", inventory, ("dgxspark_fabric.topology", "not set")
     inventory = Inventory()
     del inventory.fabric["topology"]
     yield "topology", inventory, ("dgxspark_fabric.topology", "single, direct, triangle, ring, switch")
