@@ -37,7 +37,7 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
         entry = knowledge.get("hardware", hardware_name(settings), _names(knowledge_dirs, "knowledge_dirs"))
     except FabricError as exc:
         raise FabricError(f"{VARIABLE}.hardware: {exc}") from exc
-    return fabric_plan([_input(name, of_host) for name, of_host in variables.items()], settings, entry)
+    return fabric_plan([_input(name, variables[name]) for name in names], settings, entry)
 
 
 def _names(value: t.Any, what: str) -> list[str]:
