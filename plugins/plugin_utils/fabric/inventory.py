@@ -43,7 +43,7 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
 def _names(value: t.Any, what: str) -> list[str]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise FabricError(f"{what}: a list of names is needed, not {type_name(value)}.")
-    return list(value)
+    return [str(name) for name in value]
 
 
 def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:

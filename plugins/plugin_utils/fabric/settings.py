@@ -206,7 +206,7 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
     pool = _pool(reader)
     settings = Settings(
         topology=topology or "switch",
-        group=reader.typed("group", str, "the name of a group"),
+        group=str(reader.typed("group", str, "the name of a group")),
         ports=_ports(reader, hardware, topology),
         cables=_cables(reader, topology),
         purposes=_purposes(reader, stride),
@@ -268,7 +268,7 @@ def _ports(reader: _Reader, hardware: Hardware, topology: str | None) -> tuple[i
     elif len({str(port) for port in value}) != len(value):
         reader.wrong("duplicate", "ports", f"{show(list(value))} names a port twice.", "Name each once.")
     elif all(isinstance(port, int) and port in hardware.ports for port in value):
-        return tuple(sorted(value))
+        return tuple(sorted(int(port) for port in value))
     return default
 
 
