@@ -293,6 +293,7 @@ def what_nodes_show() -> t.Iterator[Case]:
         yield name, inventory, ("spark2", *needles)
 
 
+SHIPPED = {"example": 4, "lab": 4, "direct": 2, "ring": 3}
 GOOD = [("switch", 4), ("single", 1), ("direct", 2), ("triangle", 3), ("ring", 5)]
 
 
@@ -305,6 +306,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, t.
     folders = {
         str(inventory.write(folder / f"{number}")): name for number, (name, inventory) in enumerate(inventories.items())
     }
+    folders |= {str(ROOT / "inventories" / name): f"shipped-{name}" for name in SHIPPED}
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "unit" / "evaluate_plans.py", *folders],
         capture_output=True,
@@ -332,6 +334,13 @@ def test_there_are_enough_cases_and_each_has_a_name() -> None:
 @pytest.mark.parametrize(("topology", "hosts"), GOOD)
 def test_what_the_mutators_begin_with_is_good(verdicts: dict[str, t.Any], topology: str, hosts: int) -> None:
     assert verdicts[f"good-{topology}"] == {"planned": names(hosts)}
+
+
+def test_every_shipped_inventory_is_planned(verdicts: dict[str, t.Any]) -> None:
+    assert {path.name for path in (ROOT / "inventories").iterdir()} == set(SHIPPED)
+    assert {name: verdicts[f"shipped-{name}"] for name in SHIPPED} == {
+        name: {"planned": names(hosts)} for name, hosts in SHIPPED.items()
+    }
 
 
 @pytest.mark.parametrize(("name", "needles"), [(name, needles) for name, _inventory, needles in CASES], ids=str)
