@@ -68,6 +68,11 @@ class ActionModule(ActionBase):
                     "The change cut this node off from the controller; it has gone back to its old configuration by "
                     f"itself after {timeout} s. What was changed: {answer.get('message')}"
                 )
+            if outcome == "too_slow":
+                return _failure(
+                    f"netplan was not done within {timeout} s, and the node has gone back to its old configuration by "
+                    f"itself. Give it more time (rollback_timeout). What was to be changed: {answer.get('message')}"
+                )
             if outcome == "unknown":
                 return _failure(
                     f"The connection broke before the change began, and nothing was changed. {answer.get('message')}"
