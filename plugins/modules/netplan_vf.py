@@ -184,6 +184,8 @@ REQUIRED_IF = [("state", "present", ["content"])]
 def work(module: AnsibleModule, scratch: str) -> Outcome:
     """Take the step that was asked for."""
     given = module.params
+    if given["state"] == "present" and not (given["content"] or "").strip():
+        raise FabricError("content: the file's text is needed with state: present. state: absent removes the file.")
     devices = tuple(Device(**{**d, "addresses": tuple(d["addresses"])}) for d in given["devices"])
     request = Request(
         path=given["path"],

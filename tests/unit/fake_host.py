@@ -13,7 +13,7 @@ class FakeHost(restore.Host):
     """`log` has every write and command that was meant to change something; `fail` maps a path's end to an error."""
 
     def __init__(self, node: FakeNode) -> None:
-        super().__init__(node.sysfs, node.proc, str(node.root / "run/dgxspark-fabric"))
+        super().__init__(node.sysfs, node.proc, str(node.root / "run/dgxspark-fabric"), str(node.root / "run/udev"))
         self.node = node
         self.log: list[str] = []
         self.fail: dict[str, OSError] = {}

@@ -193,7 +193,7 @@ def normal_mac(value: t.Any) -> str:
     """Return a MAC in lower case. YAML 1.1 reads an unquoted one of digits alone as a number to the base 60."""
     if isinstance(value, int) and not isinstance(value, bool):
         digits = []
-        for _ in range(6):
+        for _digit in range(6):
             value, digit = divmod(value, 60)
             digits.append(f"{digit:02d}")
         return ":".join(reversed(digits))

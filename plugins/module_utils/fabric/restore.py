@@ -45,8 +45,10 @@ class RestoreError(Exception):
 class Host:
     """The node as files and commands. Paths are given below `sysfs` and `proc`; tests put trees of their own there."""
 
-    def __init__(self, sysfs: str = "/sys", proc: str = "/proc", run_dir: str = RUN_DIR) -> None:
-        self.sysfs, self.proc, self.run_dir = sysfs, proc, run_dir
+    def __init__(
+        self, sysfs: str = "/sys", proc: str = "/proc", run_dir: str = RUN_DIR, udev: str = "/run/udev"
+    ) -> None:
+        self.sysfs, self.proc, self.run_dir, self.udev = sysfs, proc, run_dir, udev
 
     def read(self, path: str) -> str | None:
         """Return a file's text without the white space around it; None where it is absent or cannot be read."""
@@ -117,6 +119,10 @@ class Host:
         names = self.entries(self.pci(address, "net"))
         own = [n for n in names if "f" not in (self.read(self.net(n, "phys_port_name")) or "")]
         return next(iter(own or names), None)
+
+    def named(self, name: str) -> bool:
+        """Return whether udev is done with an interface: one that is up already may not take its name any more."""
+        return not self.exists(self.udev) or self.exists(f"{self.udev}/data/n{self.read(self.net(name, 'ifindex'))}")
 
     def driver(self, address: str) -> str | None:
         """Return the name of the driver that a PCI device is bound to."""
@@ -211,7 +217,7 @@ class Restorer:
         if code:
             return modes
         for handle in json.loads(out or "{}").get("dev", {}):
-            bus, _, address = str(handle).partition("/")
+            bus, _slash, address = str(handle).partition("/")
             if bus == "pci" and _number(self.host.read(self.host.pci(address, "sriov_totalvfs"))):
                 code, out, _err = self.host.command(["devlink", "-j", "dev", "eswitch", "show", handle])
                 with contextlib.suppress(ValueError, AttributeError):
@@ -444,13 +450,13 @@ def wait_for(document: Document, host: Host) -> list[str]:
     start = quiet_since = host.clock()
     while True:
         functions = [(str(f["slot"]), str(f["pci"])) for f in document.get("functions", ())]
-        missing = [(slot, pci) for slot, pci in functions if host.netdev(pci) is None]
+        missing = [(slot, pci) for slot, pci in functions if not ((name := host.netdev(pci)) and host.named(name))]
         now = host.clock()
-        if host.exists("/run/udev/queue"):
+        if host.exists(f"{host.udev}/queue"):
             quiet_since = now
         coming = [pci for _slot, pci in missing if host.exists(host.pci(pci))]
         if not missing or now - start > PCI_WAIT or (not coming and now - quiet_since > 3):
-            return [slot for slot, _pci in missing]
+            return [slot for slot, pci in missing if host.netdev(pci) is None]
         host.sleep(0.1)
 
 
@@ -491,4 +497,4 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Host()))
+    raise SystemExit(main(sys.argv[1:], Host()))

@@ -181,6 +181,25 @@ def test_boot_waits_for_an_interface_that_is_coming(tmp_path: pathlib.Path) -> N
     is_as_said(node, wanted)
 
 
+def test_boot_lets_udev_name_a_function_first(tmp_path: pathlib.Path) -> None:
+    """An interface that is set up before udev renames it keeps its wrong name on older kernels."""
+    node = spark(tmp_path, vfs=0, ports=[0])
+    data = node.root / "run/udev/data"
+    data.mkdir(parents=True)
+
+    class Naming(FakeHost):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            assert not self.log
+            if self.now > 2:
+                for device in self.node.devices.values():
+                    (data / f"n{device.ifindex}").touch()
+
+    host = Naming(node)
+    assert restore.main(["boot"], host, config=_config(node, document(node))) == 0
+    assert host.log and 2 < host.now < restore.PCI_WAIT
+
+
 def test_boot_does_not_wait_for_ever(tmp_path: pathlib.Path) -> None:
     node = spark(tmp_path, vfs=0, ports=[0])
     node.unbind("0002:01:00.0")
