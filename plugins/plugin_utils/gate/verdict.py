@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Place, Result, Step
@@ -136,7 +136,15 @@ def causes(steps: t.Sequence[Step]) -> list[Cause]:
             roots[_key(result)].append(result)
         else:
             root.follows.append(f"{result.subject}: {result.cause}")
-    made = [_cause(group, faults[key].follows) for key, group in roots.items()]
+    # The same at several places of a host is one cause: an owner mends it in one go.
+    of_host: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for key, group in roots.items():
+        blame = group[0].blame
+        of_host[key[0], blame.host if blame else key[1]].append(key)
+    made = [
+        _cause([roots[key] for key in keys], [f for key in keys for f in faults[key].follows])
+        for keys in of_host.values()
+    ]
     return sorted(made, key=lambda cause: (layer(cause.id), -len(cause.consequences), cause.where))
 
 
@@ -160,18 +168,20 @@ def _root(result: Result, by_host: t.Mapping[str, t.Sequence[_Fault]]) -> _Fault
         result = found.results[0]
 
 
-def _cause(group: t.Sequence[Result], consequences: t.Sequence[str]) -> Cause:
-    first = group[0]
-    where = _key(first)[1]
-    messages = Counter(result.message for result in group)
-    message = first.message
-    if len(messages) > 1:
-        message = f"{message.rstrip('.')}, and {len(group) - 1} more like it."
+def _cause(groups: t.Sequence[t.Sequence[Result]], consequences: t.Sequence[str]) -> Cause:
+    first = groups[0][0]
+    places = list(dict.fromkeys(_key(group[0])[1] for group in groups))
+    if first.blame:
+        # "spark2 p0f0v0, p0f0v1"
+        places = [places[0], *(place.removeprefix(f"{first.blame.host} ") for place in places[1:])]
+    results = [result for group in groups for result in group]
+    messages = dict.fromkeys(result.message.rstrip(".") for result in results)
+    more = f" (and {len(messages) - 1} more like it)" if len(messages) > 1 else ""
     return Cause(
         id=first.cause or "",
-        where=where,
-        message=message,
+        where=", ".join(places),
+        message=f"{next(iter(messages))}{more}.",
         remedy=first.remedy,
-        seen=tuple(result.subject for result in group),
+        seen=tuple(result.subject for result in results),
         consequences=tuple(consequences),
     )
