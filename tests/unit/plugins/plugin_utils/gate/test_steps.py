@@ -99,7 +99,7 @@ def test_a_function_that_is_gone() -> None:
 
 def test_vfs_that_are_missing() -> None:
     cluster = Cluster(2)
-    cluster.function("spark2", 0) .update(vfs=[], numvfs=0)
+    cluster.function("spark2", 0).update(vfs=[], numvfs=0)
     cause = only(cluster.outcome())
     assert (cause["id"], cause["where"]) == ("vf.count", "spark2 p0f0")
     assert "0 VFs, planned are 2" in cause["message"]
