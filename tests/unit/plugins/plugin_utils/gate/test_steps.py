@@ -320,3 +320,13 @@ def test_without_perftest_the_fabric_is_not_proven() -> None:
     assert report["verdict"] == "incomplete"
     assert report["headline"].startswith("INCOMPLETE: rdma")
     assert "ib_write_bw is not installed on spark2: apt install perftest" in report["headline"]
+
+
+def test_a_test_whose_other_end_did_not_run_is_not_run() -> None:
+    cluster = Cluster(2)
+    cluster.probe()
+    cluster.meet()
+    cluster.hosts["spark2"] |= {"rdma": [], "rdma_error": "Data could not be sent to remote host"}
+    report = cluster.judge()
+    assert report["verdict"] == "incomplete"
+    assert "did not run on spark2: Data could not be sent to remote host" in report["headline"]
