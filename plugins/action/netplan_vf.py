@@ -16,7 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.dgxspark.cluster.plugins.modules.netplan_vf import ARGUMENTS, REQUIRED_IF
 
 MODULE = "dgxspark.cluster.netplan_vf"
-GRACE = 120  # seconds after the timer for the node to go back and to be reachable again
+GRACE = 300  # seconds after the timer for the node to go back and to be reachable again
 PAUSE = 1.0  # seconds between attempts
 
 display = Display()

@@ -346,21 +346,28 @@ def confirm(host: Host, request: Request) -> Outcome:
 
     It does not wait for netplan: what was connected before netplan was done proves nothing.
     """
+    try:
+        with host.lock():
+            return _confirm(host, request)
+    except rollback.RollbackError:
+        return Outcome(state="waiting")  # the guard is going back right now, which takes netplan a while
+
+
+def _confirm(host: Host, request: Request) -> Outcome:
     identity = request.transaction
+    if host.text("pending") != identity:
+        return _ended(host, identity)
     said = host.document("apply.json")
-    with host.lock():
-        if host.text("pending") != identity:
-            return _ended(host, identity)
-        if said.get("id") != identity:
-            return Outcome(state="waiting")
-        if request.connection and host.document("journal.json").get("connection") == request.connection:
-            return Outcome(state="stale")
-        if said["rc"] != 0:
-            _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
-        wrong = rollback.unwritten(host)
-        if wrong:
-            _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
-        rollback.forget(host)  # the guard sees this and ends
+    if said.get("id") != identity:
+        return Outcome(state="waiting")
+    if request.connection and host.document("journal.json").get("connection") == request.connection:
+        return Outcome(state="stale")
+    if said["rc"] != 0:
+        _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
+    wrong = rollback.unwritten(host)
+    if wrong:
+        _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
+    rollback.forget(host)  # the guard sees this and ends
     return Outcome(state="confirmed")
 
 

@@ -426,3 +426,11 @@ def test_a_vf_in_a_pod_keeps_its_name_for_clashes(host: FakeHost) -> None:
     )
     with pytest.raises(FabricError, match="enp1s0f0v0"):
         begin(host, request(devices=devices))
+
+
+def test_a_node_that_is_going_back_right_now_is_asked_again(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollback, "LOCK_WAIT", 0.2)
+    begin(host, request())
+    with host.lock():
+        assert netplan_change.confirm(host, request()).state == "waiting"
+    assert host.text("pending") == "t1"
