@@ -21,21 +21,24 @@ import contextlib
 import fcntl
 import json
 import os
-import subprocess
 import sys
 import time
-import typing as t
+
+# A VF that comes back waits for this file: it loads at run time what it needs at run time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    Document = t.Mapping[str, t.Any]
+    Entry = t.Mapping[str, t.Any]
 
 CONFIG = "/etc/dgxspark/fabric.json"
 RUN_DIR = "/run/dgxspark-fabric"
 NO_MAC = "00:00:00:00:00:00"
 PCI_WAIT = 15.0  # seconds that a boot waits for functions that have not shown up yet
-NETDEV_WAIT = 15.0  # seconds for the interfaces of VFs that were just bound
+NETDEV_WAIT = 60.0  # seconds for the interfaces of VFs that were just bound, and for udev to name them
 LOCK_WAIT = 120.0  # seconds for another run to finish
 IFF_UP = 0x1
-
-Document = t.Mapping[str, t.Any]
-Entry = t.Mapping[str, t.Any]
 
 
 class RestoreError(Exception):
@@ -86,6 +89,8 @@ class Host:
 
     def command(self, argv: t.Sequence[str], text: str = "", timeout: float = 60) -> tuple[int, str, str]:
         """Run a command with `text` as its input; (127, "", why) where it cannot be run."""
+        import subprocess
+
         try:
             done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=timeout, check=False)
         except (OSError, subprocess.TimeoutExpired) as exc:
@@ -171,7 +176,6 @@ class Restorer:
         self.host = host
         self.done: list[str] = []
         self.problems: list[str] = []
-        self.bound: set[str] = set()  # VFs whose driver was bound in this run: their names and settings are new
         self._links: dict[str, dict[str, t.Any]] | None = None
 
     @contextlib.contextmanager
@@ -210,23 +214,16 @@ class Restorer:
 
     # The number of VFs.
 
-    def eswitches(self) -> dict[str, str]:
-        """Return the eswitch mode of each PCI function that devlink knows one of."""
-        code, out, _err = self.host.command(["devlink", "-j", "dev"])
-        modes: dict[str, str] = {}
-        if code:
-            return modes
-        for handle in json.loads(out or "{}").get("dev", {}):
-            bus, _slash, address = str(handle).partition("/")
-            if bus == "pci" and _number(self.host.read(self.host.pci(address, "sriov_totalvfs"))):
-                code, out, _err = self.host.command(["devlink", "-j", "dev", "eswitch", "show", handle])
-                with contextlib.suppress(ValueError, AttributeError):
-                    mode = json.loads(out or "{}").get("dev", {}).get(handle, {}).get("mode") if not code else None
-                    if mode:
-                        modes[address] = str(mode)
-        return modes
+    def eswitch(self, pci: str) -> str | None:
+        """Return a function's eswitch mode; None where it has none (only mlx5's is asked for) or nobody can tell."""
+        if self.host.driver(pci) == "mlx5_core":
+            code, out, _err = self.host.command(["devlink", "-j", "dev", "eswitch", "show", f"pci/{pci}"])
+            with contextlib.suppress(ValueError, AttributeError):
+                mode = None if code else json.loads(out or "{}").get("dev", {}).get(f"pci/{pci}", {}).get("mode")
+                return str(mode) if mode else None
+        return None
 
-    def count(self, function: Entry, eswitch: str | None) -> None:
+    def count(self, function: Entry) -> None:
         """Bring a function's MTU, link and number of VFs about. VFs are made without drivers, which see their MACs."""
         host, pci, slot, wanted = self.host, str(function["pci"]), str(function["slot"]), function.get("vf_count")
         name = host.netdev(pci)
@@ -234,7 +231,7 @@ class Restorer:
         if name:
             self._link(slot, name, function)
         mode = function.get("eswitch")
-        other_mode = eswitch is not None and mode is not None and eswitch != mode
+        other_mode = mode is not None and self.eswitch(pci) not in (None, mode)
         path = host.pci(pci, "sriov_numvfs")
         current = _number(host.read(path))
         if wanted is None or (current == wanted and not other_mode):
@@ -321,7 +318,7 @@ class Restorer:
         return stale
 
     def bind(self, addresses: t.Sequence[str]) -> None:
-        """Bind drivers anew, wait for the interfaces, and for udev to have named them."""
+        """Bind drivers anew, and wait until the interfaces are there and udev is done with them."""
         host = self.host
         probe = f"{host.sysfs}/bus/pci/drivers_probe"
         self._forget(addresses)
@@ -334,9 +331,10 @@ class Restorer:
                 waiting.append(address)
                 self.done.append(f"VF {address} bound")
         until = host.clock() + NETDEV_WAIT
-        while late := [address for address in waiting if host.netdev(address) is None]:
+        while late := [a for a in waiting if not ((name := host.netdev(a)) and host.named(name))]:
             if host.clock() > until:
-                self.problems += [f"VF {address}: no interface after {NETDEV_WAIT:.0f} s" for address in late]
+                without = [address for address in late if host.netdev(address) is None]
+                self.problems += [f"VF {address}: no interface after {NETDEV_WAIT:.0f} s" for address in without]
                 break
             host.sleep(0.1)
             for address in late:
@@ -344,12 +342,10 @@ class Restorer:
                 if host.driver(address) is None:
                     with contextlib.suppress(RestoreError):
                         host.write(probe, address)
-        self.bound.update(waiting)
-        self.settle()
-
-    def settle(self) -> None:
-        """Let udev name the new interfaces."""
-        self.host.command(["udevadm", "settle", "--timeout=30"], timeout=40)
+        # What udev has yet to run for them (systemd-sysctl for one) must not undo what is set next.
+        until = min(until, host.clock() + 5)
+        while host.exists(f"{host.udev}/queue") and host.clock() < until:
+            host.sleep(0.1)
 
     # Interfaces.
 
@@ -395,14 +391,13 @@ class Restorer:
     def _named(self, address: str, name: str) -> str:
         """Undo a pod's renaming: a VF may come back from a dead namespace as `net1`."""
         names = self.names()
-        wanted = names.setdefault(address, name)
-        if wanted == name:
-            self._write_names(names)
-            return name
-        if self.host.exists(self.host.net(wanted, "")):
+        wanted = names.get(address)
+        if wanted is None and self.host.named(name):
+            self._write_names(names | {address: name})
+        if wanted in (None, name) or self.host.exists(self.host.net(str(wanted), "")):
             return name
         self._ip([f"link set dev {name} down", f"link set dev {name} name {wanted}"])
-        return wanted if self.host.netdev(address) == wanted else name
+        return str(self.host.netdev(address))
 
 
 def restore(document: Document, host: Host, only: str | None = None) -> tuple[list[str], list[str]]:
@@ -414,6 +409,10 @@ def restore(document: Document, host: Host, only: str | None = None) -> tuple[li
     functions = [f for f in document.get("functions", ()) if host.exists(host.pci(str(f["pci"])))]
     whole = [f for f in functions if only in (None, f["pci"])]
     with busy(host):
+        if only is None:
+            # From here on, a function that comes late is the udev rule's business.
+            with open(os.path.join(host.run_dir, "booted"), "w", encoding="utf-8"):
+                pass
         if not whole:
             for function in functions:
                 if only and host.target(host.pci(only, "physfn")) == function["pci"]:
@@ -424,10 +423,9 @@ def restore(document: Document, host: Host, only: str | None = None) -> tuple[li
                             run.bind(run.stale(function, vfs))
                         run.interfaces(function, vfs)
             return run.done, run.problems
-        modes = run.eswitches() if any(f.get("eswitch") for f in whole) else {}
         for function in whole:
             with run._noting(str(function["slot"])):
-                run.count(function, modes.get(str(function["pci"])))
+                run.count(function)
         for function in whole:
             with run._noting(str(function["slot"])):
                 run.admin(function)
@@ -478,10 +476,6 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
         missing = wait_for(document, host)
         if missing:
             sys.stdout.write(f"not there (no cable, or switched off?): {', '.join(missing)}\n")
-        os.makedirs(host.run_dir, mode=0o755, exist_ok=True)
-        # From here on, a function that comes late is the udev rule's business.
-        with open(os.path.join(host.run_dir, "booted"), "w", encoding="utf-8"):
-            pass
     else:
         only = host.target(host.net(arguments[1], "device"))
         if only is None:

@@ -43,12 +43,15 @@ class HostInput:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How a slot's function is found on a host: by both where both are known."""
+    """How a slot's function is found on a host, and what it is called until then.
+
+    `pci` is None where nobody knows it; `by_netdev` is False where the name alone proves nothing.
+    """
 
     slot: Slot
     netdev: str
     pci: str | None
-    named: bool  # by the owner
+    by_netdev: bool = True
 
 
 def _wrong(kind: str, subject: str, message: str, remedy: str) -> Finding:
@@ -90,7 +93,7 @@ def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], 
     findings: list[Finding] = []
     named = host.functions if host.functions is not None else {}
     slots = {slot.slot: slot for slot in hardware.slots}
-    found = {name: Expected(slot, slot.netdev, slot.pci, False) for name, slot in slots.items()}
+    found = {name: Expected(slot, slot.netdev, slot.pci) for name, slot in slots.items()}
     subject = f"{host.name}: {FUNCTIONS}"
     if not isinstance(named, t.Mapping):
         message = f"a dictionary is needed, not {type_name(named)} {show(named)}."
@@ -105,9 +108,9 @@ def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], 
             remedy = "Give netdev, pci or both, such as {netdev: enp1s0f0np0}."
             findings.append(_wrong("type", f"{subject}.{name}{fault[0]}", fault[1], remedy))
             continue
-        # An address that belongs to the name that the owner replaced says nothing.
+        # The class's name and address go together: where the owner replaces one, the other says nothing.
         netdev, pci = entry.get("netdev", slots[name].netdev), entry.get("pci")
-        found[name] = Expected(slots[name], str(netdev), str(pci) if pci is not None else None, True)
+        found[name] = Expected(slots[name], str(netdev), str(pci) if pci is not None else None, "netdev" in entry)
     for key in ("netdev", "pci"):
         seen: dict[str, str] = {}
         for name, entry in named.items() if not findings else ():
@@ -140,12 +143,14 @@ def resolve(
     found: dict[str, Function] = {}
     findings: list[Finding] = []
     taken: dict[str, str] = {}
+    missing: list[Expected] = []
     for want in wanted:
-        function = _find(host, want, findings)
         name = want.slot.slot
-        if function is None:
-            if not any(finding.subject == f"{host.name}: {name}" for finding in findings):
-                findings.append(_missing(host, want, hardware))
+        function, ambiguous = _find(host, want)
+        if ambiguous:
+            findings.append(ambiguous)
+        elif function is None:
+            missing.append(want)
         elif function.pci in taken:
             message = f"{taken[function.pci]} and {name} would both be {function.pci}."
             findings.append(_wrong("ambiguous", f"{host.name}: {name}", message, f"Name both in {FUNCTIONS}."))
@@ -153,34 +158,33 @@ def resolve(
             taken[function.pci] = name
             found[name] = function
             findings += _capacity(host.name, name, function, vf_count)
-    return found, findings
+    return found, findings + ([_missing(host, missing, hardware)] if missing else [])
 
 
-def _find(host: HostInput, want: Expected, findings: list[Finding]) -> Function | None:
+def _find(host: HostInput, want: Expected) -> tuple[Function | None, Finding | None]:
     functions = host.node.functions if host.node else ()
     by_pci = next((f for f in functions if f.pci == want.pci), None)
-    by_name = next((f for f in functions if f.netdev is not None and f.netdev.name == want.netdev), None)
+    named = (f for f in functions if want.by_netdev and f.netdev is not None and f.netdev.name == want.netdev)
+    by_name = next(named, None)
     if by_pci and by_name and by_pci is not by_name:
         message = f"{want.pci} is {_shown(by_pci)}, but {want.netdev} is {_shown(by_name)}: which is it?"
         remedy = f"Name it in the host's {FUNCTIONS}, by pci or by netdev alone."
-        findings.append(_wrong("ambiguous", f"{host.name}: {want.slot.slot}", message, remedy))
-        return None
-    if want.named and want.pci is not None:
-        return by_pci
-    return by_pci or by_name
+        return None, _wrong("ambiguous", f"{host.name}: {want.slot.slot}", message, remedy)
+    return by_pci or by_name, None
 
 
 def _shown(function: Function) -> str:
     return f"{function.netdev.name if function.netdev else 'without interface'} ({function.pci})"
 
 
-def _missing(host: HostInput, want: Expected, hardware: Hardware) -> Finding:
+def _missing(host: HostInput, missing: t.Sequence[Expected], hardware: Hardware) -> Finding:
     seen = ", ".join(_shown(f) for f in (host.node.functions if host.node else ())) or "none"
-    name = f"{want.netdev}{f', {want.pci}' if want.pci else ''}"
+    names = ", ".join(f"{want.slot.slot} ({want.netdev}{f', {want.pci}' if want.pci else ''})" for want in missing)
+    what = "the function is" if len(missing) == 1 else "the functions are"
     return _wrong(
         "missing-function",
-        f"{host.name}: {want.slot.slot}",
-        f"the function ({name}) is not there. Functions seen: {seen}.",
+        f"{host.name}: {names}",
+        f"{what} not there. Functions seen: {seen}.",
         f"A port's functions vanish while it has no cable: plug it in. Or leave the port out of {VARIABLE}.ports, name the "
         f"function in the host's {FUNCTIONS}, or correct {VARIABLE}.hardware ({hardware.id}).",
     )

@@ -159,6 +159,19 @@ def test_a_vf_in_a_live_pod_is_read_there(tmp_path: pathlib.Path) -> None:
     assert vf(node, 0).place.state == "host"
 
 
+def test_pods_whose_netdevs_have_one_name_are_told_apart(tmp_path: pathlib.Path) -> None:
+    node = lab(tmp_path, vfs=2)
+    for index in (0, 1):
+        node.add_namespace(f"cni-{index}")
+        node.move(f"enp1s0f0v{index}", f"cni-{index}", "net1")
+        device = node.namespaces[f"cni-{index}"].devices["net1"]
+        device.hca, device.up, device.ipv4 = f"rxe{index}", True, [f"10.100.{index}.1/24"]
+    node.sync()
+    found = read(node).functions[0].vfs
+    assert [(v.netdev and v.netdev.name, v.hca and v.hca.name) for v in found] == [("net1", "rxe0"), ("net1", "rxe1")]
+    assert [addresses(v) for v in found] == [["10.100.0.1"], ["10.100.1.1"]]
+
+
 def test_soft_roce_is_destroyed_by_the_move(tmp_path: pathlib.Path) -> None:
     node = lab(tmp_path, vfs=1)
     node.add_namespace("cni-1")
@@ -219,6 +232,7 @@ def test_leftover_names_of_removed_namespaces_do_not_matter(tmp_path: pathlib.Pa
 def test_other_namespaces_are_left_alone_while_all_vfs_are_on_the_host(tmp_path: pathlib.Path) -> None:
     node = spark(tmp_path, vfs=1)
     node.add_namespace("cni-1", pids=1)
+    node.unbind("0000:01:01.0")  # without a driver it has no netdev anywhere
     entered: list[str] = []
     read(node, enter=lambda path, reader: entered.append(path))
     assert entered == []
@@ -276,6 +290,8 @@ def test_memory_kernel_and_other_interfaces(tmp_path: pathlib.Path) -> None:
     node.add_device(Device("lo", None, "00:00:00:00:00:00", ipv4=["127.0.0.1/8"]))
     node.add_device(Device("wlan0", None, "00:00:00:00:00:01"))
     node.address("enp1s0f0v0", "10.100.0.1/24")
+    node.add_namespace("cni-1")
+    node.move("enP2p1s0f0v0", "cni-1", "enP7s7")  # a pod's netdev may have a name that the host has too
     found = read(node)
     assert (found.mem_available_kib, found.kernel) == (117440512, "6.12.0-fake")
     assert [(other.name, other.ipv4) for other in found.other] == [("enP7s7", ("192.168.1.11/24",))]
@@ -375,6 +391,8 @@ def test_an_unconfirmed_change_is_told_by_its_id(tmp_path: pathlib.Path) -> None
     pending.parent.mkdir(parents=True)
     pending.write_text("20260101T000000-1\n")
     assert read(node).netplan.pending == "20260101T000000-1"
+    pending.write_text("")  # a change there is, though nobody can say which
+    assert read(node).netplan.pending == "unknown"
 
 
 def test_netplan_s_version(tmp_path: pathlib.Path) -> None:

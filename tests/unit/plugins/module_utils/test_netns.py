@@ -25,6 +25,7 @@ def test_live_ones_come_first_and_our_own_is_not_among_them(tmp_path: pathlib.Pa
     node.add_namespace("a-dead", pids=0)
     node.add_namespace("b-live", pids=2)
     node.add_namespace("c-nameless", pids=1, named=False)
+    (pathlib.Path(node.netns) / "d-leftover").symlink_to("/proc/self/status")  # of another file system: none any more
     found = other_namespaces(node.proc, node.netns)
     assert [(pathlib.Path(n.path).name, n.pids) for n in found[-2:]] == [("b-live", 2), ("a-dead", 0)]
     assert len(found) == 3 and found[0].pids == 1 and found[0].path.startswith(node.proc)

@@ -94,8 +94,9 @@ def test_an_entry_without_attributes_is_told_as_it_is(tmp_path: pathlib.Path) ->
 def test_a_large_table_is_read_as_far_as_it_can_be_used(tmp_path: pathlib.Path) -> None:
     node = lab(tmp_path, vfs=1)
     entry = (IPV4, "RoCE v2", "enp1s0f0v0")
-    node.gids("roce_x0", [entry, *[None] * (GID_GAP - 1), entry, *[None] * GID_GAP, entry])
-    assert [index for index, _type, _netdev in gids(node, "roce_x0")] == [0, GID_GAP]
+    gap = [None] * (GID_GAP - 1)
+    node.gids("roce_x0", [entry, *gap, entry, *gap, entry, None, *gap, entry])
+    assert [index for index, _type, _netdev in gids(node, "roce_x0")] == [0, GID_GAP, 2 * GID_GAP]
 
 
 def test_a_port_s_attributes_lose_their_numbers(tmp_path: pathlib.Path) -> None:

@@ -161,6 +161,21 @@ def test_link_down(tmp_path: pathlib.Path, how: str) -> None:
     assert "only link-local" not in str(finding)  # it has its address
 
 
+def test_a_netdev_that_is_down_is_enough(tmp_path: pathlib.Path) -> None:
+    node = spark(tmp_path, vfs=1)
+    node.address("enp1s0f0v0", "10.100.0.1/24", up=False)
+    (tmp_path / "sys/class/infiniband/rocep1s0f0v0/ports/1/state").write_text("4: ACTIVE\n")
+    finding = cause(node)
+    assert finding.id == "gid.link-down" and "netdev is down" in str(finding)
+
+
+def test_an_unknown_port_state_is_no_cause(tmp_path: pathlib.Path) -> None:
+    node = spark(tmp_path, vfs=1)
+    node.address("enp1s0f0v0", "10.100.0.1/24")
+    (tmp_path / "sys/class/infiniband/rocep1s0f0v0/ports/1/state").unlink()
+    assert not check(node)[1]
+
+
 def test_a_port_that_is_not_active_is_a_link_down(tmp_path: pathlib.Path) -> None:
     node = spark(tmp_path, vfs=1)
     node.address("enp1s0f0v0", "10.100.0.1/24")
@@ -186,6 +201,14 @@ def test_no_ipv4_and_no_gids_at_all(tmp_path: pathlib.Path) -> None:
     node.gids("roce_x0", [])
     finding = cause(node)
     assert finding.id == "gid.no-ipv4" and "empty" in str(finding) and "only link-local" not in str(finding)
+
+
+def test_only_link_local_is_said_only_where_it_is_so(tmp_path: pathlib.Path) -> None:
+    node = lab(tmp_path, vfs=1)
+    node.address("enp1s0f0v0")
+    node.gids("roce_x0", [(LOCAL, ROCE_V2, "enp1s0f0v0"), (OTHER, ROCE_V2, "enp1s0f0v0")])
+    finding = cause(node)
+    assert finding.id == "gid.no-ipv4" and "only link-local" not in str(finding) and "10.100.0.2" in str(finding)
 
 
 def test_wrong_ipv4(tmp_path: pathlib.Path) -> None:
