@@ -56,7 +56,7 @@ def variables(settings: dict[str, object]) -> str:
 
 def ping() -> float:
     """Median of three `ansible -m ping` over all nodes."""
-    return statistics.median(ansible("ansible", "dgx", *LIMIT, "-m", "ansible.builtin.ping")[0] for _ in range(3))
+    return statistics.median(ansible("ansible", "dgx", *LIMIT, "-m", "ansible.builtin.ping")[0] for _round in range(3))
 
 
 def fabric(settings: dict[str, object], label: str) -> dict[str, object]:

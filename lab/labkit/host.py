@@ -123,7 +123,7 @@ def _release() -> dict[str, str]:
         lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     except OSError:
         return {}
-    return {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
+    return {name: value.strip('"') for name, _sep, value in (line.partition("=") for line in lines)}
 
 
 def _candidate(package: str) -> tuple[int, int]:

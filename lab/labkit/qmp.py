@@ -40,23 +40,23 @@ class Qmp:
         self.stream.close()
         self.socket.close()
 
-    def command(self, name: str, /, **arguments: Any) -> Any:
+    def command(self, verb: str, /, **arguments: Any) -> Any:
         """Run one command and return its result.
 
         Raises LabError with QEMU's own words when it refuses.
         """
         try:
-            self.stream.write(json.dumps({"execute": name, "arguments": arguments}) + "\n")
+            self.stream.write(json.dumps({"execute": verb, "arguments": arguments}) + "\n")
             self.stream.flush()
             while line := self.stream.readline():
                 reply = json.loads(line)
                 if "error" in reply:
-                    raise LabError(f"QEMU refused {name} on {self.path}: {reply['error']['desc']}.")
+                    raise LabError(f"QEMU refused {verb} on {self.path}: {reply['error']['desc']}.")
                 if "return" in reply:
                     return reply["return"]
         except OSError as error:
-            raise LabError(f"QEMU stopped answering {name} on {self.path}: {error.strerror or error}.") from error
-        raise LabError(f"QEMU ended while it was asked for {name} on {self.path}.")
+            raise LabError(f"QEMU stopped answering {verb} on {self.path}: {error.strerror or error}.") from error
+        raise LabError(f"QEMU ended while it was asked for {verb} on {self.path}.")
 
     def migration(self, command: str, uri: str, *, timeout: float) -> None:
         """Save to, or restore from, a URI and wait until it is done.

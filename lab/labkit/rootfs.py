@@ -60,7 +60,7 @@ def link_files() -> dict[str, str]:
 def dependencies(base: Path) -> dict[str, list[str]]:
     """modules.dep: each module's path and the paths it needs, relative to the modules folder."""
     lines = (base / "modules.dep").read_text(encoding="utf-8").splitlines()
-    return {path: needed.split() for path, _, needed in (line.partition(":") for line in lines)}
+    return {path: needed.split() for path, _sep, needed in (line.partition(":") for line in lines)}
 
 
 def module_name(path: str) -> str:

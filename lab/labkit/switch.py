@@ -124,7 +124,7 @@ class Switch:
 
     def plug(self) -> None:
         """Accept a function."""
-        sock, _ = self.listener.accept()
+        sock, _peer = self.listener.accept()
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         self.ports[sock.fileno()] = Port(sock)

@@ -77,7 +77,8 @@ def test_the_installed_playbooks_run_from_anywhere(
     )
     assert listed.returncode == 0, listed.stderr
     assert str(installed / "ansible_collections" / "dgxspark" / "cluster" / "playbooks") in listed.stdout
-    assert str(ROOT) not in listed.stdout
+    assert str(ROOT / "playbooks") not in listed.stdout
+    assert str(ROOT / "roles") not in listed.stdout
 
 
 def test_the_installed_plan_finds_its_data(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:

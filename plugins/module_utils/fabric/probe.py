@@ -184,7 +184,7 @@ class _Program:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__; a pipe could fill up
         # `timeout` is the second guard: it holds when this process is killed.
         command = ["timeout", "-k", "1", f"{bounds.test + 2 * bounds.grace:g}", *argv(test)]
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             command,
             stdin=subprocess.DEVNULL,
             stdout=self.output,

@@ -92,7 +92,9 @@ class Host:
         import subprocess
 
         try:
-            done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=timeout, check=False)
+            done = subprocess.run(  # pylint: disable=ansible-bad-function
+                argv, input=text, capture_output=True, text=True, timeout=timeout, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as exc:
             return 127, "", str(exc)
         return done.returncode, done.stdout, done.stderr

@@ -33,7 +33,7 @@ def test_the_image_depends_on_packages_guest_files_code_suite_and_keys(tmp_path:
     lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path)}, 0)
     for name in ("id_lab.pub", "host_key.pub"):
         (tmp_path / name).write_text("one", encoding="utf-8")
-    names = {name for name, _ in image.sources()}
+    names = {name for name, _content in image.sources()}
     assert {"suite", "rootfs.py", "image.py", "guest/packages.txt", "guest/modules.txt"} <= names
     assert any(name.startswith("guest/files/etc/udev/") for name in names)
     before = image.key(lab)
@@ -73,7 +73,7 @@ def test_every_interface_has_one_name_and_one_place() -> None:
 
 
 def test_the_guest_and_the_machine_agree_on_the_functions() -> None:
-    assert tuple(f"{stem}np0" for _, stem in rootfs.FUNCTIONS) == config.FUNCTIONS
+    assert tuple(f"{stem}np0" for _path, stem in rootfs.FUNCTIONS) == config.FUNCTIONS
 
 
 def test_lists_have_no_comments_and_no_doubles() -> None:

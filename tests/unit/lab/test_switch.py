@@ -95,7 +95,7 @@ def test_a_port_that_does_not_read_drops_instead_of_growing_without_bound() -> N
     near.setblocking(False)
     port = switch.Port(near)
     big = frame(A, B, 9018)
-    for _ in range(3 * switch.QUEUE_BYTES // len(big)):
+    for _frame in range(3 * switch.QUEUE_BYTES // len(big)):
         port.put(big)
     assert port.waiting_bytes <= switch.QUEUE_BYTES
     port.flush()
@@ -146,7 +146,7 @@ def read(sock: socket.socket) -> bytes:
 
 
 def test_three_functions_on_the_wire_talk_and_a_jumbo_frame_passes(wire: Wire) -> None:
-    one, two, three = (wire.plug() for _ in range(3))
+    one, two, three = (wire.plug() for _port in range(3))
     for sock, address in ((two, B), (three, C), (one, A)):
         # When the other two have heard the hello, its sender is learned.
         sock.sendall(frame(EVERYONE, address))
@@ -163,7 +163,7 @@ def test_three_functions_on_the_wire_talk_and_a_jumbo_frame_passes(wire: Wire) -
 
 
 def test_a_function_that_is_unplugged_does_not_stop_the_others(wire: Wire) -> None:
-    one, two, three = (wire.plug() for _ in range(3))
+    one, two, three = (wire.plug() for _port in range(3))
     one.sendall(frame(EVERYONE, A))
     assert read(two) and read(three)
     one.close()
