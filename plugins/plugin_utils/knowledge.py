@@ -37,7 +37,11 @@ class KnowledgeError(FabricError):
     """A bad entry: the message names the file, the key, what is wrong and what to do."""
 
 
-class _Loader(yaml.SafeLoader):
+# libyaml where PyYAML has it: flag tables are large, and the pure parser takes a second for them.
+_Base: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
     """YAML that refuses a key given twice, which PyYAML would silently resolve to the last."""
 
 
