@@ -36,10 +36,15 @@ class Tables:
         """Every name of a setting, aliases included, with its id."""
         return {name: key for key, entry in self.settings.items() for name in (key, *entry.get("aliases", ()))}
 
-    def versions(self, engine: str) -> list[Entry]:
-        """Return the tables of one engine, oldest first."""
-        own = [entry for entry in self.engines.values() if entry["engine"] == engine]
-        return sorted(own, key=lambda entry: words.order(entry["version"]))
+    @functools.cached_property
+    def parsers(self) -> dict[str, words.Parser]:
+        """The engine versions, ready to be asked, by id."""
+        return {key: words.Parser(entry) for key, entry in self.engines.items()}
+
+    def versions(self, engine: str) -> list[words.Parser]:
+        """Return the versions of one engine, oldest first."""
+        own = [parser for parser in self.parsers.values() if parser.engine == engine]
+        return sorted(own, key=lambda parser: words.order(parser.version))
 
 
 @dataclass(frozen=True)
@@ -62,11 +67,11 @@ def load_tables(overlays: t.Sequence[str] = ()) -> Tables:
     return _loaded(tuple(map(str, overlays)))
 
 
-def engine_table(engine: str, version: str, tables: Tables) -> Entry:
-    """Return one version's table; FabricError lists the versions there are."""
-    found = tables.engines.get(f"{engine}-{version}")
+def engine_parser(engine: str, version: str, tables: Tables) -> words.Parser:
+    """Return one version's parser; FabricError lists the versions there are."""
+    found = tables.parsers.get(f"{engine}-{version}")
     if found is None:
-        known = ", ".join(entry["version"] for entry in tables.versions(engine))
+        known = ", ".join(parser.version for parser in tables.versions(engine))
         what = (
             f"{engine} {version}: there is no flag table of this version" if known else f"engine {engine!r} is unknown"
         )
@@ -84,7 +89,7 @@ def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], table
     settings: by our names or by the engine's own (underscores for dashes); None means not set. Raises FabricError whose
     `findings` name every setting that the version cannot be told, with version, flag and remedy.
     """
-    build = _Build(engine, version, tables, engine_table(engine, version, tables))
+    build = _Build(engine, version, tables, engine_parser(engine, version, tables), tuple(settings))
     given: dict[str, str] = {}
     for name, value in settings.items():
         key = tables.names.get(name, name)
@@ -100,11 +105,11 @@ def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], table
 
 def check_environment(engine: str, version: str, env: t.Mapping[str, str], tables: Tables) -> tuple[Finding, ...]:
     """Find variables that carry the engine's prefix (`SGLANG_`, `VLLM_`) but that this version does not declare."""
-    declared = engine_table(engine, version, tables)["environment"]
+    declared = engine_parser(engine, version, tables).environment
     findings = []
     for name in sorted(env):
         if name.startswith(f"{engine.upper()}_") and name not in declared:
-            having = [e["version"] for e in tables.versions(engine) if name in e["environment"]]
+            having = [other.version for other in tables.versions(engine) if name in other.environment]
             findings.append(
                 Finding(
                     "arguments.variable",
@@ -124,7 +129,8 @@ class _Build:
     engine: str
     version: str
     tables: Tables
-    table: Entry
+    parser: words.Parser
+    given: t.Collection[str] = ()
     positionals: list[str] = field(default_factory=list)
     flags: dict[str, list[str]] = field(default_factory=dict)
     objects: dict[str, dict[str, t.Any]] = field(default_factory=dict)
@@ -168,14 +174,11 @@ class _Build:
     def knows(self, part: Entry) -> bool:
         """Whether this version has what a part of a way needs."""
         if "flag" in part:
-            spec = self.spec(part["flag"])
+            spec = self.parser.spec(part["flag"])
             return spec is not None and spec.get("deprecated") not in ("refused", "no effect")
         if "env" in part:
-            return bool(part.get("foreign")) or part["env"] in self.table["environment"]
-        return "positional" not in part or part["positional"] in self.table["positionals"]
-
-    def spec(self, flag: str) -> Entry | None:
-        return words.find_flag(self.table, flag)
+            return bool(part.get("foreign")) or part["env"] in self.parser.environment
+        return "positional" not in part or part["positional"] in self.parser.table["positionals"]
 
     def say(self, name: str, value: t.Any, part: Entry) -> None:
         """Say a value by one part of a way."""
@@ -183,7 +186,7 @@ class _Build:
             if value is not False:
                 self.findings.append(Finding("arguments.implied", "info", f"settings.{name}", part["note"]))
             return
-        spec = self.spec(part["flag"]) if "flag" in part else None
+        spec = self.parser.spec(part["flag"]) if "flag" in part else None
         said = words.translate(value, part, spec)
         if said is None:
             return
@@ -200,7 +203,7 @@ class _Build:
     def native(self, name: str, value: t.Any) -> None:
         """Say a setting that is a flag in the engine's own vocabulary."""
         flag = name.replace("_", "-")
-        spec = self.spec(flag)
+        spec = self.parser.spec(flag)
         if spec is None:
             self.unknown(name, [{"flag": flag}])
         elif spec.get("deprecated") in ("refused", "no effect"):
@@ -226,7 +229,7 @@ class _Build:
             self.findings.append(Finding("arguments.deprecated", "info", f"settings.{name}", text))
         written = words.written(flag, spec, value)
         if written:
-            self.put(name, f"--{flag}", written)
+            self.put(name, f"--{self.parser.primary(flag)}", written)
 
     def choice(self, flag: str, spec: Entry, value: t.Any) -> words.Fault | None:
         """Compare a value with what the parser, or a later check, takes."""
@@ -234,9 +237,9 @@ class _Build:
             if words.accepted(item, spec) or (spec.get("known") and self.plugged(flag)):
                 continue
             having = [
-                entry["version"]
-                for entry in self.tables.versions(self.engine)
-                if words.accepted(item, words.find_flag(entry, flag) or {"choices": []})
+                other.version
+                for other in self.tables.versions(self.engine)
+                if words.accepted(item, other.spec(flag) or {"choices": []})
             ]
             choices = spec.get("choices") or spec["known"]
             remedy = f"Choose one of {', '.join(map(str, choices))}."
@@ -245,12 +248,12 @@ class _Build:
 
     def plugged(self, flag: str) -> bool:
         """Whether a plugin may bring more values (vLLM's parsers)."""
-        return f"--{flag}-plugin" in self.flags
+        return f"{flag}-plugin".replace("-", "_") in self.given
 
     def inside(self, name: str, flag: str, key: str, value: t.Any) -> None:
         """Put a value into a flag's JSON object."""
         whole = f"{flag}.{key}"
-        known = self.table["facts"].get("known_values", {}).get(whole)
+        known = self.parser.table["facts"].get("known_values", {}).get(whole)
         if known and isinstance(value, str) and not words.accepted(value, {"known": known}):
             self.refuse(
                 "choice", name, f"{key} of --{flag}: {self.what} does not know {value!r}.",
@@ -289,20 +292,21 @@ class _Build:
         flags = [part["flag"] for part in parts if "flag" in part]
         variables = [part["env"] for part in parts if "env" in part]
         having, successors = [], []
-        for entry in self.tables.versions(self.engine):
-            specs = [spec for spec in (words.find_flag(entry, flag) for flag in flags) if spec is not None]
-            if specs or any(variable in entry["environment"] for variable in variables):
-                having.append(entry["version"])
+        versions = self.tables.versions(self.engine)
+        for parser in versions:
+            specs = [spec for spec in map(parser.spec, flags) if spec is not None]
+            if specs or any(variable in parser.environment for variable in variables):
+                having.append(parser.version)
             successors += [spec["use"] for spec in specs if spec.get("use")]
         said = " or ".join([*(f"--{flag}" for flag in flags), *variables])
         remedy = f"Use its successor {successors[-1]}." if successors else ""
         if not having:
-            others = {
-                e["engine"] for e in self.tables.engines.values() if any(words.find_flag(e, flag) for flag in flags)
-            } - {self.engine}
+            others = {p.engine for p in self.tables.parsers.values() if any(map(p.spec, flags))} - {self.engine}
             if others:
                 remedy = f"It is a flag of {', '.join(sorted(others))}. " + self.meant(flags)
-            remedy = remedy or words.nearest(name, [*self.tables.names, *self.table["flags"]])
+            remedy = remedy or words.nearest(
+                name, [*self.tables.names, *(flag for parser in versions for flag in parser.flags)]
+            )
         self.refuse(
             "unknown", name, f"{self.what} has no {said}. {words.which(having)}".strip(), remedy or "Leave it out."
         )
@@ -321,14 +325,13 @@ class _Build:
         for flag, held in self.objects.items():
             text = json.dumps(held, sort_keys=True)
             self.put(self.owner[f"{flag}.{next(iter(held))}"], f"--{flag}", [f"--{flag}", text])
-        for flag, spec in self.table["flags"].items():
-            given = any(f"--{name}" in self.flags for name in (flag, *spec.get("aliases", ())))
-            if spec.get("required") and not given and not any(f.severity == "error" for f in self.findings):
+        for flag in self.parser.required:
+            if f"--{flag}" not in self.flags and not any(f.severity == "error" for f in self.findings):
                 self.refuse("missing", flag.replace("-", "_"), f"{self.what} needs --{flag}.", "Set it.")
         errors = [finding for finding in self.findings if finding.severity == "error"]
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             raise FabricError(f"{errors[0]}{more}", findings=errors)
         argv = (*self.positionals, *(word for written in self.flags.values() for word in written))
-        program = tuple(self.table["facts"]["program"]["value"])
+        program = tuple(self.parser.table["facts"]["program"]["value"])
         return Arguments(argv, dict(self.env), tuple(self.findings), program)

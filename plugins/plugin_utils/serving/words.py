@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import operator
 import re
 import typing as t
 
@@ -21,6 +22,12 @@ _NAMES = {
     "str": "a text",
     "json": "a dictionary, a list or a JSON text",
     "list": "a list",
+}
+_BOUNDS: dict[str, tuple[str, t.Callable[[t.Any, t.Any], bool]]] = {
+    "minimum": ("at least", operator.ge),
+    "maximum": ("at most", operator.le),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
 }
 
 
@@ -41,13 +48,28 @@ def nearest(name: str, known: t.Iterable[str]) -> str:
     return f"Did you mean {' or '.join(spelled[c] for c in close)}?" if close else ""
 
 
-def find_flag(table: Spec, flag: str) -> Spec | None:
-    """Return the specification of a flag by its full name or an alias of it; the negative of a toggle is none."""
-    flags: Spec = table["flags"]
-    found: Spec | None = flags.get(flag)
-    if found is None:
-        found = next((spec for spec in flags.values() if flag in spec.get("aliases", ())), None)
-    return found
+class Parser:
+    """One version's table, ready to be asked: flags by every name they have, declared variables, needed flags."""
+
+    def __init__(self, table: Spec) -> None:
+        self.table = table
+        self.engine: str = table["engine"]
+        self.version: str = table["version"]
+        self.flags: dict[str, tuple[str, Spec]] = {}
+        for name, spec in table["flags"].items():
+            for alias in (name, *spec.get("aliases", ())):
+                self.flags[alias] = (name, spec)
+        self.environment = frozenset(table["environment"])
+        self.required = tuple(name for name, spec in table["flags"].items() if spec.get("required"))
+
+    def spec(self, flag: str) -> Spec | None:
+        """Return the specification of a flag by its full name or an alias of it."""
+        found = self.flags.get(flag)
+        return found[1] if found else None
+
+    def primary(self, flag: str) -> str:
+        """Return the name that stands for all names of a flag."""
+        return self.flags[flag][0]
 
 
 def expected(spec: Spec) -> str:
@@ -69,15 +91,9 @@ def fault(value: t.Any, kind: str, limits: Spec | None = None) -> Fault | None:
     bounds = limits or {}
     if "pattern" in bounds and not re.fullmatch(bounds["pattern"], value):
         return "type", f"{value!r} does not have the form {bounds['pattern']}.", "Write it in that form."
-    checks = (
-        ("minimum", "at least", lambda v, b: v >= b),
-        ("maximum", "at most", lambda v, b: v <= b),
-        ("above", "above", lambda v, b: v > b),
-        ("below", "below", lambda v, b: v < b),
-    )
-    for name, word, holds in checks:
+    for name, (word, holds) in _BOUNDS.items():
         if name in bounds and not holds(value, bounds[name]):
-            said = [f"{w} {bounds[n]}" for n, w, _h in checks if n in bounds]
+            said = [f"{_BOUNDS[other][0]} {bounds[other]}" for other in _BOUNDS if other in bounds]
             return "range", f"{value!r} is not {word} {bounds[name]}.", f"Give a number {' and '.join(said)}."
     return None
 
