@@ -218,6 +218,8 @@ class _Build:
 
     def flag(self, name: str, flag: str, spec: Entry, value: t.Any) -> None:
         """Write a flag in full, after its type and choices."""
+        if isinstance(value, dict) and spec["type"] == "str":
+            value = json.dumps(value, sort_keys=True)  # a flag whose text the engine itself reads as JSON
         wrong = words.fault(value, words.expected(spec)) or self.choice(flag, spec, value)
         if wrong:
             kind, why, remedy = wrong

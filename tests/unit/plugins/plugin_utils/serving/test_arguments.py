@@ -120,6 +120,7 @@ def refused(version: str, engine: str = "sglang", **settings: t.Any) -> list[tup
         ("1.9", {"names": "-x"}, ["--names=-x"]),
         ("1.9", {"depth": 3, "settings": {"kind": "x"}}, ["--settings", '{"depth": 3, "kind": "x"}']),
         ("1.9", {"settings": '{"a": 1}'}, ["--settings", '{"a": 1}']),
+        ("1.9", {"names": {"b": 1, "a": 2}}, ["--names", '{"a": 2, "b": 1}']),
         ("1.9", {"method": "fast"}, ["--method", "fast"]),
         ("1.9", {"meeting": "b:29500"}, ["--backend", "b", "--width", "29500"]),
     ],
