@@ -10,6 +10,7 @@ Units: MTU in bytes, link speed in Mb/s, memory in KiB. An unknown value is None
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing as t
 from dataclasses import dataclass, field
@@ -289,7 +290,7 @@ def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
     where = where or cls.__name__
     if not isinstance(data, t.Mapping):
         raise FabricError(f"{where}: a dictionary is needed, not {type(data).__name__} {data!r}.")
-    hints = t.get_type_hints(cls)
+    hints = _hints(t.cast(t.Any, cls))
     fields = {f.name: f for f in dataclasses.fields(t.cast(t.Any, cls))}
     unknown = sorted(set(data) - set(fields))
     if unknown:
@@ -304,6 +305,11 @@ def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
             if n not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         ]
         raise FabricError(f"{where}: key {', '.join(map(repr, missing))} is missing.") from exc
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, t.Any]:
+    return t.get_type_hints(cls)
 
 
 def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:

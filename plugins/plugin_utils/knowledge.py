@@ -44,11 +44,7 @@ class KnowledgeError(FabricError):
     """A bad entry: the message names the file, the key, what is wrong and what to do."""
 
 
-# libyaml where PyYAML has it: flag tables are large, and the pure parser takes a second for them.
-_Base: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_Base):  # type: ignore[misc]
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML that refuses a key given twice, which PyYAML would silently resolve to the last."""
 
 
@@ -160,6 +156,22 @@ def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
                 )
             loaded[name] = {k: v for k, v in entry.items() if k != "replaces"} | {"origin": str(path)}
     return loaded
+
+
+@functools.lru_cache(maxsize=64)
+def _loaded(kind: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> dict[str, Entry]:
+    return load(kind, overlays)
+
+
+def stamp(overlays: t.Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return what tells whether an owner's files have changed: every file with its time of change."""
+    files = (path for root in overlays for path in sorted(pathlib.Path(root).expanduser().rglob("*.yml")))
+    return tuple((str(path), path.stat().st_mtime_ns) for path in files)
+
+
+def shared(kind: str, overlays: t.Sequence[str] = ()) -> t.Mapping[str, Entry]:
+    """Return what `load` returns, read once for as long as no overlay file changes. Nobody may change the entries."""
+    return _loaded(kind, tuple(overlays), stamp(overlays))
 
 
 def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import typing as t
@@ -143,6 +144,7 @@ def load_rows(overlays: t.Sequence[str] = ()) -> tuple[Row, ...]:
     return tuple(row_of(entry) for entry in knowledge.load(KIND, overlays).values())
 
 
+@functools.cache
 def _release(version: str) -> str:
     match = re.match(r"\d+\.\d+\.\d+", version)
     return match.group() if match else version
@@ -179,11 +181,45 @@ def compare(run: Configuration, row: Row) -> Comparison:
     return Comparison(row, differs, tuple(unstated))
 
 
+def _counts(run: Configuration) -> dict[str, t.Any]:
+    return {key: value for key, value in run.settings.items() if key not in _IRRELEVANT}
+
+
+def _decides(key: str) -> bool:
+    return key in _DECISIVE or key.startswith(_OFF_IF_UNSTATED)
+
+
+def _distance(run: Configuration, ours: t.Mapping[str, t.Any], deciding: t.Sequence[str], row: Row) -> int:
+    """Count what differs, as `compare` does, without listing it."""
+    measured = row.run
+    count = sum(
+        (
+            measured.nodes != run.nodes,
+            measured.tp != run.tp,
+            measured.pp != run.pp,
+            measured.ep != run.ep,
+            _release(measured.version) != _release(run.version),
+            bool(measured.image and run.image and measured.image != run.image),
+        )
+    )
+    theirs = measured.settings
+    for key, value in theirs.items():
+        if key in ours:
+            count += key not in _IRRELEVANT and value != ours[key]
+        elif value is not None and key not in _IRRELEVANT:
+            count += _decides(key)
+    return count + sum(key not in theirs for key in deciding)
+
+
 def witness(run: Configuration, rows: t.Iterable[Row], limit: int = 5) -> Witness:
     """Find the rows that speak of a configuration: equal ones, and up to `limit` near ones of the same model."""
-    found = [compare(run, row) for row in rows if row.run.model == run.model and row.run.engine == run.engine]
-    near = sorted((c for c in found if not c.equal), key=lambda c: (len(c.differs), c.row.id))
-    return Witness(tuple(c for c in found if c.equal), tuple(near[:limit]))
+    ours = _counts(run)
+    deciding = [key for key, value in ours.items() if value is not None and _decides(key)]
+    own = [row for row in rows if row.run.model == run.model and row.run.engine == run.engine]
+    ranked = sorted(((_distance(run, ours, deciding, row), row.id, row) for row in own), key=lambda item: item[:2])
+    equal = tuple(compare(run, row) for count, _id, row in ranked if count == 0)
+    nearest = [row for count, _id, row in ranked if count][:limit]
+    return Witness(equal, tuple(compare(run, row) for row in nearest))
 
 
 # --- traffic shapes -------------------------------------------------------------------------------------------------
