@@ -31,6 +31,8 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_task_start(self, task, is_conditional):  # type: ignore[no-untyped-def]
         self.count += 1
-        pathlib.Path(os.environ["DGXSPARK_TASK_COUNT"]).write_text(f"{self.count} {task.get_name()}\n", encoding="utf-8")
+        pathlib.Path(os.environ["DGXSPARK_TASK_COUNT"]).write_text(
+            f"{self.count} {task.get_name()}\n", encoding="utf-8"
+        )
         if self.count == int(os.environ.get("DGXSPARK_KILL_AT", "0")):
             os.kill(os.getpid(), signal.SIGKILL)
