@@ -308,8 +308,8 @@ def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, t.Any]:
-    return t.get_type_hints(cls)
+def _hints(cls: t.Any) -> dict[str, t.Any]:
+    return t.get_type_hints(cls)  # slow: it compiles every annotation
 
 
 def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:

@@ -15,13 +15,17 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 P = t.ParamSpec("P")
 
 
-def as_filter(name: str, function: t.Callable[P, t.Any]) -> t.Callable[P, t.Any]:
-    """Make a Jinja filter of a core function: plain results, and AnsibleFilterError for a FabricError."""
+def as_filter(name: str, function: t.Callable[P, t.Any], *, convert: bool = True) -> t.Callable[P, t.Any]:
+    """Make a Jinja filter of a core function: plain results, and AnsibleFilterError for a FabricError.
+
+    convert: False where the function's result is plain already (and large).
+    """
 
     @functools.wraps(function)
     def front(*args: P.args, **kwargs: P.kwargs) -> t.Any:
         try:
-            return to_plain(function(*args, **kwargs))
+            result = function(*args, **kwargs)
+            return to_plain(result) if convert else result
         except FabricError as exc:
             raise AnsibleFilterError(f"dgxspark.cluster.{name}: {exc}") from exc
 

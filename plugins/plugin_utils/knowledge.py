@@ -180,3 +180,15 @@ def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:
     if name not in loaded:
         raise KnowledgeError(f"There is no {kind} entry {name!r}. Known: {', '.join(sorted(loaded))}.")
     return loaded[name]
+
+
+def collection_version() -> str | None:
+    """Return this collection's version: of its manifest where it is installed, of galaxy.yml in a checkout."""
+    manifest = COLLECTION / "MANIFEST.json"
+    if manifest.is_file():
+        version = json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]
+    elif (COLLECTION / "galaxy.yml").is_file():
+        version = read_yaml(COLLECTION / "galaxy.yml")["version"]
+    else:
+        return None
+    return str(version)

@@ -38,7 +38,7 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 
 @dataclass(frozen=True)
 class Assumed:
-    """Numbers of `knowledge/thresholds` that the plan takes as given (GiB; copies is a count)."""
+    """Numbers of `knowledge/constants` that the plan takes as given (GiB; copies is a count)."""
 
     graphs: float
     context: float

@@ -34,11 +34,11 @@ class Base:
     images: t.Mapping[str, knowledge.Entry]
     known_bad: tuple[knowledge.Entry, ...]
     measurements: tuple[knowledge.Entry, ...]
-    thresholds: t.Mapping[str, float]
+    constants: t.Mapping[str, float]
 
     def assumed(self) -> memory.Assumed:
         """Return the numbers that the memory plan takes as given."""
-        number = self.thresholds
+        number = self.constants
         return memory.Assumed(number["memory.graphs"], number["memory.context"], number["memory.activation_copies"])
 
 
@@ -53,7 +53,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         images={entry["image"]: entry for entry in knowledge.load("images", overlays).values()},
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
-        thresholds={key: entry["value"] for key, entry in knowledge.load("thresholds", overlays).items()},
+        constants={key: entry["value"] for key, entry in knowledge.load("constants", overlays).items()},
     )
 
 
@@ -143,7 +143,7 @@ def pools_of(profile: Profile, draft: speculation.Draft | None, free: float | No
     """Plan one rank's memory; None where the model is not known. free: measured GiB of the poorest rank, or None."""
     if profile.facts is None:
         return None
-    number = known.thresholds
+    number = known.constants
     measured = _measured_weights(profile, known.measurements)
     drafter = profile.drafter
     head = bool(draft and not drafter and profile.facts.head)

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a lab keeps its things, which ports it uses, and what its nodes and cards are called."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit.errors import LabError
+
+MAX_NODES = 8
+DEFAULT_NODES = 4
+DEFAULT_PORT = 22200
+MEMORY_MIB = 512
+FUNCTIONS = ("enp1s0f0np0", "enP2p1s0f0np0")
+"""The two PCIe functions of a node's one port, in the order of their root ports."""
+HOST_KEY_ALIAS = "dgxspark-lab"
+PORT_HINT = "Set DGXSPARK_LAB_PORT to the base of a free range: node N gets base + N on 127.0.0.1."
+
+
+@dataclass(frozen=True)
+class Config:
+    """One lab, as its environment variables describe it."""
+
+    name: str
+    port_base: int
+    cache: Path
+    run: Path
+
+    def port(self, node: int) -> int:
+        """TCP port on 127.0.0.1 that leads to the node's ssh."""
+        return self.port_base + node
+
+    @property
+    def key(self) -> Path:
+        """The client's private key, the same for every lab of this cache."""
+        return self.cache / "id_lab"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host key, under the alias that stands for every node."""
+        return self.cache / "known_hosts"
+
+    def ssh_options(self) -> list[str]:
+        """Options with which ssh reaches any node and touches no file of the user's."""
+        options = [
+            "BatchMode=yes",
+            "IdentitiesOnly=yes",
+            "StrictHostKeyChecking=yes",
+            "LogLevel=ERROR",
+            f"HostKeyAlias={HOST_KEY_ALIAS}",
+            f"UserKnownHostsFile={self.known_hosts}",
+        ]
+        return ["-F", "none", "-i", str(self.key), *(part for option in options for part in ("-o", option))]
+
+
+def load(environment: Mapping[str, str], user: int) -> Config:
+    """The lab that the environment asks for.
+
+    Raises LabError for a name or a port that cannot be used.
+    """
+    name = environment.get("DGXSPARK_LAB_NAME") or "default"
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,29}", name):
+        raise LabError(
+            f"DGXSPARK_LAB_NAME is {name!r}, which cannot name a lab.",
+            "Use up to 30 lower-case letters, digits, hyphens and underscores.",
+        )
+    text = environment.get("DGXSPARK_LAB_PORT") or str(DEFAULT_PORT)
+    if not text.isascii() or not text.isdigit() or not 1024 <= int(text) <= 65535 - MAX_NODES:
+        raise LabError(f"DGXSPARK_LAB_PORT is {text!r}, not a number from 1024 to {65535 - MAX_NODES}.", PORT_HINT)
+    home = environment.get("HOME") or "/root"
+    cache = environment.get("DGXSPARK_LAB_CACHE") or f"{home}/.cache/dgxspark-lab"
+    # Short and outside the cache: a unix socket's path may have 107 bytes.
+    return Config(name, int(text), Path(os.path.abspath(cache)), Path(f"/tmp/dgxspark-lab-{user}-{name}"))
+
+
+def node_name(node: int) -> str:
+    """The node's host name."""
+    return f"spark{node}"
+
+
+def node_number(text: str) -> int:
+    """The number in `3` or `spark3`.
+
+    Raises LabError for anything else.
+    """
+    number = text.removeprefix("spark")
+    if not re.fullmatch(r"[1-9]", number) or int(number) > MAX_NODES:
+        raise LabError(f"{text!r} is not a node.", f"Nodes are spark1 to spark{MAX_NODES}, or 1 to {MAX_NODES}.")
+    return int(number)
+
+
+def function_index(text: str) -> int:
+    """Which function of the card a name means: its interface, its HCA, or its number (1 or 2).
+
+    Raises LabError for anything else.
+    """
+    stems = [function.removesuffix("np0").removeprefix("en") for function in FUNCTIONS]
+    for index, stem in enumerate(stems):
+        if text in (str(index + 1), f"en{stem}np0", f"en{stem}", f"roce{stem}"):
+            return index
+    raise LabError(f"{text!r} is not a function of the card.", f"Functions are {FUNCTIONS[0]} (1) and {FUNCTIONS[1]} (2).")
+
+
+def card_mac(node: int, function: int) -> str:
+    """MAC of a node's function (0 or 1). The guest reads its number from the fifth byte."""
+    return f"06:00:00:00:{node:02x}:{function + 1:02x}"

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's wire: one learning layer-2 switch, to which every function of every node is plugged by a unix socket.
+
+QEMU's `stream` netdev sends each frame behind its length (4 bytes, big endian). A frame never leaves this process but
+through these sockets. Run as `switch.py SOCKET`; it serves until it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import sys
+from collections import deque
+
+MAX_FRAME = 9216
+"""Longest frame that passes: 9018 bytes and some tags."""
+QUEUE_BYTES = 8 << 20
+"""What waits for a port that does not read; more is dropped, as a switch drops it."""
+MAX_ADDRESSES = 4096
+READ_BYTES = 1 << 18
+LENGTH = struct.Struct(">I")
+
+
+class Table:
+    """Which port each address was last seen on."""
+
+    def __init__(self, limit: int = MAX_ADDRESSES) -> None:
+        self.limit = limit
+        self.ports: dict[bytes, int] = {}
+
+    def learn(self, source: bytes, port: int) -> None:
+        """Note the sender. Group addresses are no senders; a full table forgets its oldest entry."""
+        if self.ports.get(source) == port or source[0] & 1:
+            return
+        self.ports.pop(source, None)
+        if len(self.ports) >= self.limit:
+            del self.ports[next(iter(self.ports))]
+        self.ports[source] = port
+
+    def targets(self, destination: bytes, port: int, everyone: list[int]) -> list[int]:
+        """Ports that get a frame: the one known for the address, or all others; never the one it came from."""
+        known = None if destination[0] & 1 else self.ports.get(destination)
+        if known is not None:
+            return [] if known == port else [known]
+        return [other for other in everyone if other != port]
+
+    def forget(self, port: int) -> None:
+        """A port was unplugged."""
+        self.ports = {address: seen for address, seen in self.ports.items() if seen != port}
+
+
+def split(buffer: bytearray) -> list[bytes]:
+    """Take the complete frames, each with its length in front, off the buffer.
+
+    Raises ValueError if what is there cannot be a frame: the stream is then beyond repair.
+    """
+    frames: list[bytes] = []
+    start, end = 0, len(buffer)
+    while end - start >= LENGTH.size:
+        (length,) = LENGTH.unpack_from(buffer, start)
+        if not 0 < length <= 1 << 17:
+            raise ValueError(f"a frame of {length} bytes")
+        after = start + LENGTH.size + length
+        if after > end:
+            break
+        if 14 <= length <= MAX_FRAME:
+            frames.append(bytes(buffer[start:after]))
+        start = after
+    del buffer[:start]
+    return frames
+
+
+class Port:
+    """One plugged function."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.received = bytearray()
+        self.waiting: deque[bytes] = deque()
+        self.waiting_bytes = 0
+        self.blocked = False
+
+    def put(self, frame: bytes) -> None:
+        """Queue a frame, or drop it when the port has not read for too long."""
+        if self.waiting_bytes + len(frame) <= QUEUE_BYTES:
+            self.waiting.append(frame)
+            self.waiting_bytes += len(frame)
+
+    def flush(self) -> None:
+        """Send what waits, as far as the socket takes it.
+
+        Raises OSError when the other end is gone.
+        """
+        self.blocked = False
+        while self.waiting:
+            chunk = b"".join(self.waiting) if len(self.waiting) > 1 else self.waiting[0]
+            self.waiting.clear()
+            self.waiting_bytes = 0
+            try:
+                sent = self.sock.send(chunk)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(chunk):
+                # The rest goes back as one piece: a frame that was begun must be finished.
+                self.waiting.append(chunk[sent:])
+                self.waiting_bytes = len(chunk) - sent
+                self.blocked = True
+                return
+
+
+class Switch:
+    """Ports by file descriptor, and the loop that moves frames between them."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.poll = select.epoll()
+        self.poll.register(listener, select.EPOLLIN)
+        self.ports: dict[int, Port] = {}
+        self.table = Table()
+
+    def plug(self) -> None:
+        """Accept a function."""
+        sock, _ = self.listener.accept()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self.ports[sock.fileno()] = Port(sock)
+        self.poll.register(sock, select.EPOLLIN)
+
+    def unplug(self, number: int) -> None:
+        """Forget a function whose socket was closed."""
+        port = self.ports.pop(number)
+        self.poll.unregister(number)
+        self.table.forget(number)
+        port.sock.close()
+
+    def receive(self, number: int) -> set[int]:
+        """Read one port and queue its frames; returns the ports that now have something to send.
+
+        Raises OSError or ValueError when the port is of no more use.
+        """
+        port = self.ports[number]
+        data = port.sock.recv(READ_BYTES)
+        if not data:
+            raise ConnectionResetError
+        port.received += data
+        table, everyone = self.table, list(self.ports)
+        touched: set[int] = set()
+        for frame in split(port.received):
+            table.learn(frame[10:16], number)
+            for target in table.targets(frame[4:10], number, everyone):
+                self.ports[target].put(frame)
+                touched.add(target)
+        return touched
+
+    def send(self, numbers: set[int]) -> None:
+        """Flush ports; wait for room only where a socket is full."""
+        for number in numbers & self.ports.keys():
+            port, was = self.ports[number], self.ports[number].blocked
+            try:
+                port.flush()
+            except OSError:
+                self.unplug(number)
+                continue
+            if port.blocked != was:
+                self.poll.modify(number, select.EPOLLIN | (select.EPOLLOUT if port.blocked else 0))
+
+    def serve(self) -> None:
+        """Move frames for ever."""
+        while True:
+            for number, event in self.poll.poll():
+                if number == self.listener.fileno():
+                    self.plug()
+                elif number in self.ports:
+                    try:
+                        touched = self.receive(number) if event & ~select.EPOLLOUT else set()
+                    except BlockingIOError:
+                        touched = set()
+                    except (OSError, ValueError):
+                        self.unplug(number)
+                        continue
+                    # A full port is left alone until epoll says that it has room.
+                    ready = {target for target in touched if not self.ports[target].blocked}
+                    self.send(ready | {number} if event & select.EPOLLOUT else ready)
+
+
+def main() -> int:
+    """Serve on the unix socket named by the first argument."""
+    path = sys.argv[1]
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    print("ready", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        Switch(listener).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

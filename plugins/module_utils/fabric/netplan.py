@@ -1,0 +1,423 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""netplan for the fabric, pure: what the file says, which device a stanza means, who else claims it, what differs.
+
+netplan itself checks syntax only: two stanzas for one device pass, and which of them wins hangs on file names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Change,
+    FabricError,
+    Finding,
+    Netdev,
+    NetplanFile,
+    NetplanStanza,
+    Node,
+    PlannedFunction,
+    PlannedHost,
+)
+
+PATH = "/etc/netplan/90-dgxspark-fabric.yaml"
+MODE = "0600"
+PENDING = "/var/lib/dgxspark/netplan/pending"
+
+HEADER = """\
+# Made by the Ansible role dgxspark.cluster.netplan_vf from the fabric plan. It is overwritten by the next run:
+# change dgxspark_fabric in the inventory instead.
+"""
+
+# Kinds whose stanzas are matched with devices that exist; a stanza of any other kind makes a device of its own.
+_MATCHED_KINDS = frozenset({"ethernets", "wifis", "modems", "nm-devices"})
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A network device, there or only planned. `addresses` ("address/prefix") and `mtu` are what it shall have."""
+
+    name: str | None = None
+    mac: str | None = None
+    driver: str | None = None
+    addresses: tuple[str, ...] = ()
+    mtu: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.mac})" if self.name and self.mac else self.name or self.mac or "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One stanza that configures a device, and the file it stands in."""
+
+    file: str
+    kind: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"stanza {self.kind}.{self.id} in {self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A device that more than one stanza configures. `fabric`: one of them is ours."""
+
+    device: Device
+    claims: tuple[Claim, ...]
+    fabric: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What of other files stands in the way: stanzas to take out, and findings where that would hit other devices."""
+
+    stanzas: tuple[Claim, ...] = ()
+    findings: tuple[Finding, ...] = field(default=())
+
+
+# --- what the file says ---------------------------------------------------------------------------------------------
+
+
+def render(planned: PlannedHost, renderer: str | None = None) -> dict[str, t.Any]:
+    """Return netplan's tree for a host: every VF with its address, every function with its MTU alone.
+
+    renderer: what the node uses. NetworkManager is named stanza by stanza: named for the whole file it would also
+    turn the node's other stanzas; networkd is what netplan uses unasked.
+    """
+    ethernets: dict[str, t.Any] = {}
+    for function in planned.functions:
+        ethernets[f"dgx-{function.slot}"] = _stanza({"name": function.netdev}, function.mtu, [], renderer)
+        for vf in function.vfs:
+            match = {"macaddress": vf.mac, **_name_of_vfs(function)}
+            ethernets[f"dgx-{function.slot}v{vf.index}"] = _stanza(
+                match, vf.mtu, [f"{vf.address}/{vf.prefix}"], renderer
+            )
+    return {"network": {"version": 2, "ethernets": ethernets}}
+
+
+def _name_of_vfs(function: PlannedFunction) -> dict[str, str]:
+    # An MTU makes netplan write a .link file beside the .network file. With the MAC as the only match udev takes that
+    # file for the VF, in place of 99-default.link, and as it has no NamePolicy= the VF ends as eth0. The kernel's
+    # name (ethN), which a .link file is matched with, does not begin with "en"; the final name does.
+    return {"name": "en*"} if function.netdev.startswith("en") else {}
+
+
+def _stanza(match: dict[str, str], mtu: int, addresses: list[str], renderer: str | None) -> dict[str, t.Any]:
+    stanza: dict[str, t.Any] = {
+        "match": match,
+        **({"addresses": addresses} if addresses else {}),
+        "dhcp4": False,
+        "dhcp6": False,
+        "link-local": [],
+        "mtu": mtu,
+        "optional": True,
+    }
+    if renderer == "NetworkManager":
+        # netplan turns "no address" and "link-local: []" into method=link-local and method=ignore there, that is,
+        # 169.254 and fe80 addresses.
+        methods = {"ipv6.method": "disabled", **({} if addresses else {"ipv4.method": "disabled"})}
+        stanza |= {"renderer": renderer, "networkmanager": {"passthrough": methods}}
+    return stanza
+
+
+def planned_devices(planned: PlannedHost) -> list[Device]:
+    """Return the devices that a host's plan configures, with what they shall have."""
+    devices = []
+    for function in planned.functions:
+        devices.append(Device(function.netdev, function.mac, mtu=function.mtu))
+        devices += [
+            Device(vf.netdev, vf.mac, addresses=(f"{vf.address}/{vf.prefix}",), mtu=vf.mtu) for vf in function.vfs
+        ]
+    return devices
+
+
+def own_file(tree: t.Mapping[str, t.Any], content: str, path: str) -> NetplanFile:
+    """Return a rendered tree in the form in which files of the node are known."""
+    stanzas = tuple(
+        NetplanStanza(kind="ethernets", id=name, match=dict(stanza["match"]))
+        for name, stanza in tree["network"]["ethernets"].items()
+    )
+    return NetplanFile(path=path, sha256=digest(content), mode=MODE, stanzas=stanzas)
+
+
+def digest(content: str) -> str:
+    """Return the SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+# --- which device a stanza means ------------------------------------------------------------------------------------
+
+
+def is_meant(stanza: NetplanStanza, device: Device) -> bool:
+    """Whether a stanza configures a device: by its id where it has no match, else by all that its match says."""
+    if stanza.kind not in _MATCHED_KINDS:
+        return False
+    match = stanza.match
+    if not match:
+        return device.name == stanza.id
+    if "name" in match and not _fits(device.name, match["name"], any_case=False):
+        # set-name makes the name: such a device is meant under its old name and under the new one
+        return stanza.set_name is not None and device.name == stanza.set_name and _others_fit(match, device)
+    return _others_fit(match, device)
+
+
+def _others_fit(match: t.Mapping[str, t.Any], device: Device) -> bool:
+    return ("macaddress" not in match or _same_mac(device.mac, match["macaddress"])) and (
+        "driver" not in match or _fits(device.driver, match["driver"], any_case=True)
+    )
+
+
+def _fits(value: str | None, patterns: t.Any, *, any_case: bool) -> bool:
+    if value is None:
+        return False
+    for pattern in patterns if isinstance(patterns, (list, tuple)) else [patterns]:
+        text, inverted = str(pattern).removeprefix("!"), str(pattern).startswith("!")
+        fits = fnmatchcase(value.lower(), text.lower()) if any_case else fnmatchcase(value, text)
+        if fits != inverted:
+            return True
+    return False
+
+
+def _same_mac(mac: str | None, wanted: t.Any) -> bool:
+    return mac is not None and mac.lower() == normal_mac(wanted)
+
+
+def normal_mac(value: t.Any) -> str:
+    """Return a MAC in lower case. YAML 1.1 reads an unquoted one of digits alone as a number to the base 60."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        digits = []
+        for _digit in range(6):
+            value, digit = divmod(value, 60)
+            digits.append(f"{digit:02d}")
+        return ":".join(reversed(digits))
+    return str(value).lower().replace("-", ":")
+
+
+# --- who else claims it ---------------------------------------------------------------------------------------------
+
+
+def unreadable(files: Sequence[NetplanFile]) -> list[Finding]:
+    """Return a finding for each file that could not be parsed: what it claims is not known."""
+    return [
+        Finding(
+            "netplan.unreadable",
+            "error",
+            file.path,
+            f"this netplan file cannot be read ({file.error}), so nobody knows which interfaces it configures.",
+            "Correct it or move it away.",
+        )
+        for file in files
+        if file.error
+    ]
+
+
+def find_clashes(files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str) -> list[Clash]:
+    """Return the devices that more than one stanza configures.
+
+    Stanzas of one kind and id in several files are one to netplan, which merges them; with ours that is a clash too.
+    """
+    clashes = []
+    for device in devices:
+        claims = tuple(
+            Claim(file.path, stanza.kind, stanza.id)
+            for file in files
+            for stanza in file.stanzas
+            if is_meant(stanza, device)
+        )
+        ours = any(claim.file == own_path for claim in claims)
+        several = len({(c.kind, c.id) for c in claims}) > 1 or (ours and len({c.file for c in claims}) > 1)
+        if several:
+            clashes.append(Clash(device, claims, ours))
+    same_ids = _merged_with_ours(files, own_path)
+    known = {claim for clash in clashes for claim in clash.claims}
+    clashes += [Clash(Device(name=None), (own, other), True) for own, other in same_ids if other not in known]
+    return clashes
+
+
+def _merged_with_ours(files: Sequence[NetplanFile], own_path: str) -> list[tuple[Claim, Claim]]:
+    own = {(s.kind, s.id) for file in files if file.path == own_path for s in file.stanzas}
+    return [
+        (Claim(own_path, s.kind, s.id), Claim(file.path, s.kind, s.id))
+        for file in files
+        if file.path != own_path
+        for s in file.stanzas
+        if (s.kind, s.id) in own
+    ]
+
+
+def judge_clashes(
+    files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str, foreign_stanzas: str
+) -> Foreign:
+    """Decide about clashes: absorb stanzas of other files that touch fabric devices and nothing else, refuse the rest.
+
+    foreign_stanzas: `refuse` or `absorb`.
+    """
+    clashes = find_clashes(files, devices, own_path)
+    absorb = foreign_stanzas == "absorb"
+    taken: dict[Claim, None] = {}
+    findings = unreadable(files)
+    for clash in clashes:
+        if not clash.fabric:
+            findings.append(_refusal(clash, "Leave only one of them."))
+            continue
+        others = [claim for claim in clash.claims if claim.file != own_path]
+        if not absorb:
+            findings.append(
+                _refusal(
+                    clash, "Take the other one out, or let the role do it with netplan_vf_foreign_stanzas: absorb."
+                )
+            )
+            continue
+        for claim in others:
+            beside = _devices_beside(claim, files, devices, own_path)
+            if beside:
+                findings.append(
+                    _refusal(
+                        clash,
+                        f"The {claim} cannot be absorbed, because it also configures {', '.join(map(str, beside))}: "
+                        "narrow its match by hand.",
+                    )
+                )
+            else:
+                taken[claim] = None
+    return Foreign(tuple(taken), tuple(dict.fromkeys(findings)))
+
+
+def _devices_beside(
+    claim: Claim, files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str
+) -> list[Device]:
+    """Return the devices that a stanza configures and our file does not."""
+    stanzas = [s for f in files for s in f.stanzas if (s.kind, s.id) == (claim.kind, claim.id) and f.path == claim.file]
+    ours = [s for f in files if f.path == own_path for s in f.stanzas]
+    return [
+        device
+        for device in devices
+        if any(is_meant(stanza, device) for stanza in stanzas) and not any(is_meant(own, device) for own in ours)
+    ]
+
+
+def _refusal(clash: Clash, remedy: str) -> Finding:
+    first, second = clash.claims[0], clash.claims[1]
+    if clash.device.name is None and clash.device.mac is None:
+        return Finding(
+            "netplan.clash",
+            "error",
+            second.file,
+            f"the {second} has the id of the {first}: netplan merges them.",
+            remedy,
+        )
+    return Finding(
+        "netplan.clash",
+        "error",
+        str(clash.device),
+        f"{' and the '.join(('the ' if i == 0 else '') + str(c) for i, c in enumerate(clash.claims))} all configure it; "
+        "netplan lets that pass, and which one wins hangs on file names."
+        if len(clash.claims) > 2
+        else f"the {first} and the {second} both configure it; netplan lets that pass, and which one wins hangs on "
+        "file names.",
+        remedy,
+    )
+
+
+def refuse(findings: Sequence[Finding]) -> None:
+    """Raise a FabricError for findings, if there are any."""
+    if findings:
+        raise FabricError("\n".join(map(str, findings)), findings=findings)
+
+
+# --- what differs ---------------------------------------------------------------------------------------------------
+
+
+def node_devices(node: Node) -> list[Device]:
+    """Return the devices of a node as roce_info read them (others than the fabric's only with an IPv4 address)."""
+    devices = [_device(netdev, None) for netdev in node.other]
+    for function in node.functions:
+        devices += [_device(function.netdev, function.driver)] if function.netdev else []
+        devices += [_device(vf.netdev, vf.driver) for vf in function.vfs if vf.netdev and vf.place.state == "host"]
+    return devices
+
+
+def _device(netdev: Netdev, driver: str | None) -> Device:
+    return Device(netdev.name, netdev.mac, driver)
+
+
+def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[Device]:
+    """Return the node's devices and those that are only planned; what a planned one shall have goes to the real one."""
+    merged = list(there)
+    for plan in planned:
+        for at, device in enumerate(merged):
+            if (plan.mac and device.mac and plan.mac.lower() == device.mac.lower()) or (
+                plan.name and plan.name == device.name and not (plan.mac and device.mac and plan.addresses)
+            ):
+                merged[at] = Device(device.name, device.mac, device.driver, plan.addresses, plan.mtu)
+                break
+        else:
+            merged.append(plan)
+    return merged
+
+
+def live_changes(planned: Sequence[Device], links: t.Mapping[str, Netdev]) -> list[Change]:
+    """Return what the devices that are on the host lack of what they shall have: IPv4 addresses, MTU.
+
+    links: the host's devices by name.
+    """
+    by_mac = {netdev.mac.lower(): netdev for netdev in links.values() if netdev.mac}
+    changes = []
+    for device in planned:
+        netdev = by_mac.get((device.mac or "").lower()) if device.addresses else links.get(device.name or "")
+        if netdev is None:
+            continue
+        missing = [address for address in device.addresses if address not in netdev.ipv4]
+        if missing:
+            changes.append(Change(netdev.name, "IPv4", list(netdev.ipv4), list(device.addresses)))
+        if device.mtu is not None and netdev.mtu is not None and netdev.mtu != device.mtu:
+            changes.append(Change(netdev.name, "MTU", netdev.mtu, device.mtu))
+    return changes
+
+
+def drift(
+    node: Node,
+    planned: PlannedHost,
+    content: str,
+    *,
+    path: str = PATH,
+) -> list[Change]:
+    """Return what differs between a node (as roce_info read it) and its plan. Nothing means: nothing to do.
+
+    content: the file's text (`render`, dumped). Files, modes, an unconfirmed change, stanzas of others for our
+    devices, and addresses and MTUs of the VFs that are on the host.
+    """
+    changes = []
+    there = next((file for file in node.netplan.files if file.path == path), None)
+    if node.netplan.pending:
+        changes.append(Change(PENDING, "unconfirmed change", node.netplan.pending, None))
+    wanted = digest(content)
+    if there is None or there.sha256 != wanted:
+        changes.append(Change(path, "file", f"sha256 {there.sha256[:12]}" if there else None, f"sha256 {wanted[:12]}"))
+    elif int(there.mode or "0", 8) != int(MODE, 8):
+        changes.append(Change(path, "mode", there.mode, MODE))
+    ours = own_file(render(planned, node.netplan.renderer), content, path)
+    files = [ours, *(file for file in node.netplan.files if file.path != path)]
+    devices = merge_devices(node_devices(node), planned_devices(planned))
+    changes += [
+        Change(str(clash.device), "netplan stanzas", [str(claim) for claim in clash.claims], f"{path} alone")
+        for clash in find_clashes(files, devices, path)
+    ]
+    changes += [Change(finding.subject, "netplan file", "cannot be read", None) for finding in unreadable(files)]
+    links = {
+        netdev.name: netdev
+        for function in node.functions
+        for netdev in (
+            function.netdev,
+            *(vf.netdev for vf in function.vfs if vf.place.state == "host"),
+        )
+        if netdev
+    }
+    return changes + live_changes(planned_devices(planned), links)

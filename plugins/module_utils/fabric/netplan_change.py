@@ -1,0 +1,386 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A change of netplan's files on the node: what would be written, is it valid, write it, wait for netplan, confirm.
+
+The files are laid out as they shall be in a scratch folder first, read and validated there; what differs from the
+node's own is the change, which rollback.py makes so that it goes back by itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import typing as t
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import (
+    Claim,
+    Device,
+    judge_clashes,
+    live_changes,
+    merge_devices,
+    refuse,
+)
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, Netdev
+
+ABSORBED = f"{rollback.BASE}/absorbed"
+INDEX = f"{ABSORBED}/index.json"
+FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
+
+# As netplan reads it, every scalar is text: PyYAML's own ideas of numbers and truth would spoil MACs and versions.
+_TAKE_OUT = """
+import json, sys
+import yaml
+answers = []
+for path, stanzas in json.loads(sys.argv[1]):
+    with open(path, "rb") as file:
+        tree = yaml.load(file, yaml.BaseLoader)
+    network = tree["network"]
+    for kind, name in stanzas:
+        network[kind].pop(name, None)
+        if not network[kind]:
+            del network[kind]
+    empty = not set(network) - {"version"} and not set(tree) - {"network"}
+    answers.append(None if empty else yaml.safe_dump(tree, sort_keys=False, width=120))
+print(json.dumps(answers))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for. `content` is None where the file shall not be there. `timeout` in seconds."""
+
+    path: str
+    content: str | None
+    transaction: str
+    devices: tuple[Device, ...] = ()
+    foreign_stanzas: str = "refuse"
+    timeout: float = 60
+    connection: str | None = None  # SSH_CONNECTION of the process: a fresh one must confirm
+
+
+@dataclass
+class Outcome:
+    """What a step did or would do. `text` is before and after of each thing, for a diff."""
+
+    changes: list[Change] = field(default_factory=list)
+    text: list[tuple[str, str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    state: t.Literal["unchanged", "pending", "confirmed", "rolled_back", "waiting", "stale", "unknown"] = "unchanged"
+    message: str = ""
+
+
+Images = dict[str, FileImage]
+
+
+def source() -> str:
+    """Return the rollback program's own source, from wherever Python loaded it (a module's zip included)."""
+    spec = importlib.util.find_spec(rollback.__name__)
+    read = getattr(spec.loader, "get_source", None) if spec else None
+    text = read(rollback.__name__) if read else None
+    if not text:
+        raise FabricError(f"The source of {rollback.__name__} cannot be read, so no rollback can be installed from it.")
+    return str(text)
+
+
+# --- what would change ----------------------------------------------------------------------------------------------
+
+
+def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str) -> tuple[Images, Outcome]:
+    """Return the files to write with what they shall be, and what is said about it. Writes to `scratch` alone.
+
+    Raises FabricError for clashes, files that cannot be read, and what netplan does not accept.
+    """
+    outcome = Outcome()
+    images = _own_images(host, request)
+    given_back: list[str] = []
+    if request.content is None:
+        back, given_back = _give_back(host)
+        images |= back
+    _lay_out(host, scratch, images)
+    if request.content is not None:
+        images |= _absorb(host, run, sysfs, request, scratch, outcome)
+    images = {path: image for path, image in images.items() if not host.image(path).same(image)}
+    for path, image in images.items():
+        _describe(host, path, image, request, given_back, outcome)
+    if images:
+        _validate(run, scratch)
+    if request.content is not None:
+        live = live_changes(request.devices, _links(run, sysfs))
+        outcome.changes += live
+        outcome.text += [(f"{c.subject} {c.what}", f"{c.before}\n", f"{c.after}\n") for c in live]
+    return images, outcome
+
+
+def _own_images(host: Host, request: Request) -> Images:
+    data = None if request.content is None else request.content.encode()
+    return {request.path: FileImage(data, 0o600, os.geteuid(), os.getegid())}
+
+
+def _give_back(host: Host) -> tuple[Images, list[str]]:
+    """Return what gives absorbed files back as they were."""
+    index = json.loads((host.image(INDEX).data or b"{}").decode())
+    images: Images = {INDEX: FileImage(None)} if index else {}
+    for path, entry in index.items():
+        kept = host.image(entry["copy"])
+        there = host.image(path)
+        if kept.data is None:
+            raise FabricError(f"{entry['copy']}, the copy of {path} before its stanzas were absorbed, is gone.")
+        if there.sha256 != entry["left"] and there.sha256 != kept.sha256:
+            raise FabricError(
+                f"{path} has been changed since its fabric stanzas were absorbed, so it is not overwritten with what "
+                f"it was before ({entry['copy']}). Bring the two together by hand and put the result at {path} and "
+                f"at {entry['copy']}, then run again."
+            )
+        images[path] = FileImage(kept.data, entry["mode"], entry["uid"], entry["gid"])
+        images[entry["copy"]] = FileImage(None)
+    return images, list(index)
+
+
+def _lay_out(host: Host, scratch: str, images: Images) -> None:
+    for folder in FOLDERS:
+        target = pathlib.Path(scratch + folder)
+        target.mkdir(parents=True, exist_ok=True)
+        there = host.path(folder)
+        for file in there.glob("*.yaml") if there.is_dir() else ():
+            shutil.copyfile(file, target / file.name)
+            (target / file.name).chmod(0o600)
+    for path, image in images.items():
+        if path.startswith(FOLDERS):
+            _lay(scratch, path, image)
+
+
+def _lay(scratch: str, path: str, image: FileImage) -> None:
+    file = pathlib.Path(scratch + path)
+    if image.data is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_bytes(image.data)
+        file.chmod(0o600)
+
+
+def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, outcome: Outcome) -> Images:
+    """Resolve stanzas to devices; refuse clashes or take stanzas of other files out, as asked."""
+    files = read_system(run, system_root=scratch)[0].files
+    devices = merge_devices(read_devices(sysfs), request.devices)
+    verdict = judge_clashes(files, devices, request.path, request.foreign_stanzas)
+    refuse(verdict.findings)
+    by_file: dict[str, list[Claim]] = {}
+    for claim in verdict.stanzas:
+        by_file.setdefault(claim.file, []).append(claim)
+    if not by_file:
+        return {}
+    asked = [(scratch + path, [(c.kind, c.id) for c in claims]) for path, claims in by_file.items()]
+    rc, out, err = run(["/usr/bin/python3", "-c", _TAKE_OUT, json.dumps(asked)])
+    if rc != 0:
+        raise FabricError(f"Stanzas could not be taken out of {', '.join(by_file)}: {err.strip()[-500:]}")
+    index = json.loads((host.image(INDEX).data or b"{}").decode())
+    images: Images = {}
+    for (path, claims), text in zip(by_file.items(), json.loads(out), strict=True):
+        was = host.image(path)
+        names = ", ".join(f"{c.kind}.{c.id}" for c in claims)
+        copy = f"{ABSORBED}/{pathlib.PurePath(path).name}"
+        if path in index:
+            outcome.warnings.append(f"{path} was absorbed before and is back; its copy {copy} is replaced.")
+        note = f"# {names}: absorbed by dgxspark.cluster.netplan_vf; the file as it was is {copy}.\n"
+        left = replace_data(was, None if text is None else (note + text).encode())
+        images[path] = left
+        images[copy] = FileImage(was.data, 0o600, os.geteuid(), os.getegid())
+        index[path] = {"copy": copy, "mode": was.mode, "uid": was.uid, "gid": was.gid, "left": left.sha256}
+        _lay(scratch, path, left)
+    data = json.dumps(index, indent=1, sort_keys=True).encode()
+    images[INDEX] = FileImage(data, 0o600, os.geteuid(), os.getegid())
+    return images
+
+
+def replace_data(image: FileImage, data: bytes | None) -> FileImage:
+    """Return an image with another content."""
+    return FileImage(data, image.mode, image.uid, image.gid)
+
+
+def _describe(
+    host: Host, path: str, image: FileImage, request: Request, given_back: Sequence[str], outcome: Outcome
+) -> None:
+    """Say what happens to a file. Other files may hold passwords: their text is not shown."""
+    there = host.image(path)
+    if path == request.path:
+        texts = ((i.data or b"").decode("utf-8", "replace") for i in (there, image))
+        outcome.text.append((path, *t.cast("tuple[str, str]", tuple(texts))))
+        what = "mode or owner" if there.sha256 == image.sha256 else "file"
+        before, after = (i.sha256 and f"sha256 {i.sha256[:12]}, mode {i.mode:04o}" for i in (there, image))
+        outcome.changes.append(Change(path, what, before, after))
+    elif path.startswith(FOLDERS):
+        done = "given back as it was" if path in given_back else "fabric stanzas absorbed"
+        outcome.text.append((path, "as it was\n" if path not in given_back else "absorbed\n", f"{done}\n"))
+        outcome.changes.append(Change(path, "file of others", None, done))
+
+
+def _validate(run: Run, scratch: str) -> None:
+    rc, out, err = run(["netplan", "generate", "--root-dir", scratch])
+    if rc == NOT_FOUND:
+        raise FabricError("netplan is not installed on this node, or not on the PATH. Install netplan.io.")
+    if rc != 0:
+        said = (err or out).replace(scratch, "").strip()
+        raise FabricError(f"netplan does not accept the files, so none was written. It says: {said}")
+
+
+# --- what is there --------------------------------------------------------------------------------------------------
+
+
+def read_devices(sysfs: Sysfs) -> list[Device]:
+    """Return the network devices of the host that have hardware (or a hypervisor) behind them."""
+    return [
+        Device(name, sysfs.read("class/net", name, "address"), sysfs.target("class/net", name, "device/driver"))
+        for name in sysfs.names("class/net")
+        if sysfs.target("class/net", name, "device")
+    ]
+
+
+def _links(run: Run, sysfs: Sysfs) -> dict[str, Netdev]:
+    return {
+        name: replace(
+            sysfs.netdev(name),
+            ipv4=tuple(
+                f"{address['local']}/{address['prefixlen']}"
+                for address in link.get("addr_info", ())
+                if address.get("family") == "inet"
+            ),
+        )
+        for name, link in read_links(run).items()
+    }
+
+
+# --- begin and confirm ----------------------------------------------------------------------------------------------
+
+
+def settle(host: Host, outcome: Outcome) -> None:
+    """See an earlier unconfirmed change to its end: wait while its timer runs, else go back now. Never stack."""
+    while identity := host.text("pending"):
+        deadline = float(host.document("journal.json").get("deadline", 0))
+        active = host.command(["systemctl", "is-active", "--quiet", rollback.timer_unit(identity)])[0] == 0
+        if active and host.clock() < deadline + rollback.APPLY_LIMIT:
+            host.sleep(1)
+            continue
+        with host.lock():
+            last = rollback.roll_back(host, identity, "an interrupted run")
+        if last and host.text("pending"):
+            raise FabricError(f"An earlier change could not be taken back: {'; '.join(last['failed'])}")
+        if last:
+            outcome.warnings.append(f"An earlier unconfirmed change was taken back first ({last['summary']}).")
+
+
+def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool) -> Outcome:
+    """Write the files under a rollback timer and let netplan apply them; waits until netplan is done.
+
+    Raises FabricError with nothing changed, or with all of it taken back.
+    """
+    early = Outcome()
+    if check_mode:
+        if identity := host.text("pending"):
+            early.warnings.append(f"An unconfirmed change ({identity}) is pending; a real run ends it first.")
+        outcome = plan_change(host, run, sysfs, request, scratch)[1]
+        outcome.warnings += early.warnings
+        return outcome
+    settle(host, early)
+    with host.lock():
+        images, outcome = plan_change(host, run, sysfs, request, scratch)
+        outcome.warnings += early.warnings
+        if not outcome.changes and not images:
+            return outcome
+        summary = "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes)
+        _start(host, request, images, summary)
+    _await_apply(host, request)
+    outcome.state = "pending"
+    return outcome
+
+
+def _start(host: Host, request: Request, images: Images, summary: str) -> None:
+    identity = request.transaction
+    deadline = host.clock() + request.timeout
+    rollback.prepare(
+        host, identity, images, source(), deadline=deadline, summary=summary, connection=request.connection
+    )
+    program = f"{rollback.BASE}/program.py"
+    python = [rollback.PYTHON, "-I", "-S", program]
+    timer = ["systemd-run", "--collect", "--quiet", f"--unit={rollback.timer_unit(identity).removesuffix('.timer')}"]
+    timer += [f"--on-active={request.timeout:g}", "--timer-property=AccuracySec=100ms", *python, "timer", identity]
+    rc, out, err = host.command(timer)
+    if rc != 0:
+        rollback.forget(host)
+        raise FabricError(f"The rollback timer could not be started, so nothing was changed: {(err or out).strip()}")
+    try:
+        rollback.write(host)
+        unit = f"--unit={rollback.apply_unit(identity)}"
+        rc, out, err = host.command(
+            ["systemd-run", "--collect", "--quiet", "--no-block", unit, *python, "apply", identity]
+        )
+        said = (err or out).strip() if rc != 0 else ""
+    except OSError as exc:
+        said = f"{exc.filename or request.path}: {exc.strerror}"
+    if said:
+        _undo(host, identity, f"The change could not be made: {said}")
+
+
+def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
+    last = rollback.roll_back(host, identity, why)
+    after = "The node has its old configuration again."
+    if last and last["failed"]:
+        after = f"Going back failed too: {'; '.join(last['failed'])}"
+    raise FabricError(f"{why} {after}")
+
+
+def _await_apply(host: Host, request: Request) -> None:
+    """Wait until netplan has applied the files; where the connection breaks, this process may die of it."""
+    identity = request.transaction
+    until = host.clock() + request.timeout
+    while host.text("pending") == identity and host.clock() < until:
+        said = host.document("apply.json")
+        if said.get("id") == identity:
+            if said["rc"] != 0:
+                with host.lock():
+                    _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
+            return
+        host.sleep(0.2)
+
+
+def confirm(host: Host, request: Request) -> Outcome:
+    """Keep a change, because a connection made after netplan was done has come this far.
+
+    It does not wait for netplan: what was connected before netplan was done proves nothing.
+    """
+    identity = request.transaction
+    said = host.document("apply.json")
+    with host.lock():
+        if host.text("pending") != identity:
+            return _ended(host, identity)
+        if said.get("id") != identity:
+            return Outcome(state="waiting")
+        if request.connection and host.document("journal.json").get("connection") == request.connection:
+            return Outcome(state="stale")
+        if said["rc"] != 0:
+            _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
+        wrong = rollback.unwritten(host)
+        if wrong:
+            _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
+        host.command(["systemctl", "stop", rollback.timer_unit(identity)])
+        rollback.forget(host)
+    return Outcome(state="confirmed")
+
+
+def _ended(host: Host, identity: str) -> Outcome:
+    last = host.document("last.json")
+    if last.get("id") != identity:
+        return Outcome(state="unknown", message="The node knows nothing of this change: it was never begun.")
+    failed = f" Going back was not complete: {'; '.join(last['failed'])}" if last["failed"] else ""
+    return Outcome(state="rolled_back", message=f"{last['summary']}.{failed}")

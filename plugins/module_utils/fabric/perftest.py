@@ -1,0 +1,113 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of the RDMA test programs: their arguments, and what their output says."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+# The programs by kind of test, the wanted one first. A kind's programs understand only themselves, so both ends must
+# run the same one; the controller chooses among those that both ends have.
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "write": ("ib_write_bw",),
+    "pingpong": ("ib_send_lat", "ibv_rc_pingpong"),
+}
+PACKAGE = {"ib_write_bw": "perftest", "ib_send_lat": "perftest", "ibv_rc_pingpong": "ibverbs-utils"}
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaTest:
+    """One end of one test. Both ends get the same `id`, `program`, `port`, `size` and `iterations` or `duration`.
+
+    port: the TCP port of the ends' rendezvous; the program itself uses the next one. path_mtu: the RDMA path MTU in
+    bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds.
+    """
+
+    id: str
+    role: t.Literal["server", "client"]
+    program: str
+    hca: str
+    hca_port: int
+    gid_index: int
+    address: str
+    peer: str
+    port: int
+    size: int
+    iterations: int | None = None
+    duration: int | None = None
+    path_mtu: int | None = None
+
+
+def argv(test: RdmaTest) -> list[str]:
+    """Return the command of this end."""
+    pingpong = test.program == "ibv_rc_pingpong"
+    words = [test.program, "-d", test.hca, "-i", str(test.hca_port), "-p", str(test.port + 1), "-s", str(test.size)]
+    words += ["-g" if pingpong else "-x", str(test.gid_index)]
+    if test.path_mtu:
+        words += ["-m", str(test.path_mtu)]
+    if test.duration and not pingpong:
+        words += ["-D", str(test.duration)]
+    elif test.iterations:
+        words += ["-n", str(test.iterations)]
+    if not pingpong:
+        # -F: a scaling CPU clock is a warning, not the end of the test.
+        words += ["-F"]
+    return [*words, test.peer] if test.role == "client" else words
+
+
+# "#iterations", "BW average[Gb/sec]", "99% percentile[usec]": blanks occur within names, and one blank between two.
+_COLUMN = re.compile(r"#\w+|[^\s#]+(?: [^\s#]+)*?\[[^\]]+\]|tps average")
+_BITS = re.compile(r"bytes in [\d.]+ seconds = ([\d.]+) Mbit/sec")
+_TRIPS = re.compile(r"iters in [\d.]+ seconds = ([\d.]+) usec/iter")
+
+
+def figures(program: str, output: str) -> dict[str, float]:
+    """Read the figures of a program's output: `gbps` (and `gbps_peak`), `usec` (and `usec_typical`, `usec_max`).
+
+    Empty when there are none: the program did not come to its end, or its output is not of a known form.
+    """
+    if program == "ibv_rc_pingpong":
+        bits, trips = _BITS.search(output), _TRIPS.search(output)
+        # One iteration goes there and back.
+        return {"gbps": float(bits[1]) / 1000, "usec": float(trips[1]) / 2} if bits and trips else {}
+    row = _row(output)
+    # Two digits of MiB/s tell more of a slow path than two digits of Gb/s (--report_gbits). Versions name the unit
+    # differently; it is 2^20 bytes in all of them.
+    found = {
+        name: round(row[f"BW {column}[{unit}]"] * 8 * 2**20 / 1e9, 6)
+        for unit in ("MB/sec", "MiB/sec")
+        for column, name in (("average", "gbps"), ("peak", "gbps_peak"))
+        if f"BW {column}[{unit}]" in row
+    }
+    known = {
+        "t_avg[usec]": "usec",
+        "t_typical[usec]": "usec_typical",
+        "t_max[usec]": "usec_max",
+        "#iterations": "iterations",
+    }
+    return found | {name: row[column] for column, name in known.items() if column in row}
+
+
+def _row(output: str) -> dict[str, float]:
+    """Return the first row of a perftest table by its columns' names."""
+    lines = output.splitlines()
+    for number, line in enumerate(lines):
+        if not line.strip().startswith("#bytes"):
+            continue
+        columns = _COLUMN.findall(line)
+        for following in lines[number + 1 :]:
+            values = following.split()
+            if len(values) >= 2 and all(re.fullmatch(r"-?(?:\d+\.?\d*|inf|nan)", value) for value in values):
+                return dict(zip(columns, map(float, values), strict=False)) if len(columns) <= len(values) else {}
+    return {}
+
+
+def last_words(output: str, limit: int = 400) -> str:
+    """Return what a failed program said, in one line: its complaints, else its last lines."""
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    lines = [line for line in lines if line and not set(line) <= set("-*=# ")]
+    complaints = [line for line in lines if re.search(r"(?i)fail|error|unable|couldn|can't|not found|invalid", line)]
+    return "; ".join(dict.fromkeys(complaints or lines[-3:]))[:limit]

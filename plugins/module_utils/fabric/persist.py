@@ -1,0 +1,137 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stays on a node so that its VFs survive a reboot and a stay in a pod, as text: nothing here touches a file.
+
+The controller compares digests of this text with what `roce_info` read, the module writes it: both see the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, Node
+
+CONFIG = restore.CONFIG
+SCRIPT = "/usr/local/lib/dgxspark/fabric-restore"
+UNIT = "dgxspark-fabric.service"
+UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+RETURN_UNIT_PATH = "/etc/systemd/system/dgxspark-fabric-vf@.service"
+RULE = "/etc/udev/rules.d/85-dgxspark-fabric.rules"
+JOURNAL = "/var/lib/dgxspark/fabric-before.json"
+
+# What roce_info is asked for, so that the difference can be told on the controller.
+PATHS = (CONFIG, SCRIPT, UNIT_PATH, RETURN_UNIT_PATH, RULE)
+UNITS = (UNIT,)
+
+Files = dict[str, tuple[str, str]]
+
+_HEAD = "# Written by the Ansible role dgxspark.cluster.sriov_roce; its next run undoes changes by hand.\n"
+
+_BOOT = f"""{_HEAD}[Unit]
+Description=VFs, MACs, MTU and ARP settings of the RoCE fabric
+DefaultDependencies=no
+RequiresMountsFor={SCRIPT} {CONFIG}
+After=systemd-modules-load.service systemd-udev-trigger.service systemd-sysctl.service
+Wants=network-pre.target
+Before=network-pre.target shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 -I -S {SCRIPT} boot
+TimeoutStartSec=120
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_RETURN = f"""{_HEAD}[Unit]
+Description=Fabric settings of %i, which has come back
+DefaultDependencies=no
+After={UNIT}
+Before=shutdown.target
+Conflicts=shutdown.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 -I -S {SCRIPT} dev %i
+TimeoutStartSec=120
+"""
+
+
+def source() -> str:
+    """Return the restorer's own source, from wherever Python loaded it (a module's zip included)."""
+    spec = importlib.util.find_spec(restore.__name__)
+    text = spec.loader.get_source(restore.__name__) if spec and hasattr(spec.loader, "get_source") else None  # type: ignore[union-attr]
+    if not text:
+        raise FabricError(f"The source of {restore.__name__} cannot be read, so nothing can be installed from it.")
+    return str(text)
+
+
+def _rule(document: t.Mapping[str, t.Any]) -> str:
+    """Return the udev rule: numbered after 80-net-setup-link, so that $name is what the interface is called in the end.
+
+    A run at work (its mark names the process) takes care of the interfaces itself. A VF is matched by its function's
+    address, a function only once the boot's own run has begun.
+    """
+    lines = [
+        _HEAD + 'ACTION!="add", GOTO="dgxspark_fabric_end"',
+        'SUBSYSTEM!="net", GOTO="dgxspark_fabric_end"',
+        f'IMPORT{{file}}="{restore.RUN_DIR}/busy"',
+        'ENV{DGXSPARK_BUSY}=="?*", TEST=="/proc/$env{DGXSPARK_BUSY}", GOTO="dgxspark_fabric_end"',
+    ]
+    start = 'TAG+="systemd", ENV{SYSTEMD_WANTS}+="dgxspark-fabric-vf@$name.service"'
+    for function in document["functions"]:
+        pci = function["pci"]
+        lines += [
+            f'ATTR{{device/physfn/uevent}}=="*PCI_SLOT_NAME={pci}*", {start}',
+            f'KERNELS=="{pci}", TEST!="device/physfn", TEST=="{restore.RUN_DIR}/booted", {start}',
+        ]
+    return "\n".join([*lines, 'LABEL="dgxspark_fabric_end"', ""])
+
+
+def managed_files(document: t.Mapping[str, t.Any], restore_source: str) -> Files:
+    """Return path -> (content, mode) of all that the node keeps for this document (see restore.py)."""
+    return {
+        CONFIG: (json.dumps(document, indent=1, sort_keys=True) + "\n", "0644"),
+        SCRIPT: (f"#!/usr/bin/python3 -IS\n{restore_source}", "0755"),
+        UNIT_PATH: (_BOOT, "0644"),
+        RETURN_UNIT_PATH: (_RETURN, "0644"),
+        RULE: (_rule(document), "0644"),
+    }
+
+
+def file_changes(node: Node, files: Files) -> list[Change]:
+    """Return what differs between the node's files and units (as roce_info read them) and what shall be there."""
+    there = {state.path: state for state in node.files}
+    changes = []
+    for path, (content, mode) in files.items():
+        state = there.get(path)
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        if state is None or state.sha256 is None:
+            changes.append(Change(path, "file", None, f"sha256 {digest[:12]}"))
+        elif state.sha256 != digest:
+            changes.append(Change(path, "file", f"sha256 {state.sha256[:12]}", f"sha256 {digest[:12]}"))
+        elif state.mode is not None and int(state.mode, 8) != int(mode, 8):
+            changes.append(Change(path, "mode", state.mode, mode))
+    enabled = node.units.get(UNIT)
+    if enabled != "enabled":
+        changes.append(Change(UNIT, "unit", enabled, "enabled"))
+    return changes
+
+
+def removal_changes(node: Node) -> list[Change]:
+    """Return which of our files and units would go."""
+    changes = [
+        Change(f.path, "file", f"sha256 {f.sha256[:12]}", None) for f in node.files if f.path in PATHS and f.sha256
+    ]
+    if node.units.get(UNIT) == "enabled":
+        changes.insert(0, Change(UNIT, "unit", "enabled", None))
+    return changes

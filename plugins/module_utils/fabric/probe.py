@@ -1,0 +1,243 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's side of the fabric's proof: run this end of RDMA tests with a peer that runs the other end.
+
+The ends meet over the VF's own addresses, so no other network is needed. The server starts its program, waits until
+that listens and only then lets the client go; the client ends the meeting when it is done. Everything has a deadline,
+and every program runs under `timeout`, so that it ends even if this process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
+    PACKAGE,
+    PROGRAMS,
+    RdmaTest,
+    argv,
+    figures,
+    last_words,
+)
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.wire import error_name
+
+_READY, _FAILED = b"ready", b"failed "
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaAnswer:
+    """What this end of a test says.
+
+    status: `ok`; `error` (the program failed); `hang` (it had to be ended); `no peer` (the other end never came);
+    `missing` (the program is not installed); `peer` (the other end could not start).
+    """
+
+    id: str
+    role: str
+    program: str
+    status: t.Literal["ok", "error", "hang", "no peer", "missing", "peer"]
+    message: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Times in seconds.
+
+    meet: for the ends to meet. test: for one test once they have met. grace: for the other end to finish after this one
+    has, since reports are exchanged and devices closed then.
+    """
+
+    meet: float
+    test: float
+    grace: float = 5.0
+
+
+def programs() -> dict[str, str | None]:
+    """Return where the node has each RDMA test program, None for one that it lacks."""
+    return {name: shutil.which(name) for names in PROGRAMS.values() for name in names}
+
+
+def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
+    """Run this end of each test, all with one peer, one after the other.
+
+    Once the peer did not come, further tests get less time to meet: a peer that is gone shall not cost the full time for
+    each, and one that only started later is still met.
+    """
+    answers: list[RdmaAnswer] = []
+    for test in tests:
+        absent = any(answer.status == "no peer" for answer in answers)
+        answers.append(_run(test, replace(bounds, meet=bounds.meet / 4) if absent else bounds))
+    return answers
+
+
+def _run(test: RdmaTest, bounds: Bounds) -> RdmaAnswer:
+    def say(status: t.Any, message: str = "", **found: t.Any) -> RdmaAnswer:
+        return RdmaAnswer(test.id, test.role, test.program, status, message, **found)
+
+    deadline = time.monotonic() + bounds.meet
+    if not shutil.which(test.program):
+        missing = f"{test.program} is not installed"
+        if test.role == "server":
+            with contextlib.suppress(OSError), _accept(test, deadline) as line:
+                line.sendall(_FAILED + missing.encode())
+        return say("missing", f"{missing}. Install it: apt install {PACKAGE.get(test.program, test.program)}")
+    try:
+        if test.role == "server":
+            return _serve(test, deadline, bounds, say)
+        return _call(test, deadline, bounds, say)
+    except TimeoutError:
+        return say("no peer", f"no connection with {test.peer} on TCP port {test.port} within {bounds.meet:g} s")
+    except OSError as exc:
+        return say("no peer", f"no connection with {test.peer} on TCP port {test.port}: {error_name(exc)}")
+
+
+def _serve(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
+    with _accept(test, deadline) as line, _Program(test, bounds) as program:
+        if not program.wait_listening(test.port + 1):
+            words = last_words(program.end()) or "it does not listen"
+            line.sendall(_FAILED + words.encode())
+            return say("error", f"{test.program} (server): {words}")
+        line.sendall(_READY)
+        line.settimeout(bounds.test)
+        with contextlib.suppress(OSError):
+            line.recv(1)  # the client's end, or that of its connection
+        ended = program.wait(bounds.grace)
+        output = program.end()
+        if ended == 0:
+            return say("ok", figures=figures(test.program, output))
+        if ended is None:
+            return say("hang", f"{test.program} (server) had to be ended. {last_words(output)}".strip())
+        return say("error", f"{test.program} (server): {last_words(output) or f'exit status {ended}'}")
+
+
+def _call(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
+    with _connect(test, deadline) as line:
+        line.settimeout(bounds.test)
+        word = line.recv(1024)
+        if word != _READY:
+            why = word.removeprefix(_FAILED).decode(errors="replace") or "its connection ended"
+            return say("peer", f"the server's end could not start: {why}")
+        with _Program(test, bounds) as program:
+            ended = program.wait(bounds.test)
+            output = program.end()
+        if ended is None:
+            return say("hang", f"{test.program} moved no data within {bounds.test:g} s. {last_words(output)}".strip())
+        found = figures(test.program, output)
+        if ended == 0 and found:
+            return say("ok", figures=found)
+        words = last_words(output) or "no output"
+        return say("error", f"{test.program}: {words if ended else f'its figures cannot be read: {words}'}")
+
+
+@contextlib.contextmanager
+def _accept(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
+    """Wait for the client on the VF's own address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((test.address, test.port))
+        listening.listen(8)
+        while True:
+            listening.settimeout(max(0.01, deadline - time.monotonic()))
+            line, (peer, _port) = listening.accept()
+            if peer == test.peer:
+                break
+            line.close()  # somebody else's port scan is not the peer
+        with line:
+            yield line
+
+
+@contextlib.contextmanager
+def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
+    """Connect from the VF's own address, again and again until the server is there."""
+    while True:
+        line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            line.bind((test.address, 0))
+            line.settimeout(min(2.0, max(0.01, deadline - time.monotonic())))
+            line.connect((test.peer, test.port))
+            break
+        except OSError:
+            line.close()
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+    with line:
+        yield line
+
+
+class _Program:
+    """A test program in a process group of its own, which does not outlive the `with`."""
+
+    def __init__(self, test: RdmaTest, bounds: Bounds) -> None:
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__; a pipe could fill up
+        # `timeout` is the second guard: it holds when this process is killed.
+        command = ["timeout", "-k", "1", f"{bounds.test + 2 * bounds.grace:g}", *argv(test)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+
+    def __enter__(self) -> _Program:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._kill()
+        self.output.close()
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the exit status, None where the program still runs."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait_listening(self, port: int, seconds: float = 10.0) -> bool:
+        """Wait until somebody listens on the TCP port; False when the program ends or takes too long."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if _listens(port):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def end(self) -> str:
+        """End the program where it still runs, and return its output."""
+        self._kill()
+        self.output.seek(0)
+        return self.output.read().decode(errors="replace")
+
+    def _kill(self) -> None:
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def _listens(port: int) -> bool:
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = pathlib.Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            if len(words) > 3 and words[3] == "0A" and words[1].endswith(wanted):
+                return True
+    return False

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring a plan's VFs about, and take them away again. What shall change was decided before (vfs.py).
+
+The order makes a run that ends midway one that the next run completes: what was there is noted first, then the files
+that a reboot restores from are written, then the functions are changed. Removal goes the other way, the notes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Change,
+    FabricError,
+    Node,
+    PlannedFunction,
+    Vf,
+)
+
+_OWN_FOLDERS = ("/etc/dgxspark", "/usr/local/lib/dgxspark", "/var/lib/dgxspark")
+
+
+class Sriov:
+    """A node's functions, and the files that keep them. `root` is put before the paths of these files."""
+
+    def __init__(self, host: restore.Host, root: str = "", netns_root: str = "/run/netns") -> None:
+        self.host = host
+        self.root = root
+        self.netns_root = netns_root
+
+    # --- what was there before --------------------------------------------------------------------------------------
+
+    def journal(self) -> vfs.Document | None:
+        """Return the document of what was there before the first change; None where there was none.
+
+        Where only the journal is lost, the installed document says which functions are ours: they lose their VFs.
+        """
+        for path, ours in ((persist.JOURNAL, True), (persist.CONFIG, False)):
+            try:
+                text = pathlib.Path(self.root + path).read_text(encoding="utf-8")
+                document: vfs.Document = json.loads(text)
+                functions = document["functions"] if ours else [_bare(entry) for entry in document["functions"]]
+                return {"version": 1, "functions": functions}
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError) as exc:
+                raise FabricError(
+                    f"{path} cannot be read: {exc}. It says what the node had before; move it away to go on without it."
+                ) from exc
+        return None
+
+    def _note(self, node: Node, document: vfs.Document) -> None:
+        path = pathlib.Path(self.root + persist.JOURNAL)
+        noted = (self.journal() or {"functions": []})["functions"] if path.exists() else []
+        known = {entry["pci"] for entry in noted}
+        new = [entry for entry in vfs.before(node, document)["functions"] if entry["pci"] not in known]
+        if new:
+            text = json.dumps({"version": 1, "functions": noted + new}, indent=1, sort_keys=True)
+            self._write(persist.JOURNAL, text + "\n", "0600")
+
+    # --- files and units ----------------------------------------------------------------------------------------------
+
+    def _write(self, path: str, content: str, mode: str) -> None:
+        target = pathlib.Path(self.root + path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(descriptor)
+                pathlib.Path(name).chmod(int(mode, 8))
+                pathlib.Path(name).replace(target)
+            except BaseException:
+                pathlib.Path(name).unlink(missing_ok=True)
+                raise
+        except OSError as exc:
+            raise FabricError(f"{path} cannot be written: {exc.strerror}.") from exc
+
+    def _command(self, *argv: str) -> None:
+        code, _out, err = self.host.command(argv)
+        if code:
+            raise FabricError(f"`{' '.join(argv)}` failed: {' '.join(err.split()) or f'exit status {code}'}.")
+
+    def _install(self, files: persist.Files, changes: t.Sequence[Change]) -> None:
+        changed = {change.subject for change in changes if change.what in ("file", "mode", "unit")}
+        for path in changed & set(files):
+            self._write(path, *files[path])
+        if persist.UNIT in changed:
+            self._command("systemctl", "enable", persist.UNIT)  # which makes systemd read its files again
+        elif changed & {persist.UNIT_PATH, persist.RETURN_UNIT_PATH}:
+            self._command("systemctl", "daemon-reload")
+        if persist.RULE in changed:
+            self._command("udevadm", "control", "--reload")
+
+    def _uninstall(self) -> None:
+        if pathlib.Path(self.root + persist.UNIT_PATH).exists():
+            self._command("systemctl", "disable", "--now", persist.UNIT)
+        for path in persist.PATHS:
+            pathlib.Path(self.root + path).unlink(missing_ok=True)
+        self._command("systemctl", "daemon-reload")
+        self._command("udevadm", "control", "--reload")
+
+    # --- VFs in dead namespaces ----------------------------------------------------------------------------------------
+
+    def _free(self, name: str, vf: Vf) -> None:
+        path = vf.place.netns
+        if path is None or vf.netdev is None:
+            raise FabricError(f"{name} ({vf.pci}): nothing can enter the namespace that it is in. Reboot the node.")
+        alive = self._processes(path)
+        if alive:
+            raise FabricError(
+                f"{name} ({vf.pci}): its namespace {path} has come to life (process {alive[0]}). Nothing was touched; "
+                "stop the pod that has the VF, or leave it."
+            )
+        # A name that cannot clash on the host: two pods' VFs may both be called net1. It gets its own back later.
+        own = "vf" + vf.pci.replace(":", "").replace(".", "")
+        batch = f"link set dev {vf.netdev.name} down\nlink set dev {vf.netdev.name} netns 1 name {own}\n"
+        code, _out, err = self.host.command(["nsenter", f"--net={path}", "ip", "-batch", "-"], batch)
+        if code:
+            raise FabricError(f"{name} ({vf.pci}) cannot be brought back from {path}: {' '.join(err.split())}.")
+
+    def _clean(self, netns: str) -> None:
+        """Delete a dead namespace that VFs were freed from, if it is a named one and still dead."""
+        path = pathlib.Path(netns)
+        if str(path.parent) == self.netns_root and not self._processes(netns):
+            self._command("ip", "netns", "delete", path.name)
+
+    def _processes(self, netns: str) -> list[str]:
+        """Return the processes that are in a network namespace now."""
+        try:
+            inode = pathlib.Path(netns).stat().st_ino
+        except OSError:
+            return []
+        alive = []
+        for pid in filter(str.isdigit, self.host.entries(self.host.proc)):
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"{self.host.proc}/{pid}/ns/net").stat().st_ino == inode:
+                    alive.append(pid)
+        return alive
+
+    # --- the two ways ---------------------------------------------------------------------------------------------------
+
+    def present(
+        self, node: Node, planned: t.Sequence[PlannedFunction], options: vfs.Options, changes: t.Sequence[Change]
+    ) -> None:
+        """Bring the plan about. FabricError says what could not be done; the next run goes on from there."""
+        document = vfs.desired(node, planned, options)
+        self._note(node, document)
+        self._install(persist.managed_files(document, persist.source()), changes)
+        if options.reset_stranded:
+            freed = vfs.stranded(node, planned)
+            for name, vf in freed:
+                self._free(name, vf)
+            for netns in sorted({vf.place.netns for _name, vf in freed if vf.place.netns}):
+                self._clean(netns)
+        self._restore(document)
+
+    def absent(self, node: Node, before: vfs.Document) -> None:
+        """Bring back what was there before, and leave nothing of ours."""
+        self._uninstall()
+        for entry in before["functions"]:
+            function = vfs.find(node, entry["pci"])
+            macs = {vf["index"]: vf["mac"] for vf in entry["vfs"]}
+            if function and function.numvfs and any(vf.admin_mac != macs.get(vf.index) for vf in function.vfs):
+                # Made anew, VFs have the kernel's own MACs again.
+                self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
+        self._restore(before)
+        for name in ("busy", "lock", "booted", "names.json"):
+            pathlib.Path(self.host.run_dir, name).unlink(missing_ok=True)
+        pathlib.Path(self.root + persist.JOURNAL).unlink(missing_ok=True)
+        for folder in (*(self.root + own for own in _OWN_FOLDERS), self.host.run_dir):
+            with contextlib.suppress(OSError):
+                pathlib.Path(folder).rmdir()
+
+    def _restore(self, document: vfs.Document) -> None:
+        try:
+            _done, problems = restore.restore(document, self.host)
+        except restore.RestoreError as exc:
+            problems = [str(exc)]
+        if problems:
+            raise FabricError(f"Not all could be set: {'; '.join(problems)}. Put that right and run again.")
+
+
+def _bare(entry: t.Mapping[str, t.Any]) -> vfs.Document:
+    return {"slot": entry["slot"], "pci": entry["pci"], "vf_count": 0, "vfs": []}

@@ -1,0 +1,333 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's functions and VFs shall be, how that differs from what they are, and what speaks against a change.
+
+Pure: it compares values. The *document* (its shape is in restore.py) is what a node keeps and restores at boot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Arp,
+    Change,
+    Finding,
+    Function,
+    Netdev,
+    Node,
+    PlannedFunction,
+    Vf,
+)
+
+# All fabric interfaces of a node hang on one wire: each answers for its own addresses only.
+ARP = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
+
+Document = dict[str, t.Any]
+Entry = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """An owner's choices. None leaves trust or spoof check as the kernel has it."""
+
+    trust: bool | None = None
+    spoof_check: bool | None = None
+    reset_stranded: bool = False
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def find(node: Node, pci: str | None, netdev: str | None = None) -> Function | None:
+    """Return the node's function at a PCI address; by the name of its interface where no address is known."""
+    for function in node.functions:
+        if function.pci == pci or (pci is None and function.netdev is not None and function.netdev.name == netdev):
+            return function
+    return None
+
+
+def desired(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> Document:
+    """Return the document of a plan. A function without an address that the node does not have is left out."""
+    functions = []
+    for plan in planned:
+        function = find(node, plan.pci, plan.netdev)
+        pci = function.pci if function else plan.pci
+        if pci is None:
+            continue
+        functions.append(
+            {
+                "slot": plan.slot,
+                "pci": pci,
+                "vf_count": len(plan.vfs),
+                "mtu": max([plan.mtu, *(vf.mtu for vf in plan.vfs)]),
+                "up": True,
+                "eswitch": "legacy",
+                "arp": dict(ARP),
+                "vfs": [
+                    {
+                        "index": vf.index,
+                        "mac": vf.mac,
+                        "mtu": vf.mtu,
+                        "up": True,
+                        "trust": options.trust,
+                        "spoof_check": options.spoof_check,
+                        "arp": dict(ARP),
+                    }
+                    for vf in plan.vfs
+                ],
+            }
+        )
+    return {"version": 1, "functions": functions}
+
+
+def _is_up(netdev: Netdev) -> bool:
+    # The carrier of an interface that is set down cannot be read.
+    return not (netdev.carrier is None and netdev.operstate == "down")
+
+
+def _as_is(netdev: Netdev | None) -> Document:
+    if netdev is None:
+        return {}
+    return {"mtu": netdev.mtu, "up": _is_up(netdev), "arp": dataclasses.asdict(netdev.arp)}
+
+
+def before(node: Node, document: Document) -> Document:
+    """Return the document of what is there now, for the functions of another one: what `absent` shall bring back."""
+    functions = []
+    for entry in document["functions"]:
+        function = find(node, entry["pci"])
+        if function is None:
+            continue
+        vfs = [
+            {"index": vf.index, "mac": vf.admin_mac if _given(vf.admin_mac) else None}
+            | {"trust": vf.trust, "spoof_check": vf.spoof_check}
+            | _as_is(vf.netdev)
+            for vf in function.vfs
+        ]
+        functions.append(
+            {"slot": entry["slot"], "pci": function.pci, "vf_count": function.numvfs or 0, "eswitch": function.eswitch}
+            | _as_is(function.netdev)
+            | {"vfs": vfs}
+        )
+    return {"version": 1, "functions": functions}
+
+
+def _given(mac: str | None) -> bool:
+    return bool(mac and mac.strip("0:"))
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+
+def _interface(subject: str, netdev: Netdev, entry: Entry) -> t.Iterator[Change]:
+    wanted_arp: t.Mapping[str, int | None] = entry.get("arp") or {}
+    arp: Arp = netdev.arp
+    for key, value in wanted_arp.items():
+        now = getattr(arp, key)
+        if value is not None and now is not None and now != value:
+            yield Change(subject, key, now, value)
+    if entry.get("mtu") is not None and netdev.mtu != entry["mtu"]:
+        yield Change(subject, "mtu", netdev.mtu, entry["mtu"])
+    if entry.get("up") is not None and _is_up(netdev) != entry["up"]:
+        yield Change(subject, "link", *("up" if up else "down" for up in (_is_up(netdev), entry["up"])))
+
+
+def recounts(function: Function, entry: Entry) -> bool:
+    """Whether all VFs of a function must go, because of their number or the eswitch mode."""
+    other_mode = function.eswitch is not None and entry.get("eswitch") not in (None, function.eswitch)
+    return (function.numvfs or 0) != entry["vf_count"] or (other_mode and entry["vf_count"] > 0)
+
+
+def rebinds(vf: Vf, entry: Entry) -> bool:
+    """Whether a VF on the host takes its MAC (or its HCA a node GUID) only with its driver bound anew."""
+    if vf.netdev is None or not entry.get("mac"):
+        return False
+    guid = vf.hca.node_guid if vf.hca else None
+    # Soft-RoCE makes its own GUID; a function's HCA that has none breaks RDMA-CM.
+    return vf.netdev.mac != entry["mac"] or (guid is not None and not guid.strip("0:"))
+
+
+def _vf(slot: str, vf: Vf, entry: Entry) -> t.Iterator[Change]:
+    subject = f"{slot}v{vf.index}"
+    if vf.place.state in ("pod", "stranded"):
+        return  # what is in a live pod is judged by what its function holds: see refusals()
+    if vf.netdev is None:
+        if vf.driver is None:
+            yield Change(subject, "driver", None, "bound")
+    elif rebinds(vf, entry) and vf.netdev.mac == entry["mac"]:
+        yield Change(subject, "node GUID", vf.hca.node_guid if vf.hca else None, "of its MAC")
+    for now in (vf.admin_mac, vf.netdev.mac if vf.netdev else None):
+        if now is not None and entry.get("mac") and now != entry["mac"]:
+            yield Change(subject, "mac", now, entry["mac"])
+            break
+    for key in ("trust", "spoof_check"):
+        if entry.get(key) is not None and getattr(vf, key) not in (None, entry[key]):
+            yield Change(subject, key.replace("_", " "), getattr(vf, key), entry[key])
+    if vf.netdev is not None:
+        yield from _interface(subject, vf.netdev, entry)
+
+
+def compare(node: Node, document: Document) -> list[Change]:
+    """Return how the node's functions and VFs differ from a document. A function that is not there is no difference."""
+    changes: list[Change] = []
+    for entry in document["functions"]:
+        function, slot = find(node, entry["pci"]), str(entry["slot"])
+        if function is None:
+            continue
+        if function.eswitch is not None and entry.get("eswitch") not in (None, function.eswitch):
+            changes.append(Change(slot, "eswitch", function.eswitch, entry["eswitch"]))
+        again = recounts(function, entry)
+        if (function.numvfs or 0) != entry["vf_count"]:
+            changes.append(Change(slot, "VFs", function.numvfs or 0, entry["vf_count"]))
+        if function.netdev is not None:
+            changes += _interface(slot, function.netdev, entry)
+        there = {vf.index: vf for vf in function.vfs}
+        for vf in entry["vfs"]:
+            if again and vf.get("mac"):
+                changes.append(Change(f"{slot}v{vf['index']}", "mac", None, vf["mac"]))
+            elif not again and vf["index"] in there:
+                changes += _vf(slot, there[vf["index"]], vf)
+    return changes
+
+
+def stranded(node: Node, planned: t.Sequence[PlannedFunction]) -> list[tuple[str, Vf]]:
+    """Return the VFs of planned functions whose interface is in a namespace without processes, by slot and index."""
+    found = []
+    for plan in planned:
+        function = find(node, plan.pci, plan.netdev)
+        vfs = function.vfs if function else ()
+        found += [(f"{plan.slot}v{vf.index}", vf) for vf in vfs if vf.place.state == "stranded"]
+    return found
+
+
+def drift(
+    node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options(), source: str | None = None
+) -> list[Change]:
+    """Return all that `sriov_vf` would change on a node, files and units included. None: the node is as planned.
+
+    source: the restorer's text, where the caller has it at hand.
+    """
+    document = desired(node, planned, options)
+    changes = []
+    if options.reset_stranded:
+        changes += [Change(name, "place", f"dead {vf.place.netns}", "host") for name, vf in stranded(node, planned)]
+    changes += compare(node, document)
+    files = persist.managed_files(document, persist.source() if source is None else source)
+    return changes + persist.file_changes(node, files)
+
+
+# --- what speaks against it -------------------------------------------------------------------------------------------
+
+_FIRMWARE = (
+    "Switch SR-IOV on in the firmware, with mlxconfig (or mstconfig): "
+    "`mlxconfig -d {pci} set SRIOV_EN=1 NUM_OF_VFS={count}`; then power the node off (a reboot is not enough) and on."
+)
+
+
+def _using(slot: str, vf: Vf) -> Finding | None:
+    """Return why a VF must not go away, if there is a reason."""
+    name = f"{slot}v{vf.index} ({vf.pci})"
+    if vf.place.state == "pod":
+        where = vf.place.netns or "another network namespace"
+        message = f"it is in use in a live pod: its interface is in {where}, with {vf.place.pids} processes."
+        return Finding("sriov.in-use", "error", name, message, "Stop the pod that has it, then run again.")
+    if vf.users:
+        message = f"it is in use: {', '.join(vf.users)} {'have' if len(vf.users) > 1 else 'has'} queue pairs on it."
+        return Finding("sriov.in-use", "error", name, message, "End these processes, then run again.")
+    return None
+
+
+def _blocked(slot: str, function: Function, entry: Entry) -> t.Iterator[Finding]:
+    wanted = {vf["index"]: vf for vf in entry["vfs"]}
+    again = recounts(function, entry)
+    for vf in function.vfs:
+        want = wanted.get(vf.index, {})
+        if not again and vf.place.state == "unbound" and vf.driver is not None:
+            yield Finding(
+                "sriov.no-netdev",
+                "error",
+                f"{slot}v{vf.index} ({vf.pci})",
+                f"it has the driver {vf.driver} and no network interface, here or in any namespace.",
+                "Unbind that driver (`driverctl unset-override`, or the virtual machine that has the VF), then run again.",
+            )
+            continue
+        if vf.place.state == "pod":
+            moved = bool(want.get("mac")) and vf.admin_mac is not None and vf.admin_mac != want["mac"]
+        else:
+            moved = rebinds(vf, want)
+        found = _using(slot, vf) if again or moved else None
+        if found:
+            what = f"{function.numvfs or 0} VFs cannot be changed to {entry['vf_count']}"
+            if not again or function.numvfs == entry["vf_count"]:
+                what = "its eswitch mode cannot be changed" if again else f"its MAC cannot be changed to {want['mac']}"
+            yield dataclasses.replace(found, message=f"{what}: {found.message}")
+
+
+def _missing(slot: str, netdev: str, pci: str | None) -> Finding:
+    return Finding(
+        "sriov.missing",
+        "error",
+        f"{slot} ({pci or netdev})",
+        "this function is not there. The ConnectX-7 shows a port's functions only with its cable plugged in.",
+        "Plug the cable in (see `lspci -D -d 15b3:`), or leave the port out of dgxspark_fabric.ports, or name the function "
+        "in the host's dgxspark_fabric_functions.",
+    )
+
+
+def _capacity(slot: str, function: Function, count: int) -> Finding | None:
+    subject = f"{slot} ({function.pci})"
+    if count and not function.totalvfs:
+        has = "sriov_totalvfs is 0" if function.totalvfs == 0 else "it has no sriov_totalvfs"
+        remedy = _FIRMWARE.format(pci=function.pci, count=count)
+        return Finding("sriov.disabled", "error", subject, f"{has}: the function offers no VFs.", remedy)
+    if count > (function.totalvfs or 0):
+        message = f"{count} VFs are planned, but it offers {function.totalvfs} (sriov_totalvfs)."
+        remedy = f"Set dgxspark_fabric.vf_count to {function.totalvfs} or less, or raise it. " + _FIRMWARE.format(
+            pci=function.pci, count=count
+        )
+        return Finding("sriov.too-many", "error", subject, message, remedy)
+    if count and function.netdev is None:
+        message = f"it has no network interface (driver {function.driver or 'none'})."
+        return Finding("sriov.no-netdev", "error", subject, message, "See `dmesg` for what its driver says.")
+    return None
+
+
+def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> list[Finding]:
+    """Return why the plan cannot be brought about now. A finding of severity error means that nothing may be touched."""
+    findings: list[Finding] = []
+    entries = {entry["pci"]: entry for entry in desired(node, planned, options)["functions"]}
+    for plan in planned:
+        function = find(node, plan.pci, plan.netdev)
+        if function is None:
+            findings.append(_missing(plan.slot, plan.netdev, plan.pci))
+            continue
+        capacity = _capacity(plan.slot, function, len(plan.vfs))
+        findings += [capacity] if capacity else _blocked(plan.slot, function, entries[function.pci])
+    for name, vf in stranded(node, planned):
+        if not options.reset_stranded or vf.place.netns is None:
+            findings.append(
+                Finding(
+                    "sriov.stranded",
+                    "error",
+                    f"{name} ({vf.pci})",
+                    f"its interface was left in a dead network namespace ({vf.place.netns or 'without a name'}).",
+                    "Set sriov_roce_reset_stranded: true to bring it back (live pods are never touched)."
+                    if vf.place.netns
+                    else "Nothing can enter it: reboot the node.",
+                )
+            )
+    return findings
+
+
+def removal_refusals(node: Node, document: Document) -> list[Finding]:
+    """Return what speaks against taking the VFs of a document's functions away."""
+    findings = []
+    for entry in document["functions"]:
+        function = find(node, entry["pci"])
+        findings += [f for vf in (function.vfs if function else ()) if (f := _using(str(entry["slot"]), vf))]
+    return findings

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's system says beside its hardware: netplan and its renderer, files, systemd units, free memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import stat
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    FabricError,
+    FileState,
+    Netplan,
+    NetplanFile,
+    NetplanStanza,
+)
+
+PENDING = "/var/lib/dgxspark/netplan/pending"
+
+# Of files with one name, netplan reads the one in the folder named last here.
+_NETPLAN_FOLDERS = ("/lib/netplan", "/run/netplan", "/etc/netplan")
+_RENDERERS = {"systemd-networkd.service": "networkd", "NetworkManager.service": "NetworkManager"}
+
+# YAML is not in the standard library, but where netplan is, the system's Python has it. Only what finds clashes comes
+# back: the files hold passwords. For the same reason an error names the line and does not quote it.
+_DIGEST = """
+import json, sys
+answers = []
+try:
+    import yaml
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+except ImportError:
+    yaml = None
+for path in sys.argv[1:]:
+    answer = {"renderer": None, "stanzas": [], "error": None}
+    answers.append(answer)
+    if yaml is None:
+        answer["error"] = "the system's Python has no PyYAML"
+        continue
+    try:
+        with open(path, "rb") as file:
+            network = (yaml.load(file, loader) or {}).get("network") or {}
+        answer["renderer"] = network.get("renderer")
+        for kind, devices in network.items():
+            for name, device in (devices.items() if isinstance(devices, dict) else ()):
+                if isinstance(device, dict) or device is None:
+                    device = device or {}
+                    match = device.get("match") or {}
+                    answer["stanzas"].append({
+                        "kind": str(kind), "id": str(name),
+                        "match": {str(key): match[key] for key in match}, "set_name": device.get("set-name")})
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        answer["error"] = "line %s: not valid YAML" % (mark.line + 1) if mark else "not valid YAML"
+        answer["stanzas"] = []
+    except (OSError, ValueError, TypeError, AttributeError) as exc:
+        answer["error"] = "not laid out as netplan wants it (%s)" % type(exc).__name__
+        answer["stanzas"] = []
+print(json.dumps(answers, default=str))
+"""
+
+
+def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "") -> tuple[Netplan, dict[str, str]]:
+    """Read netplan's configuration and the state of systemd units: at most one command for each.
+
+    units: systemd units to look up. system_root: put before every path, for tests. Raises FabricError for a file that
+    may not be read.
+    """
+    paths = _netplan_files(system_root)
+    digests = _digest(run, [system_root + path for path in paths])
+    files = []
+    for path, digest in zip(paths, digests, strict=True):
+        state = read_file(path, system_root)
+        files.append(
+            NetplanFile(
+                path=path,
+                sha256=state.sha256 or "",
+                mode=state.mode or "",
+                stanzas=tuple(NetplanStanza(**stanza) for stanza in digest["stanzas"]),
+                error=digest["error"],
+            )
+        )
+    said = [digest["renderer"] for digest in digests if digest["renderer"]]
+    asked = [*units, *([] if said else _RENDERERS)]
+    states = _units(run, asked)
+    active = [_RENDERERS[unit] for unit in ([] if said else _RENDERERS) if states[unit][1] == "active"]
+    netplan = Netplan(
+        renderer=str(said[-1]) if said else next(iter(active), None),
+        version=_netplan_version(system_root),
+        files=tuple(files),
+        pending=_pending(system_root),
+    )
+    return netplan, {unit: states[unit][0] for unit in units}
+
+
+def read_file(path: str, system_root: str = "") -> FileState:
+    """Return digest and mode of a file; both None where it is absent, no digest for what is not a plain file."""
+    try:
+        with pathlib.Path(system_root + path).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            return FileState(path, hashlib.sha256(file.read()).hexdigest(), f"{stat.S_IMODE(mode):04o}")
+    except (FileNotFoundError, NotADirectoryError):
+        return FileState(path)
+    except IsADirectoryError:
+        return FileState(path, None, f"{stat.S_IMODE(pathlib.Path(system_root + path).stat().st_mode):04o}")
+    except OSError as exc:
+        raise FabricError(f"{path} cannot be read: {exc.strerror}. Run this as root (become: true).") from exc
+
+
+def read_memory(proc_root: str = "/proc") -> int | None:
+    """Return MemAvailable in KiB."""
+    match = re.search(r"^MemAvailable:\s+(\d+)", _text(f"{proc_root}/meminfo"), re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def read_kernel(proc_root: str = "/proc") -> str | None:
+    """Return the kernel's release."""
+    return _text(f"{proc_root}/sys/kernel/osrelease").strip() or None
+
+
+def _netplan_files(system_root: str) -> list[str]:
+    by_name: dict[str, str] = {}
+    for folder in _NETPLAN_FOLDERS:
+        try:
+            names = [path.name for path in pathlib.Path(system_root + folder).iterdir()]
+        except OSError:
+            continue
+        by_name.update({name: f"{folder}/{name}" for name in names if name.endswith(".yaml")})
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _digest(run: Run, paths: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    if not paths:
+        return []
+    answers = run_json(run, ["/usr/bin/python3", "-c", _DIGEST, *paths])
+    if isinstance(answers, list) and len(answers) == len(paths):
+        return answers
+    error = "the system's Python (/usr/bin/python3) could not read it"
+    return [{"renderer": None, "stanzas": [], "error": error} for _path in paths]
+
+
+def _units(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return whether each unit is enabled ("enabled", "disabled", "not-found" …) and active."""
+    if not units:
+        return {}
+    rc, out, _err = run(
+        ["systemctl", "show", "--property=LoadState,UnitFileState,ActiveState", "--", *units],
+    )
+    blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in out.split("\n\n")]
+    if rc == NOT_FOUND or len(blocks) < len(units):
+        return dict.fromkeys(units, ("unknown", "unknown"))
+    return {
+        unit: (block.get("UnitFileState") or block.get("LoadState") or "unknown", block.get("ActiveState", "unknown"))
+        for unit, block in zip(units, blocks, strict=False)
+    }
+
+
+def _netplan_version(system_root: str) -> str | None:
+    """Return netplan's version from dpkg's own table: running netplan or dpkg costs a second on a slow core."""
+    try:
+        data = pathlib.Path(f"{system_root}/var/lib/dpkg/status").read_bytes()
+    except OSError:
+        return None
+    start = data.find(b"\nPackage: netplan.io\n")
+    match = (
+        re.search(rb"^Version: (\S+)", data[start : data.find(b"\n\n", start)], re.MULTILINE) if start >= 0 else None
+    )
+    return match[1].decode() if match else None
+
+
+def _pending(system_root: str) -> str | None:
+    try:
+        return pathlib.Path(system_root + PENDING).read_text(encoding="utf-8").strip() or "unknown"
+    except OSError:
+        return None
+
+
+def _text(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""

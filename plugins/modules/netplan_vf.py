@@ -1,0 +1,234 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: netplan_vf
+short_description: Write the netplan file of the fabric so that a node never stays cut off
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Writes one netplan file and has C(netplan apply) use it, under a timer on the node that goes back to the old files.
+    Only a connection which the controller makes anew once netplan is done stops that timer. A change that cuts the node
+    off, a killed controller and a reboot in the middle all end with the old configuration.
+  - Before anything is written, the file is laid beside the node's other netplan files in a scratch folder, where
+    C(netplan generate) must accept it, and every stanza of every file is resolved to the devices that it means. Two
+    stanzas for one device are refused, which netplan itself lets pass.
+  - Interfaces in O(devices) that lack an address or have another MTU are given them again, though every file is right.
+  - An unconfirmed change of an earlier run is seen to its end first.
+  - An action plugin of the same name runs this module twice when something changes (once when not).
+notes:
+  - The renderer is the node's own choice; with NetworkManager the text in O(content) has to say so in each stanza, as
+    the filter P(dgxspark.cluster.fabric_netplan#filter) does.
+  - netplan matches C(macaddress) with a device's permanent MAC. A VF has the MAC that its PF was given for it as its
+    permanent one once its driver is bound anew, which M(dgxspark.cluster.sriov_vf) does.
+requirements:
+  - netplan, systemd and the system's Python with PyYAML on the node, which come together there.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.attributes.roots
+options:
+  path:
+    description: The file.
+    type: path
+    default: /etc/netplan/90-dgxspark-fabric.yaml
+  content:
+    description: Its text, as P(dgxspark.cluster.fabric_netplan#filter) makes it. Needed with O(state=present).
+    type: str
+  state:
+    description:
+      - V(present) writes the file, V(absent) removes it and gives back what was absorbed of other files, byte for byte
+        and with mode and owner.
+    type: str
+    choices: [present, absent]
+    default: present
+  devices:
+    description: The interfaces that the file configures, also those that are not there yet.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name, where it is known.
+        type: str
+      mac:
+        description: Permanent MAC, where it is known.
+        type: str
+      addresses:
+        description: IPv4 addresses that it shall have, each as C(address/prefix).
+        type: list
+        elements: str
+        default: []
+      mtu:
+        description: MTU that it shall have, in bytes.
+        type: int
+  foreign_stanzas:
+    description:
+      - What to do with stanzas of other netplan files for interfaces that the file configures.
+      - V(absorb) takes them out; the files as they were are kept below C(/var/lib/dgxspark/netplan/absorbed). A stanza
+        that configures other interfaces too is refused all the same.
+    type: str
+    choices: [refuse, absorb]
+    default: refuse
+  rollback_timeout:
+    description: Seconds after which an unconfirmed change goes back. netplan itself takes some of them.
+    type: int
+    default: 60
+  phase:
+    description: The step to take. The action plugin sets it; leave it out.
+    type: str
+    choices: [begin, confirm]
+    default: begin
+  transaction:
+    description: The change that is begun or confirmed. The action plugin sets it; leave it out.
+    type: str
+    default: manual
+  system_root:
+    description: What the paths of files on the node begin with. Tests put a tree of their own here.
+    type: path
+    default: /
+"""
+
+EXAMPLES = r"""
+- name: Give VFs and functions their addresses and MTU
+  dgxspark.cluster.netplan_vf:
+    content: "{{ file.content }}"
+    devices: "{{ file.devices }}"
+    foreign_stanzas: absorb
+  vars:
+    file: >-
+      {{ dgxspark_plan.hosts[inventory_hostname]
+         | dgxspark.cluster.fabric_netplan(dgxspark_roce.netplan.renderer) }}
+
+- name: Take them away again and give other files back as they were
+  dgxspark.cluster.netplan_vf:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What differed.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    subject:
+      description: File or interface.
+      type: str
+    what:
+      description: What of it.
+      type: str
+    before:
+      description: As it was.
+      type: raw
+    after:
+      description: As it is now.
+      type: raw
+transaction:
+  description: The change that is pending or confirmed.
+  type: str
+  returned: when something changed
+outcome:
+  description: How far the change has come. After the action plugin it is V(unchanged), V(confirmed), or a failure.
+  type: str
+  returned: success
+  sample: confirmed
+message:
+  description: What is to be said of a change that is over. Null when there is nothing to say.
+  type: str
+  returned: success
+"""
+
+import os
+import shutil
+import tempfile
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import PATH, Device
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import (
+    Outcome,
+    Request,
+    begin,
+    confirm,
+)
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+
+DEVICE = {
+    "name": {"type": "str"},
+    "mac": {"type": "str"},
+    "addresses": {"type": "list", "elements": "str", "default": []},
+    "mtu": {"type": "int"},
+}
+ARGUMENTS: dict[str, t.Any] = {
+    "path": {"type": "path", "default": PATH},
+    "content": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
+    "foreign_stanzas": {"type": "str", "choices": ["refuse", "absorb"], "default": "refuse"},
+    "rollback_timeout": {"type": "int", "default": 60},
+    "phase": {"type": "str", "choices": ["begin", "confirm"], "default": "begin"},
+    "transaction": {"type": "str", "default": "manual"},
+    "sysfs_root": {"type": "path", "default": "/sys"},
+    "system_root": {"type": "path", "default": "/"},
+}
+REQUIRED_IF = [("state", "present", ["content"])]
+
+
+def work(module: AnsibleModule, scratch: str) -> Outcome:
+    """Take the step that was asked for."""
+    given = module.params
+    if given["state"] == "present" and not (given["content"] or "").strip():
+        raise FabricError("content: the file's text is needed with state: present. state: absent removes the file.")
+    devices = tuple(Device(**{**d, "addresses": tuple(d["addresses"])}) for d in given["devices"])
+    request = Request(
+        path=given["path"],
+        content=given["content"] if given["state"] == "present" else None,
+        transaction=given["transaction"],
+        devices=devices,
+        foreign_stanzas=given["foreign_stanzas"],
+        timeout=given["rollback_timeout"],
+        connection=os.environ.get("SSH_CONNECTION"),
+    )
+    host = Host(given["system_root"])
+    if given["phase"] == "confirm":
+        return confirm(host, request)
+    return begin(host, host.command, Sysfs(given["sysfs_root"]), request, scratch, check_mode=module.check_mode)
+
+
+def main() -> None:
+    """Run as a module."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, required_if=REQUIRED_IF, supports_check_mode=True)
+    scratch = tempfile.mkdtemp(prefix="netplan-", dir=module.tmpdir)
+    try:
+        outcome = work(module, scratch)
+    except (FabricError, RollbackError) as exc:
+        module.fail_json(msg=str(exc))
+    except OSError as exc:
+        module.fail_json(msg=f"{exc.filename or 'A file'}: {exc.strerror}. Run this as root (become: true).")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    result: dict[str, t.Any] = {
+        "changed": bool(outcome.changes) or outcome.state == "confirmed",
+        "changes": to_plain(outcome.changes),
+        "outcome": outcome.state,
+        "message": outcome.message or None,
+        "transaction": module.params["transaction"],
+        "diff": [
+            {"before_header": subject, "after_header": subject, "before": before, "after": after}
+            for subject, before, after in outcome.text
+        ],
+    }
+    for warning in outcome.warnings:
+        module.warn(warning)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

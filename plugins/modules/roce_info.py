@@ -1,0 +1,176 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: roce_info
+short_description: Read what a node's RoCE fabric functions, VFs and network configuration are
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Reads the fabric's physical functions (PFs), their virtual functions (VFs) with RDMA devices and GID tables, netplan's
+    configuration, and the digests of files, in one go. It changes nothing.
+  - An RDMA device belongs to a netdev by what the kernel links together, never by a name.
+  - A VF whose netdev is in another network namespace is read there. V(pod) means that processes run in that namespace,
+    V(stranded) that none does, V(unbound) that the VF has no driver or no netdev anywhere.
+  - Of netplan's files only what finds clashes is returned, never a password.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.attributes.roots
+options:
+  device_ids:
+    description: PCI C(vendor:device) of the fabric's physical functions, such as V(15b3:1021) for a ConnectX-7.
+    type: list
+    elements: str
+    required: true
+  files:
+    description: Absolute paths of files whose SHA-256 and mode to return.
+    type: list
+    elements: str
+    default: []
+  units:
+    description: Systemd units whose enablement to return.
+    type: list
+    elements: str
+    default: []
+  proc_root:
+    description: Where procfs is. Tests put a tree of their own here.
+    type: path
+    default: /proc
+  netns_root:
+    description: Where named network namespaces are mounted. Tests put a folder of their own here.
+    type: path
+    default: /run/netns
+  system_root:
+    description: What the paths of netplan's and other files begin with. Tests put a tree of their own here.
+    type: path
+    default: /
+requirements:
+  - iproute2 on the node; C(ibv_devinfo), C(rdma) and C(devlink) are used where they are installed
+notes:
+  - Needs root (C(become)) where a VF's netdev is not in the host's network namespace, and for netplan's files.
+seealso:
+  - module: dgxspark.cluster.roce_gid
+"""
+
+EXAMPLES = r"""
+- name: Read what the node has
+  dgxspark.cluster.roce_info:
+    device_ids: ["15b3:1021"]
+    units: [systemd-networkd.service]
+  register: node
+
+- name: Show where the first function's VFs are
+  ansible.builtin.debug:
+    msg: "{{ node.roce.functions[0].vfs | map(attribute='place') | list }}"
+"""
+
+RETURN = r"""
+roce:
+  description: What the node has. An unknown value is null, never a guess.
+  returned: success
+  type: dict
+  contains:
+    kernel:
+      description: The kernel's release.
+      returned: success
+      type: str
+      sample: 6.14.0-1013-nvidia
+    mem_available_kib:
+      description: C(MemAvailable) of C(/proc/meminfo), in KiB.
+      returned: success
+      type: int
+      sample: 117440512
+    functions:
+      description: >-
+        The physical functions in order of their PCI address, each with C(pci), C(device_id), C(driver),
+        C(driver_version), C(firmware), C(phys_port), C(phys_switch), C(netdev), C(hca), C(totalvfs), C(numvfs),
+        C(eswitch) and C(vfs).
+      returned: success
+      type: list
+      elements: dict
+      contains:
+        pci:
+          description: The PCI address.
+          returned: success
+          type: str
+          sample: "0000:01:00.0"
+        netdev:
+          description: The netdev with C(name), C(mac), C(mtu), C(operstate), C(carrier), C(speed_mbps), C(ipv4), C(arp).
+          returned: success
+          type: dict
+        hca:
+          description: The RDMA device with C(name), C(node_guid) and C(ports), each with its C(gids).
+          returned: success
+          type: dict
+        vfs:
+          description: >-
+            The VFs by index, each with C(pci), C(driver), C(netdev), C(hca), C(admin_mac), C(trust), C(spoof_check),
+            C(place) and C(users), the processes that have queue pairs on it.
+          returned: success
+          type: list
+          elements: dict
+    netplan:
+      description: Netplan's C(renderer), C(version), C(files), and the id of an unconfirmed change in C(pending).
+      returned: success
+      type: dict
+    other:
+      description: The node's other interfaces that have an IPv4 address.
+      returned: success
+      type: list
+      elements: dict
+    files:
+      description: C(path), C(sha256) and C(mode) of the files asked for; digest and mode are null for an absent one.
+      returned: success
+      type: list
+      elements: dict
+    units:
+      description: The enablement of the units asked for, such as C(enabled), C(disabled), C(not-found).
+      returned: success
+      type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+
+
+def main() -> None:
+    """Read the node and return it."""
+    module = AnsibleModule(
+        argument_spec={
+            "device_ids": {"type": "list", "elements": "str", "required": True},
+            "files": {"type": "list", "elements": "str", "default": []},
+            "units": {"type": "list", "elements": "str", "default": []},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+            "proc_root": {"type": "path", "default": "/proc"},
+            "netns_root": {"type": "path", "default": "/run/netns"},
+            "system_root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        node = read_node(
+            Sysfs(given["sysfs_root"]),
+            module_runner(module),
+            device_ids=given["device_ids"],
+            files=given["files"],
+            units=given["units"],
+            proc_root=given["proc_root"],
+            netns_root=given["netns_root"],
+            system_root=given["system_root"].rstrip("/"),
+        )
+    except FabricError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=False, roce=to_plain(node))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sriov_vf
+short_description: Make the planned VFs of a node's RoCE fabric functions, and keep them over reboots
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Sets the number of VFs of each function, MTU and link of functions and VFs, the VFs' MAC addresses through their
+    function (mlx5 derives a VF's node GUID from it), trust and spoof check, and the ARP sysctls that keep interfaces on
+    one wire from answering for each other. Only what differs is touched.
+  - Installs a systemd unit that does the same before the network comes up at boot, and a udev rule that gives a VF its
+    settings again when it comes back from a pod.
+  - Nothing changes while it would take a VF away that is in a live pod or has user-space queue pairs. The failure names
+    the VF and who uses it.
+  - What was there before the first change is noted on the node and comes back with O(state=absent).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.attributes.roots
+options:
+  functions:
+    description:
+      - The plan's functions for this node, as the filter P(dgxspark.cluster.fabric_plan#filter) returns them.
+      - Not needed for O(state=absent).
+    type: list
+    elements: dict
+    default: []
+  device_ids:
+    description: PCI C(vendor:device) of the fabric's physical functions, such as V(15b3:1021) for a ConnectX-7.
+    type: list
+    elements: str
+    required: true
+  state:
+    description: Whether the VFs of the plan shall be there, or what was there before.
+    type: str
+    choices: [present, absent]
+    default: present
+  reset_stranded:
+    description:
+      - Bring back VFs that were left in a network namespace without processes, and delete that namespace where it is a
+        named one. Namespaces with processes are never touched.
+    type: bool
+    default: false
+  trust:
+    description: Whether VFs are trusted (may change their MAC and see all traffic). Left as it is when omitted.
+    type: bool
+  spoof_check:
+    description: Whether the function drops frames of a VF that do not bear its MAC. Left as it is when omitted.
+    type: bool
+  proc_root:
+    description: Where procfs is. Tests put a tree of their own here.
+    type: path
+    default: /proc
+  netns_root:
+    description: Where named network namespaces are mounted. Tests put a folder of their own here.
+    type: path
+    default: /run/netns
+  system_root:
+    description: What the paths of this module's files begin with. Tests put a tree of their own here.
+    type: path
+    default: /
+requirements:
+  - iproute2, systemd and udev on the node, and Python 3 as C(/usr/bin/python3)
+notes:
+  - Needs root (C(become)).
+  - Addresses are netplan's business, see M(dgxspark.cluster.netplan_vf). This module never applies netplan.
+seealso:
+  - module: dgxspark.cluster.roce_info
+  - module: dgxspark.cluster.netplan_vf
+"""
+
+EXAMPLES = r"""
+- name: Make the VFs of the plan
+  dgxspark.cluster.sriov_vf:
+    functions: "{{ dgxspark_plan.hosts[inventory_hostname].functions }}"
+    device_ids: ["15b3:1021"]
+
+- name: Bring the node back to what it was
+  dgxspark.cluster.sriov_vf:
+    state: absent
+    device_ids: ["15b3:1021"]
+"""
+
+RETURN = r"""
+changes:
+  description: What differed, each with C(subject) (such as V(p0f1v3), a file or a unit), C(what), C(before) and C(after).
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"subject": "p0f0", "what": "VFs", "before": 0, "after": 4}]
+roce:
+  description: The node as it is now, as M(dgxspark.cluster.roce_info) returns it.
+  returned: success
+  type: dict
+findings:
+  description: What speaks against the change, each with C(id), C(severity), C(subject), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
+from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    FabricError,
+    Finding,
+    Node,
+    PlannedFunction,
+    from_plain,
+    to_plain,
+)
+
+
+def gather(module: t.Any) -> Node:
+    """Read the node."""
+    given = module.params
+    return read_node(
+        Sysfs(given["sysfs_root"]),
+        module_runner(module),
+        device_ids=given["device_ids"],
+        files=persist.PATHS,
+        units=persist.UNITS,
+        proc_root=given["proc_root"],
+        netns_root=given["netns_root"],
+        system_root=given["system_root"].rstrip("/"),
+    )
+
+
+def refuse(findings: t.Sequence[Finding]) -> None:
+    """Raise FabricError where something speaks against the change."""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        raise FabricError(" ".join(str(finding) for finding in errors), findings=errors)
+
+
+def run(module: t.Any) -> dict[str, t.Any]:
+    """Gather, decide, apply, gather again."""
+    given = module.params
+    options = vfs.Options(given["trust"], given["spoof_check"], given["reset_stranded"])
+    planned = [from_plain(PlannedFunction, f, f"functions[{i}]") for i, f in enumerate(given["functions"])]
+    root = given["system_root"].rstrip("/")
+    host = restore.Host(given["sysfs_root"], given["proc_root"], root + restore.RUN_DIR)
+    sriov = Sriov(host, root, given["netns_root"])
+    node = gather(module)
+    before = sriov.journal() if given["state"] == "absent" else None
+
+    def differences(now: Node) -> list[t.Any]:
+        if given["state"] == "present":
+            return vfs.drift(now, planned, options)
+        return (vfs.compare(now, before) if before else []) + persist.removal_changes(now)
+
+    changes = differences(node)
+    if given["state"] == "present":
+        refuse(vfs.refusals(node, planned, options))
+    elif before:
+        refuse(vfs.removal_refusals(node, before))
+    if not module.check_mode:
+        if changes and given["state"] == "present":
+            sriov.present(node, planned, options, changes)
+        elif given["state"] == "absent" and (changes or before):
+            sriov.absent(node, before or {"version": 1, "functions": []})
+        if changes:
+            node = gather(module)
+            refuse([_left(change) for change in differences(node)])
+    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
+    return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff, "roce": to_plain(node)}
+
+
+def _left(change: t.Any) -> Finding:
+    message = f"{change.what} is {change.before!r} and not {change.after!r}, although it was set without an error."
+    return Finding(
+        "sriov.left", "error", change.subject, message, "Something else on the node changes it: see its journal."
+    )
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "functions": {"type": "list", "elements": "dict", "default": []},
+            "device_ids": {"type": "list", "elements": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "reset_stranded": {"type": "bool", "default": False},
+            "trust": {"type": "bool"},
+            "spoof_check": {"type": "bool"},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+            "proc_root": {"type": "path", "default": "/proc"},
+            "netns_root": {"type": "path", "default": "/run/netns"},
+            "system_root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = run(module)
+    except FabricError as exc:
+        module.fail_json(msg=str(exc), changes=[], findings=to_plain(exc.findings))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""IPv4 networks, the pool's subnets, VF MACs: the arithmetic of the plan. netaddr does it."""
+
+from __future__ import annotations
+
+import bisect
+import re
+import typing as t
+from dataclasses import dataclass
+
+try:
+    import netaddr
+except ImportError as exc:
+    netaddr = None
+    NETADDR_ERROR: ImportError | None = exc
+else:
+    NETADDR_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+_CIDR = re.compile(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")
+_ADDRESS = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
+
+
+def require_netaddr() -> None:
+    """Raise FabricError with the command that helps where the Python package netaddr is missing."""
+    if NETADDR_ERROR is not None:
+        raise FabricError(
+            f"The Python package netaddr is missing on the controller ({NETADDR_ERROR}). "
+            "Install it: pip install 'netaddr>=1.0'"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """An IPv4 network as the numbers of its first and last address."""
+
+    first: int
+    last: int
+    prefix: int
+
+    def __str__(self) -> str:
+        return f"{address(self.first)}/{self.prefix}"
+
+    @property
+    def most(self) -> int:
+        """The highest offset that a host may have: the one before the broadcast address."""
+        return self.last - self.first - 1
+
+    def overlaps(self, other: Network) -> bool:
+        """Whether the two have an address in common."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def address(number: int) -> str:
+    """Return the dotted form of an address."""
+    return str(netaddr.IPAddress(number, 4))
+
+
+def parse_network(text: str) -> Network:
+    """Read `10.100.0.0/16`. Raises ValueError that says what is wrong."""
+    network = _parse(text)
+    if network.value != network.first:
+        raise ValueError(f"has bits set behind its prefix: the network is {network.network}/{network.prefixlen}")
+    return Network(network.first, network.last, network.prefixlen)
+
+
+def parse_interface(text: str) -> Network:
+    """Return the network of an interface's `10.100.0.7/24`. Raises ValueError that says what is wrong."""
+    network = _parse(text)
+    return Network(network.first, network.last, network.prefixlen)
+
+
+def _parse(text: str) -> t.Any:
+    if not _CIDR.match(text):
+        raise ValueError("is not an IPv4 network such as 10.100.0.0/16")
+    try:
+        return netaddr.IPNetwork(text)
+    except netaddr.AddrFormatError as exc:
+        raise ValueError("is not an IPv4 network: an octet or the prefix is out of range") from exc
+
+
+def parse_host(text: str | None) -> Network | None:
+    """Return a single address as a network; None for a host name, an IPv6 address or nothing, which say nothing here."""
+    if text is None or not _ADDRESS.match(text) or not netaddr.valid_ipv4(text):
+        return None
+    number = int(netaddr.IPAddress(text, 4))
+    return Network(number, number, 32)
+
+
+def unusable(network: Network) -> str | None:
+    """Return why hosts cannot have addresses of this network, if they cannot."""
+    for text, why in (
+        ("0.0.0.0/8", "no host's"),
+        ("127.0.0.0/8", "the loopback's"),
+        ("169.254.0.0/16", "link-local"),
+        ("224.0.0.0/4", "for multicast"),
+        ("240.0.0.0/4", "reserved"),
+    ):
+        if network.overlaps(parse_network(text)):
+            return f"{text} is {why}"
+    return None
+
+
+def carve(pool: Network, prefix: int, number: int) -> Network | None:
+    """Return subnet `number` (from 0) of the pool, or None behind its end."""
+    size = 1 << (32 - prefix)
+    first = pool.first + number * size
+    return Network(first, first + size - 1, prefix) if first + size - 1 <= pool.last else None
+
+
+def mac(prefix: str, index: int, port: int, function: int, vf: int) -> str:
+    """Return a VF's MAC: the prefix, the host's index in two octets, one octet for the slot, one for the VF."""
+    return f"{prefix}:{index >> 8:02x}:{index & 0xFF:02x}:{port << 4 | function:02x}:{vf:02x}"
+
+
+K = t.TypeVar("K")
+
+
+class Overlaps(t.Generic[K]):
+    """Finds which of many networks overlap one: by bisection, as a ring of many nodes has thousands of subnets."""
+
+    def __init__(self, networks: t.Iterable[tuple[Network, K]]) -> None:
+        self._sorted = sorted(networks, key=lambda item: (item[0].first, item[0].last))
+        self._firsts = [network.first for network, _key in self._sorted]
+
+    def among_themselves(self) -> list[tuple[K, K]]:
+        """Return the neighbours that overlap."""
+        found = []
+        widest = 0
+        for i in range(1, len(self._sorted)):
+            if self._sorted[i][0].first <= self._sorted[widest][0].last:
+                found.append((self._sorted[widest][1], self._sorted[i][1]))
+            if self._sorted[i][0].last > self._sorted[widest][0].last:
+                widest = i
+        return found
+
+    def of(self, network: Network) -> list[K]:
+        """Return the keys of those that overlap `network`, given that they do not overlap each other."""
+        end = bisect.bisect_right(self._firsts, network.last)
+        found = []
+        while end > 0 and self._sorted[end - 1][0].last >= network.first:
+            end -= 1
+            found.append(self._sorted[end][1])
+        return found[::-1]

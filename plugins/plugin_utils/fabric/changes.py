@@ -1,0 +1,53 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the roles would change on a node that was seen: the fronts of both ask here."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Change,
+    FabricError,
+    Node,
+    PlannedHost,
+    from_plain,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import netplan_file
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import near
+
+PARTS = ("sriov", "netplan")
+
+
+def changes(
+    planned: t.Any,
+    node: t.Any,
+    options: t.Mapping[str, t.Any] | None = None,
+    parts: t.Sequence[str] = PARTS,
+    path: str = netplan.PATH,
+) -> list[Change]:
+    """Return the differences between a node and its part of the plan.
+
+    planned, node: the plain forms of PlannedHost and Node. options: of the VFs, the fields of `vfs.Options`. parts:
+    `sriov` (functions and VFs, what restores them) and `netplan` (addresses). path: netplan's file.
+    """
+    known = [field.name for field in dataclasses.fields(vfs.Options)]
+    for option in options or {}:
+        if option not in known:
+            raise FabricError(f"options.{option}: there is no such option. {near(option, known)}")
+    for part in parts:
+        if part not in PARTS:
+            raise FabricError(f"parts: there is no part {part!r}. {near(part, PARTS)}")
+    host, seen = from_plain(PlannedHost, planned), from_plain(Node, node)
+    if not host.functions:
+        return []
+    found: list[Change] = []
+    if "sriov" in parts:
+        chosen = from_plain(vfs.Options, dict(options or {}), "options")
+        found += vfs.drift(seen, host.functions, chosen)
+    if "netplan" in parts:
+        found += netplan_file.changes(seen, host, path)
+    return found

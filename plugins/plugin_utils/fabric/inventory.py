@@ -1,0 +1,74 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From Ansible's variables to the plan's inputs: reads of each host what the plan may depend on, and nothing else."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import FUNCTIONS, INDEX, HostInput
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan, fabric_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import (
+    VARIABLE,
+    hardware_name,
+    type_name,
+)
+
+FACTS = "dgxspark_roce"
+
+
+def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any = ()) -> Plan:
+    """Plan the fabric of an inventory's hosts.
+
+    hosts: names in the group's order. settings: `dgxspark_fabric`. hostvars: Ansible's, or a dictionary of the same
+    shape; a host without variables is planned from the settings alone. knowledge_dirs: the owner's overlays.
+    Raises FabricError with what is wrong.
+    """
+    names = _names(hosts, "the hosts")
+    if not isinstance(hostvars, t.Mapping):
+        raise FabricError(f"hostvars: a dictionary is needed, not {type_name(hostvars)}.")
+    # Not get(): Ansible's hostvars has an undefined value for a host that it does not know, and no default.
+    variables = {name: hostvars[name] if name in hostvars else {} for name in names}  # noqa: SIM401
+    _check_one_fabric(variables)
+    try:
+        entry = knowledge.get("hardware", hardware_name(settings), _names(knowledge_dirs, "knowledge_dirs"))
+    except FabricError as exc:
+        raise FabricError(f"{VARIABLE}.hardware: {exc}") from exc
+    return fabric_plan([_input(name, of_host) for name, of_host in variables.items()], settings, entry)
+
+
+def _names(value: t.Any, what: str) -> list[str]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+        raise FabricError(f"{what}: a list of names is needed, not {type_name(value)}.")
+    return list(value)
+
+
+def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    """Refuse hosts that see other settings: whose plan held would then depend on who made it."""
+    first: tuple[str, t.Any] | None = None
+    for name, of_host in variables.items():
+        own = of_host.get(VARIABLE)
+        first = first or (name, own)
+        if own != first[1]:
+            both = own if isinstance(own, t.Mapping) else {}, first[1] if isinstance(first[1], t.Mapping) else {}
+            differing = sorted(str(key) for key in {*both[0], *both[1]} if both[0].get(key) != both[1].get(key))
+            where = f"{VARIABLE}.{differing[0]}" if differing else VARIABLE
+            raise FabricError(
+                f"{where}: {name} and {first[0]} have different values of it, and the fabric is one. Set {VARIABLE} for "
+                "the group of all its hosts, not for one host."
+            )
+
+
+def _input(name: str, variables: t.Mapping[str, t.Any]) -> HostInput:
+    facts = variables.get(FACTS)
+    management = variables.get("ansible_host")
+    return HostInput(
+        name=name,
+        index=variables.get(INDEX),
+        management=str(management) if isinstance(management, str) else None,
+        node=None if facts is None else from_plain(Node, facts, f"{name}: {FACTS}"),
+        functions=variables.get(FUNCTIONS),
+    )

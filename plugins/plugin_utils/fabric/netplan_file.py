@@ -1,0 +1,21 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The text of the fabric's netplan file: netplan's tree, dumped by a YAML library, which the nodes need not have."""
+
+from __future__ import annotations
+
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node, PlannedHost
+
+
+def content(planned: PlannedHost, renderer: str | None = None) -> str:
+    """Return the file's text for a host. renderer: what the node uses (`networkd`, `NetworkManager`, None)."""
+    return netplan.HEADER + str(yaml.safe_dump(netplan.render(planned, renderer), sort_keys=False, width=120))
+
+
+def changes(node: Node, planned: PlannedHost, path: str = netplan.PATH) -> list[Change]:
+    """Return what netplan_vf would change on a node, which roce_info has read."""
+    return netplan.drift(node, planned, content(planned, node.netplan.renderer), path=path)

@@ -1,0 +1,375 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`dgxspark_fabric` and the hardware class behind it, checked: plain data in, frozen settings and findings out."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses import Network, parse_network, unusable
+
+VARIABLE = "dgxspark_fabric"
+TOPOLOGIES = ("single", "direct", "triangle", "ring", "switch")
+GUIDE = "See docs/docsite/rst/guide_fabric.rst."
+
+Cable = tuple[tuple[str, int], tuple[str, int]]
+
+_MAC_PREFIX = re.compile(r"^[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}$")
+_WORD = re.compile(r"^[a-z][a-z0-9-]*$")
+_CABLE_END = re.compile(r"^(?P<host>.+):(?P<port>\d+)$")
+_BYTE = 256
+ANY_MTU = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A function that a machine of a hardware class is expected to have."""
+
+    slot: str
+    port: int
+    function: int
+    netdev: str
+    pci: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What the plan needs of an entry of `knowledge/hardware/`."""
+
+    id: str
+    slots: tuple[Slot, ...]
+    default_ports: dict[str, tuple[int, ...]]
+    vf_stride: int
+    mtu_max: int
+
+    @classmethod
+    def of(cls, entry: t.Mapping[str, t.Any]) -> Hardware:
+        """Read a checked entry of the knowledge base."""
+        return cls(
+            id=str(entry["id"]),
+            slots=tuple(Slot(s["slot"], s["port"], s["function"], s["netdev"], s["pci"]) for s in entry["slots"]),
+            default_ports={name: tuple(ports) for name, ports in entry["default_ports"].items()},
+            vf_stride=entry["vf_stride"],
+            mtu_max=entry.get("mtu_max", ANY_MTU),
+        )
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports by number."""
+        return tuple(sorted({slot.port for slot in self.slots}))
+
+    @property
+    def functions(self) -> int:
+        """How many function numbers a port takes up in the numbering of subnets."""
+        return max(slot.function for slot in self.slots) + 1
+
+    def of_port(self, port: int) -> list[Slot]:
+        """Return the slots of a port in order."""
+        return sorted((slot for slot in self.slots if slot.port == port), key=lambda slot: slot.function)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`dgxspark_fabric` with its defaults filled in. MTU in bytes; `purposes` by VF index."""
+
+    topology: str
+    group: str
+    ports: tuple[int, ...]
+    cables: tuple[Cable, ...] | None
+    purposes: tuple[str, ...]
+    vf_stride: int
+    pool: Network
+    subnet_prefix: int
+    subnets: dict[str, Network]
+    mtu: int
+    mac_prefix: str
+    management: tuple[Network, ...]
+    reserved: dict[str, Network]
+
+
+DEFAULTS: dict[str, t.Any] = {
+    "topology": None,
+    "hardware": "spark",
+    "group": "dgx",
+    "ports": None,
+    "cables": None,
+    "vf_count": 4,
+    "vfs": None,
+    "vf_stride": None,
+    "address_pool": "10.100.0.0/16",
+    "subnet_prefix": 24,
+    "subnets": {},
+    "mtu": 9000,
+    "mac_prefix": "02:d6",
+    "management_networks": [],
+    "reserved_networks": {},
+}
+RESERVED = {"pods": "10.42.0.0/16", "services": "10.43.0.0/16"}
+PURPOSES = ("serving", "bench")
+SPARE = "spare"
+
+
+def near(word: t.Any, known: t.Iterable[str]) -> str:
+    """Return "Did you mean …?" where a known word is close, else the known words."""
+    words = list(known)
+    close = difflib.get_close_matches(str(word), words, n=1)
+    more = f" and {len(words) - 16} more" if len(words) > 16 else ""
+    return f"Did you mean {close[0]}?" if close else f"Known: {', '.join(words[:16])}{more}."
+
+
+def show(value: t.Any, limit: int = 60) -> str:
+    """Return a value for a message, cut where it is long."""
+    text = repr(str(value) if isinstance(value, str) else value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def hardware_name(raw: t.Any) -> str:
+    """Return the hardware class that raw settings name; the default where they do not say it in words."""
+    name = raw.get("hardware", DEFAULTS["hardware"]) if isinstance(raw, t.Mapping) else DEFAULTS["hardware"]
+    return str(name) if isinstance(name, str) else str(DEFAULTS["hardware"])
+
+
+class _Reader:
+    """Takes values out of the raw settings, and notes what is wrong with them; a bad value becomes its default."""
+
+    def __init__(self, raw: t.Mapping[str, t.Any]) -> None:
+        self.raw = raw
+        self.findings: list[Finding] = []
+
+    def wrong(self, kind: str, key: str, message: str, remedy: str = GUIDE) -> None:
+        self.findings.append(Finding(f"settings.{kind}", "error", f"{VARIABLE}.{key}", message, remedy))
+
+    def get(self, key: str) -> t.Any:
+        value = self.raw.get(key)
+        return DEFAULTS[key] if value is None else value
+
+    def typed(self, key: str, kind: type | tuple[type, ...], wanted: str, remedy: str = GUIDE) -> t.Any:
+        """Return the value where it is of the type; else note it and return the default."""
+        value = self.get(key)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            self.wrong("type", key, f"{wanted} is needed, not {type_name(value)} {show(value)}.", remedy)
+            return DEFAULTS[key]
+        return value
+
+    def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
+        value = self.typed(key, int, "a whole number")
+        if value is None:
+            value = default if default is not None else low
+        if not low <= value <= high:
+            self.wrong("range", key, f"{value} is out of range: it must be between {low} and {high}.")
+            value = DEFAULTS[key] if DEFAULTS[key] is not None else (default if default is not None else low)
+        return int(value)
+
+    def network(self, key: str, value: t.Any) -> Network | None:
+        if not isinstance(value, str):
+            self.wrong("type", key, f"a network in words is needed, not {type_name(value)} {show(value)}.")
+            return None
+        try:
+            return parse_network(value)
+        except ValueError as exc:
+            self.wrong("network", key, f"{show(value)} {exc}.")
+            return None
+
+
+def type_name(value: t.Any) -> str:
+    """Return the type of a value as YAML's users call it."""
+    for kind, name in ((bool, "the truth value"), (str, "the text"), (int, "the number"), (float, "the number")):
+        if isinstance(value, kind):
+            return name
+    if isinstance(value, t.Mapping):
+        return "the dictionary"
+    return "the list" if isinstance(value, (list, tuple)) else type(value).__name__
+
+
+def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list[Finding]]:
+    """Check raw settings. All faults are found at once; None where even the topology is not known."""
+    if not isinstance(raw, t.Mapping):
+        found = f"a dictionary is needed, not {type_name(raw)} {show(raw)}."
+        return None, [Finding("settings.type", "error", VARIABLE, found, GUIDE)]
+    reader = _Reader(raw)
+    for key in raw:
+        if key not in DEFAULTS:
+            reader.wrong("unknown-key", str(key), "there is no such key.", near(key, DEFAULTS))
+        elif raw[key] is None:
+            reader.wrong("missing", key, "it has no value.", "Give it one, or leave the key out for its default.")
+    reader.typed("hardware", str, "the name of a hardware class")
+    topology = _topology(reader)
+    stride = reader.number("vf_stride", 1, _BYTE, hardware.vf_stride)
+    pool = _pool(reader)
+    settings = Settings(
+        topology=topology or "switch",
+        group=reader.typed("group", str, "the name of a group"),
+        ports=_ports(reader, hardware, topology),
+        cables=_cables(reader, topology),
+        purposes=_purposes(reader, stride),
+        vf_stride=stride,
+        pool=pool,
+        subnet_prefix=reader.number("subnet_prefix", max(pool.prefix, 8), 30),
+        subnets=_networks(reader, "subnets"),
+        mtu=reader.number("mtu", 1280, hardware.mtu_max),
+        mac_prefix=_mac_prefix(reader),
+        management=_management(reader),
+        reserved=_reserved(reader),
+    )
+    if (
+        settings.cables
+        and raw.get("ports")
+        and set(settings.ports) != {end[1] for cable in settings.cables for end in cable}
+    ):
+        reader.wrong(
+            "ports", "ports", "the cables use other ports than these.", f"Leave it out: {VARIABLE}.cables say it."
+        )
+    return (settings if topology else None), reader.findings
+
+
+def _topology(reader: _Reader) -> str | None:
+    value = reader.raw.get("topology")
+    if "topology" not in reader.raw:
+        reader.wrong("missing", "topology", "it is not set.", f"Set it to one of {', '.join(TOPOLOGIES)}.")
+    elif not isinstance(value, str) or value not in TOPOLOGIES:
+        if value is not None:
+            reader.wrong("choice", "topology", f"there is no topology {show(value)}.", near(value, TOPOLOGIES))
+    else:
+        return str(value)
+    return None
+
+
+def _pool(reader: _Reader) -> Network:
+    pool = reader.network("address_pool", reader.get("address_pool"))
+    why = unusable(pool) if pool else None
+    if pool and why:
+        reader.wrong("network", "address_pool", f"{pool} cannot be used: {why}.", "Choose a private network.")
+    if pool and pool.prefix > 30:
+        reader.wrong("network", "address_pool", f"{pool} has no room for two hosts.", "Choose a larger network.")
+        pool = None
+    return pool or parse_network(DEFAULTS["address_pool"])
+
+
+def _ports(reader: _Reader, hardware: Hardware, topology: str | None) -> tuple[int, ...]:
+    value = reader.typed("ports", (list, tuple), "a list of port numbers")
+    default = hardware.default_ports.get(topology or "", ())
+    if value is None:
+        return default
+    for port in value:
+        if not isinstance(port, int) or isinstance(port, bool):
+            reader.wrong("type", "ports", f"a port's number is needed, not {type_name(port)} {show(port)}.")
+        elif port not in hardware.ports:
+            has = ", ".join(map(str, hardware.ports))
+            reader.wrong("range", "ports", f"hardware class {hardware.id} has no port {port}; it has {has}.")
+    if not value:
+        reader.wrong("range", "ports", "the list is empty.", "Name a port, or leave the key out.")
+    elif len({str(port) for port in value}) != len(value):
+        reader.wrong("duplicate", "ports", f"{show(list(value))} names a port twice.", "Name each once.")
+    elif all(isinstance(port, int) and port in hardware.ports for port in value):
+        return tuple(sorted(value))
+    return default
+
+
+def _cables(reader: _Reader, topology: str | None) -> tuple[Cable, ...] | None:
+    value = reader.typed("cables", (list, tuple), "a list of cables, each a list of two ends such as spark1:0,")
+    if value is None:
+        return None
+    if topology in ("single", "switch"):
+        reader.wrong("cables", "cables", f"topology {topology} has no cables between nodes.", "Leave the key out.")
+        return None
+    cables = []
+    for number, cable in enumerate(value):
+        key = f"cables[{number}]"
+        if not isinstance(cable, (list, tuple)) or len(cable) != 2:
+            reader.wrong("type", key, f"a list of two ends is needed, such as [spark1:0, spark2:0], not {show(cable)}.")
+            continue
+        ends = [_CABLE_END.match(end) if isinstance(end, str) else None for end in cable]
+        for end, match in zip(cable, ends, strict=True):
+            if match is None:
+                reader.wrong("type", key, f"{show(end)} is not a cable's end: host:port is needed, such as spark1:0.")
+        if ends[0] and ends[1]:
+            cables.append(((ends[0]["host"], int(ends[0]["port"])), (ends[1]["host"], int(ends[1]["port"]))))
+    return tuple(cables)
+
+
+def _purposes(reader: _Reader, stride: int) -> tuple[str, ...]:
+    most = min(stride, _BYTE)
+    count = reader.typed("vf_count", int, "a whole number")
+    if not 1 <= count <= most:
+        remedy = (
+            f"Plan fewer, or raise {VARIABLE}.vf_stride (which renumbers the subnets) if the nodes have as many."
+            if count > most
+            else GUIDE
+        )
+        reader.wrong(
+            "range", "vf_count", f"{count} is out of range: it must be between 1 and vf_stride {most}.", remedy
+        )
+        count = 1
+    default = [{"index": index, "purpose": purpose} for index, purpose in enumerate(PURPOSES[:count])]
+    value = reader.typed("vfs", (list, tuple), "a list of {index, purpose}")
+    named: dict[int, str] = {}
+    for number, entry in enumerate(default if value is None else value):
+        key = f"vfs[{number}]"
+        if not isinstance(entry, t.Mapping) or not set(entry) <= {"index", "purpose"}:
+            reader.wrong("type", key, f"a dictionary of index and purpose is needed, not {show(entry)}.")
+            continue
+        index, purpose = entry.get("index"), entry.get("purpose")
+        if not isinstance(index, int) or isinstance(index, bool):
+            reader.wrong("type", f"{key}.index", f"a whole number is needed, not {type_name(index)} {show(index)}.")
+        elif not 0 <= index < count:
+            reader.wrong("range", f"{key}.index", f"{index} is not one of the {count} VFs (vf_count), counted from 0.")
+        elif not isinstance(purpose, str) or not _WORD.match(purpose):
+            reader.wrong("type", f"{key}.purpose", f"a word such as serving or bench is needed, not {show(purpose)}.")
+        elif index in named:
+            reader.wrong("duplicate", f"{key}.index", f"VF {index} is {named[index]} already.", "Name each VF once.")
+        else:
+            named[index] = str(purpose)
+    return tuple(named.get(index, SPARE) for index in range(count))
+
+
+def _networks(reader: _Reader, key: str) -> dict[str, Network]:
+    found = {}
+    for name, value in reader.typed(key, t.cast(type, t.Mapping), "a dictionary of networks").items():
+        network = reader.network(f"{key}.{name}", value)
+        if network and network.prefix > 30:
+            reader.wrong(
+                "network", f"{key}.{name}", f"{network} has no room for two hosts.", "Choose a larger network."
+            )
+        elif network and (why := unusable(network)):
+            reader.wrong("network", f"{key}.{name}", f"{network} cannot be used: {why}.", "Choose a private network.")
+        elif network:
+            found[str(name)] = network
+    return found
+
+
+def _mac_prefix(reader: _Reader) -> str:
+    quoted = 'Write two octets in quotes, such as "02:d6" (unquoted, YAML may read a number).'
+    value = str(reader.typed("mac_prefix", str, "two octets", quoted)).lower()
+    if not _MAC_PREFIX.match(value):
+        reader.wrong("type", "mac_prefix", f"{show(value)} is not two octets.", quoted)
+    elif int(value[:2], 16) & 1:
+        reader.wrong(
+            "range", "mac_prefix", f"{value} is of multicast addresses.", "Choose 02, 06, 0a … as first octet."
+        )
+    elif not int(value[:2], 16) & 2:
+        message = f"{value} is not locally administered: a maker's devices may have these addresses."
+        reader.wrong("range", "mac_prefix", message, "Choose 02, 06, 0a … as first octet.")
+    else:
+        return value
+    return str(DEFAULTS["mac_prefix"])
+
+
+def _management(reader: _Reader) -> tuple[Network, ...]:
+    listed = reader.typed("management_networks", (list, tuple), "a list of networks")
+    networks = [reader.network(f"management_networks[{number}]", value) for number, value in enumerate(listed)]
+    return tuple(network for network in networks if network)
+
+
+def _reserved(reader: _Reader) -> dict[str, Network]:
+    given = reader.typed("reserved_networks", t.cast(type, t.Mapping), "a dictionary of networks by name")
+    found = {}
+    for name, value in {**RESERVED, **given}.items():
+        network = reader.network(f"reserved_networks.{name}", value) if value is not None else None
+        if network:
+            found[str(name)] = network
+    return found

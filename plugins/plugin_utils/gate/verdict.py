@@ -1,0 +1,177 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From results to a verdict and its causes: what lies deepest comes first, what follows from it is listed under it."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Place, Result, Step
+
+Verdict = t.Literal["passed", "failed", "incomplete"]
+
+# Kinds of causes from the deepest up. A cause explains failures of later kinds at the places that it covers; where a
+# second entry is given, of these kinds only.
+_LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("plan.", ()),
+    ("function.", ()),
+    ("link.down", ()),
+    ("vf.count", ("vf.missing", "gid.vf-missing", "arp.", "mtu.", "rdma.")),
+    ("vf.", ()),
+    ("gid.no-ipv4", ()),
+    ("gid.wrong-ipv4", ()),
+    ("link.mtu", ("mtu.", "rdma.")),
+    ("link.speed", ("rdma.slow",)),
+    ("arp.", ("mtu.", "rdma.")),
+    ("mtu.", ("rdma.",)),
+    ("gid.", ("rdma.",)),
+    ("rdma.", ()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something failed: its id, where it lies, the words, the remedy, the results that show it, and what follows."""
+
+    id: str
+    where: str
+    message: str
+    remedy: str
+    seen: tuple[str, ...]
+    consequences: tuple[str, ...]
+
+
+def verdict(steps: t.Sequence[Step]) -> Verdict:
+    """failed where anything failed, incomplete where a required step was not run as it should, else passed."""
+    if any(step.status == "fail" for step in steps):
+        return "failed"
+    if any(step.required and step.status == "not run" for step in steps):
+        return "incomplete"
+    return "passed"
+
+
+def layer(cause: str) -> int:
+    """Return how deep a kind of cause lies (0 is the deepest); kinds that others add come last."""
+    return next((n for n, (prefix, _explains) in enumerate(_LAYERS) if cause.startswith(prefix)), len(_LAYERS))
+
+
+def locate(results: t.Sequence[Result]) -> list[Result]:
+    """Blame a function for failures that have no place of their own, where everything that it took part in failed.
+
+    Two different peers at least must be out of its reach, and some other function must be well: one path alone does not
+    say which end is at fault, and when all fail, no function is.
+    """
+    loose = [r for r in results if r.status == "fail" and r.blame is None and len(r.ends) == 2]
+    passed = {Place(end.host, end.slot) for r in results if r.status == "pass" and len(r.ends) == 2 for end in r.ends}
+    peers: dict[Place, set[str]] = defaultdict(set)
+    for result in loose:
+        for end, other in (result.ends, result.ends[::-1]):
+            peers[Place(end.host, end.slot)].add(other.host)
+    suspects = {place for place, hosts in peers.items() if len(hosts) > 1 and place not in passed} if passed else set()
+    found = []
+    for result in results:
+        blamed = [p for p in suspects if any(p.covers(end) for end in result.ends)] if result in loose else []
+        found.append(replace(result, blame=blamed[0]) if len(blamed) == 1 else result)
+    return found
+
+
+@dataclass(slots=True)
+class _Fault:
+    """All failures of one kind at one place."""
+
+    key: tuple[str, str]
+    results: list[Result]
+    follows: list[str]
+
+    @property
+    def cause(self) -> str:
+        return self.key[0]
+
+    @property
+    def blame(self) -> Place | None:
+        return self.results[0].blame
+
+    def explains(self, result: Result, cause: str) -> bool:
+        """Whether a failure of the kind `cause` follows from this one."""
+        if self.blame is None or self.key == _key(result):
+            return False
+        # A failure that knows where it lies follows from what lies there; else from what lies at one of its ends, and
+        # from what was wrong between the same two ends.
+        places = [result.blame] if result.blame else list(result.ends)
+        if not any(self.blame.covers(place) for place in places) and not any(
+            set(own.ends) == set(result.ends) and result.blame is None for own in self.results if len(own.ends) == 2
+        ):
+            return False
+        depth = layer(self.cause)
+        if depth == layer(cause):
+            # A function that is down brings its VFs down.
+            return self.cause == cause and result.blame is not None
+        only = _LAYERS[depth][1] if depth < len(_LAYERS) else ()
+        return depth < layer(cause) and (not only or cause.startswith(only))
+
+
+def causes(steps: t.Sequence[Step]) -> list[Cause]:
+    """Return the root causes, the deepest first, each with the failures that follow from it."""
+    failed = [result for step in steps for result in locate(step.results) if result.status == "fail"]
+    faults: dict[tuple[str, str], _Fault] = {}
+    by_host: dict[str, list[_Fault]] = defaultdict(list)
+    for result in failed:
+        key = _key(result)
+        if key not in faults:
+            faults[key] = _Fault(key, [], [])
+            for host in {result.blame.host} | {end.host for end in result.ends} if result.blame else ():
+                by_host[host].append(faults[key])
+        elif result.blame:
+            for host in {end.host for end in result.ends}:
+                if faults[key] not in by_host[host]:
+                    by_host[host].append(faults[key])
+        faults[key].results.append(result)
+    roots: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in failed:
+        root = _root(result, by_host)
+        if root is None:
+            roots[_key(result)].append(result)
+        else:
+            root.follows.append(f"{result.subject}: {result.cause}")
+    made = [_cause(group, faults[key].follows) for key, group in roots.items()]
+    return sorted(made, key=lambda cause: (layer(cause.id), -len(cause.consequences), cause.where))
+
+
+def _key(result: Result) -> tuple[str, str]:
+    # Without a place, failures of one kind belong together when they are of the same hosts.
+    where = str(result.blame or " - ".join(sorted({end.host for end in result.ends})) or result.subject)
+    return result.cause or "", where
+
+
+def _root(result: Result, by_host: t.Mapping[str, t.Sequence[_Fault]]) -> _Fault | None:
+    """Follow explanations down to a fault that nothing explains; None where nothing explains the failure itself."""
+    found: _Fault | None = None
+    while True:
+        hosts = dict.fromkeys([*([result.blame.host] if result.blame else []), *(end.host for end in result.ends)])
+        reasons = [
+            fault for host in hosts for fault in by_host.get(host, ()) if fault.explains(result, result.cause or "")
+        ]
+        if not reasons:
+            return found
+        found = min(reasons, key=lambda fault: (layer(fault.cause), len(fault.key[1])))
+        result = found.results[0]
+
+
+def _cause(group: t.Sequence[Result], consequences: t.Sequence[str]) -> Cause:
+    first = group[0]
+    where = _key(first)[1]
+    messages = Counter(result.message for result in group)
+    message = first.message
+    if len(messages) > 1:
+        message = f"{message.rstrip('.')}, and {len(group) - 1} more like it."
+    return Cause(
+        id=first.cause or "",
+        where=where,
+        message=message,
+        remedy=first.remedy,
+        seen=tuple(result.subject for result in group),
+        consequences=tuple(consequences),
+    )

@@ -1,0 +1,69 @@
+"""The main job on four nodes, in the order an owner meets it: bare, planned, checked, made, proven, unchanged."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from conftest import NODES, play, prove, sh
+
+INVENTORY_OF_A_NODE = (
+    "cat /sys/class/net/*/device/sriov_numvfs; ls /etc/netplan /etc/systemd/system /etc/udev/rules.d /etc/sysctl.d"
+    " /etc/dgxspark /var/lib/dgxspark 2>&1; ip -br address; sysctl -a 2>/dev/null | grep -E 'arp_(ignore|announce)|rp_filter'"
+)
+
+
+def snapshot() -> dict[str, str]:
+    return {node: sh(node, INVENTORY_OF_A_NODE) for node in NODES}
+
+
+def test_plan_then_check_touch_nothing_and_show_the_change(tmp_path: pathlib.Path) -> None:
+    assert play("playbooks/teardown.yml").code == 0
+    before = snapshot()
+    plan = tmp_path / "plan.json"
+    planned = play("playbooks/plan.yml", "-e", f"dgxspark_plan_file={plan}")
+    assert planned.code == 0, planned.output
+    assert sorted(json.loads(plan.read_text())["hosts"]) == list(NODES)
+    checked = play("site.yml", "--check", "--diff", "--tags", "fabric")
+    assert checked.code == 0, checked.output
+    assert all(checked.changed[node] for node in NODES)
+    assert "10.100." in checked.output
+    assert snapshot() == before
+
+
+def test_without_addresses_the_gid_check_names_the_cause() -> None:
+    """The VFs exist, netplan has not spoken yet: the very state in which NCCL would fall back to sockets."""
+    made = play("tests/lab/playbooks/vfs_only.yml")
+    assert made.code == 0, made.output
+    judged = play("tests/lab/playbooks/gid.yml")
+    assert judged.code != 0
+    assert "only link-local" in judged.output
+
+
+def test_site_makes_it_so_and_proves_every_pair(report: pathlib.Path) -> None:
+    made = play("site.yml", "-e", f"dgxspark_report_file={report}")
+    assert made.code == 0, made.output
+    found = json.loads(report.read_text())
+    assert found["verdict"] == "passed"
+    rdma = next(step for step in found["steps"] if step["id"] == "rdma")
+    # six pairs, two functions, two VFs, and not one left out
+    assert {r["status"] for r in rdma["results"]} == {"pass"}
+    assert len(rdma["results"]) >= 24
+
+
+def test_with_addresses_the_gid_check_passes() -> None:
+    judged = play("tests/lab/playbooks/gid.yml")
+    assert judged.code == 0, judged.output
+
+
+def test_the_second_run_changes_nothing() -> None:
+    again = play("site.yml", "--tags", "fabric")
+    assert again.code == 0, again.output
+    assert again.changed == dict.fromkeys(NODES, 0) | dict.fromkeys(again.changed, 0)
+
+
+def test_a_part_of_the_nodes_is_proven_as_far_as_it_goes(report: pathlib.Path) -> None:
+    """Under a limit the pairs with others are not run, and the verdict is about those that are reached."""
+    proof = prove(report, "spark[1:2]")
+    assert proof.verdict == "passed", proof.output
+    assert "outside the limit" in json.dumps(proof.report)

@@ -1,0 +1,111 @@
+"""A run of the fabric that is killed at a task boundary, then run again or torn down: the same end state each time."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+from conftest import play, sh
+
+NODE = "spark1"
+LIMIT = "~^spark1$"
+PLUGINS = pathlib.Path(__file__).parent / "plugins" / "callback"
+
+STATE = r"""
+for p in enp1s0f0np0 enP2p1s0f0np0; do cat /sys/class/net/$p/device/sriov_numvfs; done
+ip -o link show | awk '{print $2, $5}' | grep -vE '^lo' | sort
+ip -br link | awk '{print $1, $3}' | sort
+ip -4 -o address | awk '{print $2, $4}' | sort
+for f in /proc/sys/net/ipv4/conf/en*/arp_ignore /proc/sys/net/ipv4/conf/en*/rp_filter; do echo $f $(cat $f); done
+find /etc/netplan /etc/dgxspark /usr/local/lib/dgxspark /etc/systemd/system /etc/udev/rules.d -type f -exec sha256sum {} + 2>/dev/null | sort
+ls /run/systemd/transient 2>/dev/null | grep dgxspark; ls /var/lib/dgxspark/netplan/pending 2>/dev/null
+systemctl is-enabled dgxspark-fabric.service 2>/dev/null
+true
+"""
+
+
+def state() -> str:
+    return sh(NODE, STATE)
+
+
+def fabric(*arguments: str, **environment: str):  # type: ignore[no-untyped-def]
+    return play("site.yml", "--tags", "fabric", *arguments, limit=LIMIT, **environment)
+
+
+def teardown() -> None:
+    done = play("playbooks/teardown.yml", limit=LIMIT)
+    assert done.code == 0, done.output
+
+
+def killed_at(boundary: int, counter: pathlib.Path) -> str:
+    """Run the fabric until task number `boundary` begins, then kill the controller; return the task's name."""
+    run = fabric(
+        ANSIBLE_CALLBACK_PLUGINS=str(PLUGINS),
+        ANSIBLE_CALLBACKS_ENABLED="kill_at_task",
+        DGXSPARK_TASK_COUNT=str(counter),
+        DGXSPARK_KILL_AT=str(boundary),
+    )
+    reached, name = counter.read_text().split(" ", 1)
+    if int(reached) < boundary:
+        assert run.code == 0, run.output
+        return ""
+    assert run.code == -9, run.output
+    # Workers of the killed controller may still hold the shared connection.
+    os.system("pkill -f 'ansible-playbook site.yml' 2>/dev/null")
+    return name.strip()
+
+
+def boundaries(counter: pathlib.Path) -> int:
+    run = fabric(
+        ANSIBLE_CALLBACK_PLUGINS=str(PLUGINS),
+        ANSIBLE_CALLBACKS_ENABLED="kill_at_task",
+        DGXSPARK_TASK_COUNT=str(counter),
+    )
+    assert run.code == 0, run.output
+    return int(counter.read_text().split()[0])
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, int]:
+    """The bare state, the finished state, and the number of tasks of an undisturbed run."""
+    teardown()
+    bare = state()
+    count = boundaries(tmp_path_factory.mktemp("count") / "tasks")
+    return bare, state(), count
+
+
+def check(boundaries_tried: list[int], reference: tuple[str, str, int], counter: pathlib.Path) -> None:
+    bare, finished, _count = reference
+    for boundary in boundaries_tried:
+        teardown()
+        assert state() == bare, f"teardown after boundary {boundary}"
+        name = killed_at(boundary, counter)
+        print(f"killed at task {boundary}: {name}")
+        if boundary % 2:
+            again = fabric()
+            assert again.code == 0, f"boundary {boundary} ({name}): {again.output}"
+            assert state() == finished, f"boundary {boundary} ({name})"
+
+
+def test_three_boundaries(reference: tuple[str, str, int], tmp_path: pathlib.Path) -> None:
+    count = reference[2]
+    assert count >= 5, "the fabric play has lost its tasks"
+    check([count // 2, count - 2, count], reference, tmp_path / "tasks")
+
+
+@pytest.mark.long
+def test_every_boundary(reference: tuple[str, str, int], tmp_path: pathlib.Path) -> None:
+    count = reference[2]
+    print(f"{count} boundaries")
+    for boundary in range(1, count + 1):
+        for again in (True, False):
+            teardown()
+            assert state() == reference[0]
+            killed_at(boundary, tmp_path / "tasks")
+            if again:
+                assert fabric().code == 0
+                assert state() == reference[1], f"boundary {boundary}, run again"
+            else:
+                teardown()
+                assert state() == reference[0], f"boundary {boundary}, torn down"

@@ -1,0 +1,416 @@
+"""Changes of netplan's files on a played node: made, refused, taken back, killed at every step, given back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.tests.unit.fakes import Device, FakeNode
+from ansible_collections.dgxspark.cluster.tests.unit.netplan_fakes import (
+    CX7,
+    MANAGEMENT,
+    FakeHost,
+    journal,
+    planned_host,
+    put,
+    text_of,
+)
+
+OURS = "90-dgxspark-fabric.yaml"
+VENDOR = "/etc/netplan/40-cx7.yaml"
+CX7_FABRIC = CX7.replace("    enp1s0f1np1:\n      link-local: [ ipv4 ]\n", "")  # port 1 is not in the plan
+needs_netplan = pytest.mark.skipif(not shutil.which("netplan"), reason="not run: netplan is not installed here")
+
+
+@pytest.fixture
+def host(tmp_path: pathlib.Path) -> FakeHost:
+    """A node with its functions and VFs as planned, without addresses, and the management's netplan file."""
+    node = FakeNode(tmp_path / "node")
+    node.add_device(Device("enP7s7", "0007:01:00.0", "52:54:00:00:00:01", ipv4=["10.0.2.15/24"]))
+    for number, function in enumerate(planned_host().functions):
+        pci = f"000{number}:01:00.0"
+        node.add_pf(pci, function.netdev)
+        node.make_vfs(pci, 1)
+        device = next(
+            d for d in node.devices.values() if d.pci != pci and (d.pci or "").startswith(pci[:4]) and "v" in d.name
+        )
+        device.mac = function.vfs[0].mac
+    node.sync()
+    put(node.root, "/etc/netplan/01-mgmt.yaml", MANAGEMENT)
+    host = FakeHost(node)
+    as_planned(host)
+    return host
+
+
+def as_planned(host: FakeHost) -> None:
+    """Give every fabric device what it shall have, as networkd would."""
+    wanted = {d.mac: d for d in netplan.planned_devices(planned_host()) if d.mac}
+    names = {d.name: d for d in netplan.planned_devices(planned_host()) if d.name}
+    for device in host.node.devices.values():
+        plan = wanted.get(device.mac) or names.get(device.name)
+        if plan:
+            device.mtu, device.ipv4, device.up = plan.mtu or 1500, list(plan.addresses), True
+    host.node.sync()
+
+
+def request(**changes: object) -> Request:
+    planned = planned_host()
+    fields: dict[str, object] = {
+        "path": netplan.PATH,
+        "content": text_of(planned),
+        "transaction": "t1",
+        "devices": tuple(netplan.planned_devices(planned)),
+    }
+    return Request(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def begin(host: FakeHost, asked: Request, *, check_mode: bool = False) -> Outcome:
+    scratch = host.node.root / "tmp" / asked.transaction
+    scratch.mkdir(parents=True, exist_ok=True)
+    try:
+        return netplan_change.begin(
+            host, host.command, Sysfs(host.node.sysfs), asked, str(scratch), check_mode=check_mode
+        )
+    finally:
+        shutil.rmtree(scratch)
+
+
+def make(host: FakeHost, **changes: object) -> Outcome:
+    """Begin and confirm."""
+    asked = request(**changes)
+    outcome = begin(host, asked)
+    if outcome.state == "pending":
+        assert netplan_change.confirm(host, asked).state == "confirmed"
+    return outcome
+
+
+# --- the usual case ---------------------------------------------------------------------------------------------------
+
+
+def test_a_confirmed_change_leaves_the_file_and_nothing_else(host: FakeHost) -> None:
+    outcome = begin(host, request())
+    assert outcome.state == "pending"
+    assert host.timer, "no timer while unconfirmed"
+    assert f"etc/systemd/system/{rollback.UNIT}" in host.left()
+    assert netplan_change.confirm(host, request()).state == "confirmed"
+    assert host.files() == {"01-mgmt.yaml": MANAGEMENT, OURS: text_of(planned_host())}
+    assert host.path(netplan.PATH).stat().st_mode & 0o777 == 0o600
+    assert host.left() == []
+    assert host.timer is None
+
+
+def test_netplan_applies_what_was_written(host: FakeHost) -> None:
+    make(host)
+    assert [OURS in files for files in host.applied] == [True]
+
+
+def test_a_second_run_changes_nothing(host: FakeHost) -> None:
+    make(host)
+    again = begin(host, request())
+    assert (again.state, again.changes) == ("unchanged", [])
+    assert len(host.applied) == 1
+
+
+def test_a_wrong_mode_is_a_change(host: FakeHost) -> None:
+    make(host)
+    host.path(netplan.PATH).chmod(0o644)
+    assert [change.what for change in make(host).changes] == ["mode or owner"]
+    assert host.path(netplan.PATH).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("what", ["IPv4", "MTU"])
+def test_an_interface_that_lost_something_is_applied_anew(host: FakeHost, what: str) -> None:
+    make(host)
+    device = host.node.find("enp1s0f0v0")[1]
+    if what == "IPv4":
+        device.ipv4 = []
+    else:
+        device.mtu = 1500
+    host.node.sync()
+    assert [(c.subject, c.what) for c in make(host).changes] == [("enp1s0f0v0", what)]
+    assert len(host.applied) == 2
+
+
+def test_check_mode_says_the_same_and_touches_nothing(host: FakeHost) -> None:
+    put(host.node.root, VENDOR, CX7)
+    before = host.files()
+    said = begin(host, request(foreign_stanzas="absorb"), check_mode=True)
+    assert host.files() == before
+    assert host.left() == []
+    assert not host.applied
+    done = begin(host, request(foreign_stanzas="absorb"))
+    assert [(c.subject, c.what) for c in said.changes] == [(c.subject, c.what) for c in done.changes]
+    assert said.text == done.text
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_an_unconfirmed_change_goes_back_when_its_time_is_up(host: FakeHost) -> None:
+    put(host.node.root, VENDOR, CX7, 0o640)
+    before = host.files()
+    begin(host, request(foreign_stanzas="absorb"))
+    assert host.files() != before
+    host.pass_time(60)
+    assert host.files() == before
+    assert host.path(VENDOR).stat().st_mode & 0o777 == 0o640
+    assert host.applied[-1] == before
+    ended = netplan_change.confirm(host, request())
+    assert ended.state == "rolled_back"
+    assert netplan.PATH in ended.message
+    assert host.left() == ["var/lib/dgxspark/netplan/last.json"]
+
+
+def test_a_reboot_in_the_middle_goes_back_before_the_network(host: FakeHost) -> None:
+    before = host.files()
+    begin(host, request())
+    host.timer = None  # timers do not live through a reboot
+    unit = host.path(rollback.UNIT_PATH).read_text()
+    assert host.path(rollback.WANTED_PATH).resolve() == pathlib.Path(rollback.UNIT_PATH)
+    program = unit.split("ExecStart=")[1].splitlines()[0].split()
+    assert program[-2:] == [f"{rollback.BASE}/program.py", "boot"]
+    assert "Before=network-pre.target" in unit
+    applied = len(host.applied)
+    assert rollback.main(["boot"], host) == 0
+    assert host.files() == before
+    assert len(host.applied) == applied, "before the network only `netplan generate` is of use"
+    assert host.calls[-1][:2] == ["netplan", "generate"]
+    assert not host.path(rollback.UNIT_PATH).exists()
+    assert rollback.main(["boot"], host) == 0, "the unit may be started again"
+
+
+def test_the_installed_program_runs_without_the_collection(host: FakeHost) -> None:
+    import subprocess
+    import sys
+
+    begin(host, request())
+    program = host.path(f"{rollback.BASE}/program.py")
+    assert program.stat().st_mode & 0o777 == 0o700
+    done = subprocess.run([sys.executable, "-I", "-S", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "usage" in done.stderr
+
+
+def test_netplan_apply_that_fails_goes_back_with_its_own_words(host: FakeHost) -> None:
+    before = host.files()
+    host.apply_answer = (78, "", "Error in network definition: no such device")
+    with pytest.raises(FabricError, match=r"78.*no such device"):
+        begin(host, request())
+    assert host.files() == before
+    assert netplan_change.confirm(host, request()).state == "rolled_back"
+
+
+def test_a_connection_from_before_does_not_confirm(host: FakeHost) -> None:
+    asked = request(connection="10.0.2.2 40000 10.0.2.15 22")
+    begin(host, asked)
+    assert netplan_change.confirm(host, asked).state == "stale"
+    assert host.timer
+    assert netplan_change.confirm(host, request(connection="10.0.2.2 40001 10.0.2.15 22")).state == "confirmed"
+
+
+def test_nothing_is_confirmed_while_netplan_is_at_work(host: FakeHost) -> None:
+    host.hold = True
+    asked = request()
+    begin(host, asked)
+    assert netplan_change.confirm(host, asked).state in ("waiting", "rolled_back")
+    assert host.timer is None or host.text("pending") == "t1"
+
+
+def test_what_somebody_else_wrote_meanwhile_is_not_confirmed(host: FakeHost) -> None:
+    before = host.files()
+    begin(host, request())
+    put(host.node.root, netplan.PATH, "network: {}\n")
+    with pytest.raises(FabricError, match="somebody else"):
+        netplan_change.confirm(host, request())
+    assert host.files() == before
+
+
+def test_without_a_timer_nothing_is_written(host: FakeHost) -> None:
+    before = host.files()
+    host.timer_works = False
+    with pytest.raises(FabricError, match="nothing was changed"):
+        begin(host, request())
+    assert host.files() == before
+    assert host.left() == []
+
+
+def test_a_change_that_never_began_is_said_so(host: FakeHost) -> None:
+    assert netplan_change.confirm(host, request(transaction="other")).state == "unknown"
+
+
+@pytest.mark.parametrize("boundary", range(18))
+def test_killed_at_any_write_the_next_run_comes_out_the_same(
+    host: FakeHost, boundary: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies before its nth write to disk; then the timer goes off, or there was none yet."""
+    put(host.node.root, VENDOR, CX7_FABRIC)
+    before = host.files()
+    writes = iter(range(1000))
+    put_file = FakeHost.put
+
+    class Killed(BaseException):
+        pass
+
+    def dying(self: FakeHost, path: str, image: rollback.FileImage) -> None:
+        if next(writes) == boundary:
+            raise Killed
+        put_file(self, path, image)
+
+    monkeypatch.setattr(FakeHost, "put", dying)
+    with pytest.raises(Killed):
+        asked = request(foreign_stanzas="absorb")
+        begin(host, asked)
+        netplan_change.confirm(host, asked)
+    monkeypatch.setattr(FakeHost, "put", put_file)
+    if host.timer:
+        host.pass_time(60)
+        assert host.files() == before
+    make(host, foreign_stanzas="absorb", transaction="t2")
+    assert sorted(host.files()) == ["01-mgmt.yaml", OURS]
+    make(host, content=None, transaction="t3")
+    assert host.files() == before
+    assert host.left() == []
+
+
+def test_a_change_waits_for_the_one_that_is_pending(host: FakeHost) -> None:
+    begin(host, request())
+    outcome = begin(host, request(transaction="t2"))
+    assert outcome.state == "pending"
+    assert host.text("pending") == "t2"
+    assert host.now >= 1060, "the first one's timer was not waited for"
+
+
+def test_a_pending_change_without_a_timer_is_taken_back_first(host: FakeHost) -> None:
+    begin(host, request())
+    host.timer = None
+    outcome = begin(host, request(transaction="t2"))
+    assert "taken back" in outcome.warnings[0]
+    assert host.text("pending") == "t2"
+    assert journal(host)["files"][netplan.PATH]["before"]["data"] is None
+
+
+def test_files_that_cannot_be_put_back_stay_pending(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(host, request())
+    put_file = FakeHost.put
+
+    def full(self: FakeHost, path: str, image: rollback.FileImage) -> None:
+        if path == netplan.PATH:
+            raise OSError(28, "No space left on device", path)
+        put_file(self, path, image)
+
+    monkeypatch.setattr(FakeHost, "put", full)
+    assert rollback.main(["timer", "t1"], host) == 1
+    assert host.text("pending") == "t1"
+    monkeypatch.setattr(FakeHost, "put", put_file)
+    assert rollback.main(["timer", "t1"], host) == 0
+    assert OURS not in host.files()
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------------
+
+
+def test_the_vendor_s_file_is_refused_by_default(host: FakeHost) -> None:
+    put(host.node.root, VENDOR, CX7)
+    before = host.files()
+    with pytest.raises(FabricError, match=r"(?s)40-cx7\.yaml.*absorb"):
+        begin(host, request())
+    assert host.files() == before
+    assert host.left() == []
+
+
+@needs_netplan
+def test_what_netplan_does_not_accept_is_refused_with_its_reason(host: FakeHost) -> None:
+    with pytest.raises(FabricError, match="mtuu") as caught:
+        begin(host, request(content="network:\n  version: 2\n  ethernets:\n    x: {mtuu: 3}\n"), check_mode=True)
+    assert str(host.node.root) not in str(caught.value)
+    assert OURS not in host.files()
+
+
+def test_a_file_that_is_not_yaml_is_refused_by_name_and_line(host: FakeHost) -> None:
+    put(host.node.root, "/etc/netplan/60-bad.yaml", "network:\n  version: 2\n  - x\n")
+    with pytest.raises(FabricError, match=r"60-bad\.yaml.*line 3"):
+        begin(host, request())
+    assert OURS not in host.files()
+
+
+def test_without_netplan_it_says_so(host: FakeHost) -> None:
+    host.generate_answer = (127, "", "netplan: not found")
+    with pytest.raises(FabricError, match="not installed"):
+        begin(host, request())
+
+
+# --- other files --------------------------------------------------------------------------------------------------------
+
+
+def test_an_absorbed_file_comes_back_byte_for_byte(host: FakeHost) -> None:
+    text = "# NVIDIA's own\n" + CX7_FABRIC
+    put(host.node.root, VENDOR, text, 0o644)
+    os.chown(host.path(VENDOR), os.geteuid(), os.getegid())
+    make(host, foreign_stanzas="absorb")
+    assert sorted(host.files()) == ["01-mgmt.yaml", OURS]
+    kept = host.path(f"{netplan_change.ABSORBED}/40-cx7.yaml")
+    assert kept.read_text() == text
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert begin(host, request(transaction="t2")).state == "unchanged"
+    make(host, content=None, transaction="t3")
+    assert host.files() == {"01-mgmt.yaml": MANAGEMENT, "40-cx7.yaml": text}
+    assert host.path(VENDOR).stat().st_mode & 0o777 == 0o644
+    assert host.left() == []
+
+
+def test_of_a_mixed_file_only_the_fabric_s_stanzas_are_taken(host: FakeHost) -> None:
+    text = CX7 + "  renderer: networkd\n  wifis:\n    wlan0: {access-points: {x: {password: 0123456789}}}\n"
+    put(host.node.root, VENDOR, text)
+    outcome = make(host, foreign_stanzas="absorb")
+    left = host.files()["40-cx7.yaml"]
+    assert "enp1s0f0np0:\n" not in left
+    for kept in ("enp1s0f1np1", "0123456789", "wlan0", "networkd"):
+        assert kept in left
+    assert "0123456789" not in json.dumps(outcome.text), "a password in the diff"
+    make(host, content=None, transaction="t2")
+    assert host.files()["40-cx7.yaml"] == text
+
+
+def test_a_file_that_was_changed_since_is_not_overwritten(host: FakeHost) -> None:
+    put(host.node.root, VENDOR, CX7)
+    make(host, foreign_stanzas="absorb")
+    put(host.node.root, VENDOR, "network: {version: 2}\n")
+    with pytest.raises(FabricError, match=r"40-cx7\.yaml has been changed"):
+        begin(host, request(content=None, transaction="t2"))
+    assert OURS in host.files()
+
+
+def test_a_file_that_comes_back_is_absorbed_again(host: FakeHost) -> None:
+    put(host.node.root, VENDOR, CX7)
+    make(host, foreign_stanzas="absorb")
+    newer = "# newer\n" + CX7
+    put(host.node.root, VENDOR, newer)
+    assert make(host, foreign_stanzas="absorb", transaction="t2").warnings
+    make(host, content=None, transaction="t3")
+    assert host.files()["40-cx7.yaml"] == newer
+
+
+def test_taking_away_what_is_not_there_changes_nothing(host: FakeHost) -> None:
+    assert begin(host, request(content=None)).state == "unchanged"
+    assert not host.applied
+
+
+def test_a_vf_in_a_pod_keeps_its_name_for_clashes(host: FakeHost) -> None:
+    """Its netdev is not here, but a stanza of another file for it is still one too many."""
+    host.node.add_namespace("cni-1")
+    host.node.move("enp1s0f0v0", "cni-1")
+    put(host.node.root, VENDOR, "network:\n  version: 2\n  ethernets:\n    enp1s0f0v0: {dhcp4: true}\n")
+    devices = tuple(
+        netplan.Device("enp1s0f0v0", d.mac, None, d.addresses, d.mtu) if d.mac == "02:d6:01:00:00:00" else d
+        for d in netplan.planned_devices(planned_host())
+    )
+    with pytest.raises(FabricError, match="enp1s0f0v0"):
+        begin(host, request(devices=devices))

@@ -1,0 +1,78 @@
+"""What stays on a node: the same text for controller and node, and files that the node's own tools accept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState, Node
+
+DOCUMENT: dict[str, t.Any] = {
+    "version": 1,
+    "functions": [{"slot": "p0f0", "pci": "0000:01:00.0", "vf_count": 0, "vfs": []}],
+}
+
+
+def installed(files: persist.Files, **units: str) -> Node:
+    states = [FileState(p, hashlib.sha256(c.encode()).hexdigest(), m) for p, (c, m) in files.items()]
+    return Node(files=tuple(states), units={persist.UNIT: "enabled"} | units)
+
+
+def test_the_installed_script_is_the_restorer_itself() -> None:
+    assert persist.source() == pathlib.Path(restore.__file__).read_text(encoding="utf-8")
+    script, mode = persist.managed_files(DOCUMENT, persist.source())[persist.SCRIPT]
+    assert script.startswith("#!/usr/bin/python3") and mode == "0755"
+    compile(script, persist.SCRIPT, "exec")
+
+
+def test_roce_info_is_asked_for_just_what_is_managed() -> None:
+    assert set(persist.managed_files(DOCUMENT, "")) == set(persist.PATHS)
+
+
+def test_the_config_is_what_the_restorer_reads() -> None:
+    content, _mode = persist.managed_files(DOCUMENT, "")[persist.CONFIG]
+    assert json.loads(content) == DOCUMENT
+
+
+def test_an_installed_node_differs_in_nothing() -> None:
+    files = persist.managed_files(DOCUMENT, "x")
+    assert persist.file_changes(installed(files), files) == []
+
+
+def test_a_bare_node_lacks_every_file_and_the_unit() -> None:
+    files = persist.managed_files(DOCUMENT, "x")
+    assert {change.subject for change in persist.file_changes(Node(), files)} == {*persist.PATHS, persist.UNIT}
+
+
+@pytest.mark.parametrize("path", persist.PATHS)
+def test_each_file_that_was_changed_by_hand_is_seen(path: str) -> None:
+    files = persist.managed_files(DOCUMENT, "x")
+    by_hand = files | {path: ("something else", files[path][1])}
+    assert [(c.subject, c.what) for c in persist.file_changes(installed(by_hand), files)] == [(path, "file")]
+    open_to_all = files | {path: (files[path][0], "0777")}
+    assert [(c.subject, c.what) for c in persist.file_changes(installed(open_to_all), files)] == [(path, "mode")]
+
+
+def test_a_disabled_unit_is_seen() -> None:
+    files = persist.managed_files(DOCUMENT, "x")
+    node = installed(files, **{persist.UNIT: "disabled"})
+    assert [(c.subject, c.before, c.after) for c in persist.file_changes(node, files)] == [
+        (persist.UNIT, "disabled", "enabled")
+    ]
+
+
+def test_removal_names_what_is_there() -> None:
+    files = persist.managed_files(DOCUMENT, "x")
+    assert {change.subject for change in persist.removal_changes(installed(files))} == {*persist.PATHS, persist.UNIT}
+    assert persist.removal_changes(Node()) == []
+
+
+def test_the_rule_speaks_of_our_functions_only() -> None:
+    rule, _mode = persist.managed_files(DOCUMENT, "")[persist.RULE]
+    lines = [line for line in rule.splitlines() if "SYSTEMD_WANTS" in line]
+    assert len(lines) == 2 and all("0000:01:00.0" in line for line in lines)

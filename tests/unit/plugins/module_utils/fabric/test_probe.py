@@ -1,0 +1,217 @@
+"""Both ends of RDMA tests on loopback, with stand-ins for the programs that listen, connect, fail or hang as asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe import (
+    Bounds,
+    RdmaAnswer,
+    programs,
+    run_tests,
+)
+
+STAND_IN = """#!{python}
+import os, pathlib, socket, sys, time
+words = sys.argv[1:]
+port = int(words[words.index("-p") + 1])
+client = words[-1] != "-F"
+role = "client" if client else "server"
+behaviour = os.environ.get("STAND_IN_" + role.upper(), "work")
+pathlib.Path({folder!r}, role + ".pid").write_text(str(os.getpid()))
+if behaviour == "fail":
+    sys.exit("Failed to modify QP 17 to RTR")
+if behaviour == "hang-early":
+    time.sleep(60)
+if client:
+    s = socket.create_connection((words[-1], port))
+else:
+    l = socket.socket()
+    l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    time.sleep(0.2)
+    l.bind(("", port))
+    l.listen()
+    s, _ = l.accept()
+s.sendall(b"x")
+s.recv(1)
+if behaviour == "hang":
+    time.sleep(60)
+if behaviour == "mumble":
+    print("no table today")
+else:
+    print(" #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]")
+    print(" 4096       20               0.00               125.00             0.01")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    program = tmp_path / "ib_write_bw"
+    program.write_text(STAND_IN.format(python=sys.executable, folder=str(tmp_path)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path
+
+
+def free_port() -> int:
+    """A port whose successor is free, too."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def ends(number: int = 0, **changes: object) -> tuple[RdmaTest, RdmaTest]:
+    client = RdmaTest(
+        id=f"write/{number}",
+        role="client",
+        program="ib_write_bw",
+        hca="hca",
+        hca_port=1,
+        gid_index=1,
+        address="127.0.0.1",
+        peer="127.0.0.2",
+        port=free_port(),
+        size=4096,
+        iterations=20,
+    )
+    client = dataclasses.replace(client, **changes)  # type: ignore[arg-type]
+    return client, dataclasses.replace(client, role="server", address=client.peer, peer=client.address)
+
+
+def run_both(
+    pairs: list[tuple[RdmaTest, RdmaTest]], bounds: Bounds, late: float = 0.0
+) -> tuple[list[RdmaAnswer], list[RdmaAnswer]]:
+    served: list[RdmaAnswer] = []
+    thread = threading.Thread(target=lambda: served.extend(run_tests([server for _c, server in pairs], bounds)))
+    if late >= 0:
+        thread.start()
+        time.sleep(late)
+        called = run_tests([client for client, _s in pairs], bounds)
+    else:
+        timer = threading.Timer(-late, thread.start)
+        timer.start()
+        called = run_tests([client for client, _s in pairs], bounds)
+        timer.join()
+    thread.join()
+    return called, served
+
+
+def nothing_runs(folder: pathlib.Path) -> bool:
+    """No stand-in is left; a killed one may take a moment to be gone."""
+    for _try in range(50):
+        left = [p for p in folder.glob("*.pid") if pathlib.Path("/proc", p.read_text(), "exe").exists()]
+        if not left:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("late", [0.0, 0.7, -0.7])
+def test_both_ends_meet_whoever_comes_first(folder: pathlib.Path, late: float) -> None:
+    called, served = run_both([ends(0), ends(1)], Bounds(meet=10, test=10), late)
+    assert [answer.status for answer in called + served] == ["ok"] * 4, called + served
+    assert called[0].figures["gbps"] == pytest.approx(125 * 8 * 1.048576 / 1000)
+    assert nothing_runs(folder)
+
+
+def test_a_client_that_fails_ends_the_server_too(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_CLIENT", "fail")
+    called, served = run_both([ends()], Bounds(meet=10, test=30, grace=0.5))
+    assert called[0].status == "error"
+    assert "Failed to modify QP 17 to RTR" in called[0].message
+    assert served[0].status in ("hang", "error")
+    assert nothing_runs(folder)
+
+
+def test_a_server_that_cannot_start_is_told_to_the_client(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_SERVER", "fail")
+    called, served = run_both([ends()], Bounds(meet=10, test=10))
+    assert (called[0].status, served[0].status) == ("peer", "error")
+    assert "Failed to modify QP 17 to RTR" in called[0].message
+
+
+def test_a_hanging_program_is_ended_on_both_sides(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_CLIENT", "hang")
+    monkeypatch.setenv("STAND_IN_SERVER", "hang")
+    called, served = run_both([ends()], Bounds(meet=10, test=1, grace=0.5))
+    assert (called[0].status, served[0].status) == ("hang", "hang")
+    assert nothing_runs(folder)
+
+
+def test_output_that_cannot_be_read_is_no_success(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_CLIENT", "mumble")
+    called, _served = run_both([ends()], Bounds(meet=10, test=10))
+    assert called[0].status == "error"
+    assert "no table today" in called[0].message
+
+
+def test_a_peer_that_never_comes(folder: pathlib.Path) -> None:
+    client, server = ends()
+    for end in (client, server):
+        answer = run_tests([end], Bounds(meet=0.5, test=10))[0]
+        assert answer.status == "no peer"
+        assert str(end.port) in answer.message
+    assert not list(folder.glob("*.pid"))
+
+
+def test_an_address_that_the_node_does_not_have(folder: pathlib.Path) -> None:
+    client, server = ends(address="192.0.2.1")
+    assert run_tests([client], Bounds(meet=0.5, test=10))[0].status == "no peer"
+    answer = run_tests([dataclasses.replace(server, address="192.0.2.1")], Bounds(meet=0.5, test=10))[0]
+    assert answer.status == "no peer"
+    assert "no address" in answer.message
+
+
+def test_a_program_that_is_not_installed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    called, served = run_both([ends()], Bounds(meet=2, test=10))
+    assert (called[0].status, served[0].status) == ("missing", "missing")
+    assert "apt install perftest" in called[0].message
+    assert set(programs().values()) == {None}
+
+
+def test_a_program_ends_even_when_its_runner_is_killed(folder: pathlib.Path) -> None:
+    """The bound of `timeout` holds: nothing remains on a node whose ssh connection broke."""
+    _client, server = ends()
+    code = (
+        "import sys\n"
+        "from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest\n"
+        "from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import probe\n"
+        f"probe.run_tests([RdmaTest(**{dataclasses.asdict(server)!r})], probe.Bounds(10, 1, 0.25))\n"
+    )
+    runner = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "STAND_IN_SERVER": "hang-early"},
+    )
+    with socket.socket() as line:
+        line.bind((server.peer, 0))
+        for _try in range(100):
+            try:
+                line.connect((server.address, server.port))
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        for _try in range(100):
+            if (folder / "server.pid").exists():
+                break
+            time.sleep(0.1)
+        runner.kill()
+        runner.wait()
+    assert (folder / "server.pid").exists()
+    assert nothing_runs(folder)

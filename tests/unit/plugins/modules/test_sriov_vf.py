@@ -1,0 +1,265 @@
+"""The module from outside: a fake node before and after, in check mode and for real."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import stat
+import typing as t
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import PlannedFunction, PlannedVf, to_plain
+from ansible_collections.dgxspark.cluster.plugins.modules import sriov_vf
+from ansible_collections.dgxspark.cluster.tests.unit.fake_host import FakeHost
+from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode, lab, spark
+
+Run = t.Callable[..., dict[str, t.Any]]
+
+
+def plan(node: FakeNode, count: int = 2) -> list[dict[str, t.Any]]:
+    functions = []
+    for number, pci in enumerate(node.vf_pattern):
+        planned = [
+            PlannedVf(
+                i, "spare", f"02:d6:01:00:0{number}:0{i}", f"10.100.{number}{i}.1", 24, f"10.100.{number}{i}.0/24", 9000
+            )
+            for i in range(count)
+        ]
+        functions.append(
+            PlannedFunction(f"p0f{number}", 0, number, "switch", node.pf(pci).name, pci, 9000, tuple(planned))
+        )
+    return t.cast(list[dict[str, t.Any]], to_plain(functions))
+
+
+@pytest.fixture(params=[spark, lab], ids=["spark", "lab"])
+def node(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> FakeNode:
+    made = request.param(tmp_path, vfs=0, **({"ports": [0]} if request.param is spark else {}))
+    made.units[persist.UNIT] = ("disabled", "inactive")
+    return t.cast(FakeNode, made)
+
+
+@pytest.fixture
+def host(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    fake = FakeHost(node)
+    monkeypatch.setattr(restore, "Host", lambda *_roots: fake)
+    monkeypatch.setattr(sriov_vf, "module_runner", lambda _module: node.run)
+    monkeypatch.setattr(
+        "ansible_collections.dgxspark.cluster.plugins.module_utils.facts.entering", lambda _run: node.enter
+    )
+    return fake
+
+
+@pytest.fixture
+def run(node: FakeNode, host: FakeHost, capfd: pytest.CaptureFixture[str]) -> Run:
+    def call(
+        functions: list[dict[str, t.Any]] | None = None, check: bool = False, **arguments: t.Any
+    ) -> dict[str, t.Any]:
+        given = {
+            "functions": plan(node) if functions is None else functions,
+            "device_ids": node.device_ids,
+            "sysfs_root": node.sysfs,
+            **node.roots,
+            **arguments,
+            "_ansible_check_mode": check,
+        }
+        with patch_module_args(given), pytest.raises(SystemExit):
+            sriov_vf.main()
+        return t.cast(dict[str, t.Any], json.loads(capfd.readouterr().out))
+
+    return call
+
+
+def tree(node: FakeNode) -> dict[str, str]:
+    """Every file that a node has on disk (not what only the fake keeps of the kernel), with mode and content."""
+    return {
+        str(path.relative_to(node.root)): f"{stat.S_IMODE(path.stat().st_mode):o} {path.read_text().strip()}"
+        for folder in ("etc", "usr", "var", "run", "sys/class/net", "proc/sys")
+        for path in sorted((node.root / folder).rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def test_check_mode_tells_exactly_what_a_run_changes(node: FakeNode, host: FakeHost, run: Run) -> None:
+    before = tree(node)
+    foretold = run(check=True)
+    assert foretold["changed"] and host.changes() == [] and tree(node) == before
+    done = run()
+    assert done["changed"] and done["changes"] == foretold["changes"] and done["diff"] == foretold["diff"]
+    assert [f["numvfs"] for f in done["roce"]["functions"]] == [2, 2]
+    again = run()
+    assert not again["changed"] and again["changes"] == []
+
+
+def test_a_second_run_does_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
+    run()
+    host.changes()
+    files = tree(node)
+    second = run()
+    assert (second["changed"], second["changes"], host.changes()) == (False, [], [])
+    assert tree(node) == files
+
+
+def test_what_it_installs_is_what_the_controller_expects(node: FakeNode, run: Run) -> None:
+    run()
+    for path in persist.PATHS:
+        assert (node.root / path.lstrip("/")).is_file()
+    assert stat.S_IMODE((node.root / persist.JOURNAL.lstrip("/")).stat().st_mode) == 0o600
+    assert node.units[persist.UNIT][0] == "enabled"
+
+
+def test_absent_brings_everything_back(node: FakeNode, run: Run) -> None:
+    before, devices = tree(node), {d.name: dataclasses.replace(d) for d in node.devices.values()}
+    run()
+    foretold = run(state="absent", check=True)
+    done = run(state="absent")
+    assert done["changed"] and done["changes"] == foretold["changes"]
+    assert tree(node) == before
+    assert {name: (d.mtu, d.up, d.mac) for name, d in node.devices.items()} == {
+        name: (d.mtu, d.up, d.mac) for name, d in devices.items()
+    }
+    assert not (node.root / "etc/dgxspark").exists() and not (node.root / "var/lib/dgxspark").exists()
+    again = run(state="absent")
+    assert not again["changed"]
+
+
+def test_absent_keeps_vfs_that_were_there_before(node: FakeNode, run: Run) -> None:
+    pci = next(iter(node.vf_pattern))
+    node.make_vfs(pci, 2)
+    macs = [d.mac for d in node.devices.values() if d.pci in dict(node._vfs(pci)).values()]
+    run()
+    assert [d.mac for d in node.devices.values() if d.pci in dict(node._vfs(pci)).values()] != macs
+    run(state="absent")
+    assert [d.mac for d in node.devices.values() if d.pci in dict(node._vfs(pci)).values()] == macs
+    assert [len(table) for table in node.vf_tables.values()] == [2, 0]
+
+
+def test_absent_on_a_bare_node_is_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
+    done = run(state="absent")
+    assert not done["changed"] and host.changes() == []
+
+
+def test_a_run_over_a_serving_node_changes_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
+    run()
+    name = node.pf(dict(node._vfs(next(iter(node.vf_pattern))))[0]).name
+    node.add_namespace("cni-1", pids=2)
+    node.move(name, "cni-1", "net1")
+    host.changes()
+    second = run()
+    assert not second["changed"] and host.changes() == []
+    assert second["roce"]["functions"][0]["vfs"][0]["place"]["state"] == "pod"
+
+
+@pytest.mark.parametrize("arguments", [{"count": 1}, {"count": 3}, {"state": "absent"}], ids=str)
+def test_a_vf_in_a_live_pod_is_never_taken_away(
+    node: FakeNode, host: FakeHost, run: Run, arguments: dict[str, t.Any]
+) -> None:
+    run()
+    name = node.pf(dict(node._vfs(next(iter(node.vf_pattern))))[0]).name
+    node.add_namespace("cni-1", pids=2)
+    node.move(name, "cni-1", "net1")
+    host.changes()
+    files = tree(node)
+    functions = plan(node, arguments.get("count", 2))
+    state = {key: value for key, value in arguments.items() if key == "state"}
+    for check in (True, False):
+        refused = run(functions, check=check, **state)
+        assert refused["failed"] and "cni-1" in refused["msg"] and "p0f0v0" in refused["msg"]
+        assert refused["findings"][0]["id"] == "sriov.in-use"
+    assert host.changes() == [] and tree(node) == files
+    assert "net1" in node.namespaces["cni-1"].devices
+
+
+def test_a_stranded_vf_is_named_then_freed(node: FakeNode, host: FakeHost, run: Run) -> None:
+    run()
+    name = node.pf(dict(node._vfs(next(iter(node.vf_pattern))))[0]).name
+    node.add_namespace("cni-1", pids=0)
+    node.move(name, "cni-1", "net1")
+    refused = run()
+    assert refused["failed"] and "sriov_roce_reset_stranded" in refused["msg"] and "cni-1" in refused["msg"]
+    freed = run(reset_stranded=True)
+    assert freed["changed"] and name in node.devices
+    assert "ip netns delete cni-1" in host.changes()
+    assert not run(reset_stranded=True)["changed"]
+
+
+def test_a_namespace_that_comes_to_life_meanwhile_is_left_alone(node: FakeNode, host: FakeHost, run: Run) -> None:
+    run()
+    name = node.pf(dict(node._vfs(next(iter(node.vf_pattern))))[0]).name
+    node.add_namespace("cni-1", pids=0)
+    node.move(name, "cni-1", "net1")
+    entries = host.entries
+
+    def later(path: str) -> list[str]:
+        if path == host.proc and not (node.root / "proc/4711").exists():
+            node._process("4711", "cni-1")
+        return entries(path)
+
+    host.entries = later  # type: ignore[method-assign]
+    refused = run(reset_stranded=True)
+    assert refused["failed"] and "4711" in refused["msg"]
+    assert "net1" in node.namespaces["cni-1"].devices
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5, 8, 13, 20, 27])
+def test_a_run_that_dies_midway_is_completed_or_taken_back(
+    node: FakeNode, host: FakeHost, run: Run, after: int
+) -> None:
+    """Everything that changes the node is counted; at number `after` the power of speech is lost."""
+    before = tree(node)
+    budget = [after]
+
+    class Died(Exception):
+        pass
+
+    def counted(function: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def call(*arguments: t.Any, **named: t.Any) -> t.Any:
+            budget[0] -= 1
+            if budget[0] < 0:
+                raise Died
+            return function(*arguments, **named)
+
+        return call
+
+    write, command = host.write, host.command
+    host.write, host.command = counted(write), counted(command)  # type: ignore[method-assign]
+    try:
+        run()
+    except Died:
+        pass
+    except BaseException as exc:
+        assert isinstance(exc.__context__, Died) or isinstance(exc, Died)
+    host.write, host.command = write, command  # type: ignore[method-assign]
+    if after % 2:
+        completed = run()
+        assert not completed.get("failed"), completed
+        assert not run()["changed"]
+    run(state="absent")
+    assert tree(node) == before
+
+
+def test_firmware_without_sriov_is_explained(tmp_path: pathlib.Path, node: FakeNode, run: Run) -> None:
+    for pci in node.vf_pattern:
+        for name in ("sriov_totalvfs", "sriov_numvfs"):
+            (node.root / f"sys/bus/pci/devices/{pci}/{name}").unlink()
+    refused = run()
+    assert refused["failed"]
+    assert all(word in refused["msg"] for word in ("mlxconfig", "SRIOV_EN=1", "NUM_OF_VFS=2", "power the node off"))
+
+
+def test_a_bad_function_is_one_sentence(node: FakeNode, host: FakeHost, run: Run) -> None:
+    bad = plan(node)
+    bad[1]["mtu"] = "jumbo"
+    refused = run(bad)
+    assert refused["failed"] and "functions[1].mtu" in refused["msg"] and host.changes() == []
+
+
+def test_what_does_not_take_is_a_failure(node: FakeNode, host: FakeHost, run: Run) -> None:
+    pci = next(iter(node.vf_pattern))
+    real = host.write
+    host.write = lambda path, value: None if path.endswith("arp_ignore") else real(path, value)  # type: ignore
+    refused = run()
+    assert refused["failed"] and "arp_ignore" in refused["msg"] and pci
