@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, launch, speculation, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
 
@@ -154,7 +155,7 @@ def launch_plan(
         accept=ours.get("accept", ()),
     )
     env, head = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
-    ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
+    ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
     findings = [_dict(f) for f in found.findings]
     findings += [_dict(note) for note in notes]
     state = found.verdict if not any(f["severity"] == "error" for f in findings) else "blocked"
