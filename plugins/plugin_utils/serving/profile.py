@@ -125,6 +125,24 @@ def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:
     return extended(dict(profile), knowledge.shared(KIND, overlays))
 
 
+# Facts of shipped and owners' profiles, by the entry that they were read of; the entry is kept, so its id stays its own.
+_parsed: dict[int, tuple[Entry, Facts]] = {}
+
+
+def _facts(entry: Entry, name: str) -> Facts | None:
+    if "facts" not in entry:
+        return None
+    known = _parsed.get(id(entry))
+    if known and known[0] is entry:
+        return known[1]
+    facts = from_plain(Facts, entry["facts"], f"profile {name!r}: facts")
+    if "origin" in entry:  # an inline dictionary may still be changed by its owner
+        if len(_parsed) > 512:
+            _parsed.clear()
+        _parsed[id(entry)] = (entry, facts)
+    return facts
+
+
 def _check_settings(name: str, settings: t.Mapping[str, t.Any]) -> None:
     for key in settings:
         value = settings[key]
@@ -167,7 +185,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None) -> Pro
             f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
             "Take a version of the range, or widen engine.versions to try it unproven."
         )
-    facts = from_plain(Facts, entry["facts"], f"profile {name!r}: facts") if "facts" in entry else None
+    facts = _facts(entry, name)
     cut = Cut(parallel["tp"], parallel["pp"], parallel["ep"])
     if facts:
         try:
