@@ -1,8 +1,8 @@
 """Clusters for tests of the gate: a plan, nodes that are as planned, and probes that saw them so.
 
-    cluster = Cluster(4)                                 # four hosts on a switch, two functions, two VFs each
-    cluster.node("spark2").functions[0]…                 # plain facts, to be spoilt by the test
-    cluster.outcome()                                    # the report
+cluster = Cluster(4)                                 # four hosts on a switch, two functions, two VFs each
+cluster.node("spark2").functions[0]…                 # plain facts, to be spoilt by the test
+cluster.outcome()                                    # the report
 """
 
 from __future__ import annotations
@@ -194,7 +194,11 @@ class Cluster:
         """Probe, meet, judge; return the report, with its table under `table`."""
         self.probe()
         self.meet()
-        meta = {"started": "2026-01-01T00:00:00Z", "finished": "2026-01-01T00:01:00Z", "versions": {"collection": "0.1.0"}}
+        meta = {
+            "started": "2026-01-01T00:00:00Z",
+            "finished": "2026-01-01T00:01:00Z",
+            "versions": {"collection": "0.1.0"},
+        }
         made = build_report(self.evidence(), meta)
         return made["report"] | {"table": made["table"]}
 

@@ -139,7 +139,9 @@ def test_a_client_that_fails_ends_the_server_too(folder: pathlib.Path, monkeypat
     assert nothing_runs(folder)
 
 
-def test_a_server_that_cannot_start_is_told_to_the_client(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_start_is_told_to_the_client(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STAND_IN_SERVER", "fail")
     called, served = run_both([ends()], Bounds(meet=10, test=10))
     assert (called[0].status, served[0].status) == ("peer", "error")

@@ -103,7 +103,22 @@ class Wire:
             (self.b, "f1", "10.9.1.2"),
         ):
             port = f"{space[-1]}{name}"
-            ip("-n", self.switch, "link", "add", port, "mtu", "9000", "type", "veth", "peer", "name", name, "netns", space)
+            ip(
+                "-n",
+                self.switch,
+                "link",
+                "add",
+                port,
+                "mtu",
+                "9000",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                name,
+                "netns",
+                space,
+            )
             ip("-n", self.switch, "link", "set", port, "master", "br0", "up")
             ip("-n", space, "link", "set", name, "mtu", "9000", "up")
             ip("-n", space, "address", "add", f"{address}/24", "dev", name)
@@ -117,7 +132,9 @@ class Wire:
         subprocess.run(command, check=True, capture_output=True)
 
     def mac(self, space: str, name: str) -> str:
-        out = subprocess.run(["ip", "-n", space, "-j", "link", "show", name], check=True, capture_output=True, text=True)
+        out = subprocess.run(
+            ["ip", "-n", space, "-j", "link", "show", name], check=True, capture_output=True, text=True
+        )
         return str(json.loads(out.stdout)[0]["address"])
 
     def run(self, expression: str) -> Any:

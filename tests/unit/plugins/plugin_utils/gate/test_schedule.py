@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.schedule import probes, rdma_rounds, rounds
-
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster
 
 
@@ -115,7 +114,11 @@ def test_a_host_has_its_tests_in_the_order_of_its_peer() -> None:
 
 def test_the_fallback_is_used_where_both_ends_have_nothing_else() -> None:
     cluster = Cluster(2)
-    cluster.programs["spark1"] = {"ib_write_bw": None, "ib_send_lat": None, "ibv_rc_pingpong": "/usr/bin/ibv_rc_pingpong"}
+    cluster.programs["spark1"] = {
+        "ib_write_bw": None,
+        "ib_send_lat": None,
+        "ibv_rc_pingpong": "/usr/bin/ibv_rc_pingpong",
+    }
     cluster.programs["spark2"]["ibv_rc_pingpong"] = "/usr/bin/ibv_rc_pingpong"
     cluster.probe()
     (tests,) = rdma_rounds(cluster.evidence())
