@@ -13,7 +13,7 @@ import sys
 import time
 
 from labkit import config as configuration
-from labkit import host, image, machine
+from labkit import host, image, machine, processes
 from labkit.cluster import Cluster
 from labkit.errors import LabError
 
@@ -48,7 +48,9 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="bring the nodes up; what is up already stays as it is")
-    up.add_argument("--nodes", type=count, metavar="N", help="spark1 to sparkN, 1 to 8 (default: 4, or those there are)")
+    up.add_argument(
+        "--nodes", type=count, metavar="N", help="spark1 to sparkN, 1 to 8 (default: 4, or those there are)"
+    )
     up.add_argument("--cold", action="store_true", help="boot the nodes instead of restoring them from the saved state")
     status = commands.add_parser("status", help="what runs; exit status 3 when something is amiss")
     status.add_argument("--json", action="store_true", help="as data")
@@ -92,6 +94,10 @@ def dispatch(arguments: argparse.Namespace, lab: Cluster) -> int:
         say(f"Lab {lab.config.name!r} is down." if lab.down() else f"Lab {lab.config.name!r} was not up.")
     elif command == "purge":
         lab.down()
+        if processes.mentions(f"{lab.config.cache}/"):
+            raise LabError(
+                f"Another lab is running from {lab.config.cache}.", "Take it down first (DGXSPARK_LAB_NAME)."
+            )
         with image.locked(lab.config, say):
             shutil.rmtree(lab.config.cache)
         say(f"Removed {lab.config.cache}.")

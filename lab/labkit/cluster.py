@@ -24,9 +24,12 @@ from labkit.config import DEFAULT_NODES, FUNCTIONS, MAX_NODES, PORT_HINT, Config
 from labkit.errors import LabError
 from labkit.qmp import Qmp
 
-BOOT_SECONDS = 300.0
-RESTORE_SECONDS = 120.0
+STARTING_SECONDS = 600.0
+"""How long a node may take to answer. Long, for machines that do much else; one that ended is noticed at once."""
 SWITCH = "switch"
+POWERED_OFF = "powered off by itself"
+TO_START = ("crashed", "incomplete", POWERED_OFF)
+"""States of a node that `up` starts again."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,9 @@ class Cluster:
             state = "starting"
         else:
             state = self._running_state(number)
-        return Node(number, name, self.config.port(number), state, processes.resident_mib(pid) if pid else 0, accelerator)
+        return Node(
+            number, name, self.config.port(number), state, processes.resident_mib(pid) if pid else 0, accelerator
+        )
 
     def _running_state(self, number: int) -> str:
         try:
@@ -86,7 +91,7 @@ class Cluster:
                 status = str(qmp.command("query-status")["status"])
         except LabError:
             return "crashed" if node_name(number) not in processes.find(self.config.run) else "silent"
-        return {"running": "running", "shutdown": "powered off by itself"}.get(status, status)
+        return {"shutdown": POWERED_OFF}.get(status, status)
 
     def require(self, number: int) -> Node:
         """The node, if its virtual machine is there.
@@ -127,19 +132,22 @@ class Cluster:
         with self.locked():
             self._tidy()
             here = {node.number: node for node in self.nodes()}
-            wanted = range(1, (count or max([DEFAULT_NODES, *here] if not here else here)) + 1)
-            start = [n for n in wanted if n not in here or here[n].state not in ("running", "off")]
+            wanted = range(1, (count or max(here, default=DEFAULT_NODES)) + 1)
+            start = [n for n in wanted if n not in here or here[n].state in TO_START]
             if not start and processes.find(self.config.run).get(SWITCH):
                 return []
-            self._check_ports([n for n in start if n not in here or here[n].state == "crashed"])
+            for number in start:
+                processes.end(self.config.run, node_name(number))
+            self._check_ports(start)
             self._make_run_folder()
             with image.locked(self.config, self.say):
-                if not self._port_is_free(self.config.port(0)):
-                    raise LabError(f"Port {self.config.port(0)} on 127.0.0.1 is taken.", PORT_HINT)
                 folder = image.ensure(self.config, self.say)
                 accelerator = saved.accelerator(self.config, folder, self.say)
                 fresh = [n for n in start if n not in here]
-                state = None if cold or not fresh else saved.ensure(self.config, folder, accelerator, self.say)
+                state = None
+                if fresh and not cold:
+                    self._check_ports([0])
+                    state = saved.ensure(self.config, folder, accelerator, self.say)
             self._start_switch()
             for number in start:
                 if number in here:
@@ -151,10 +159,10 @@ class Cluster:
     def _tidy(self) -> None:
         """Clear away what an `up` that was killed had begun: nodes without their record, the saved state's machine."""
         running = processes.find(self.config.run)
-        for part, pid in running.items():
+        for part in running:
             complete = part == SWITCH or (self.config.run / part / "up").exists()
             if not complete:
-                processes.end(self.config.run, part, pid, patience=2)
+                processes.end(self.config.run, part)
         if self.config.run.is_dir():
             for folder in self.config.run.iterdir():
                 if folder.is_dir() and not (folder / "up").exists():
@@ -185,7 +193,13 @@ class Cluster:
             return
         self.wire.unlink(missing_ok=True)
         child = subprocess.Popen(
-            [sys.executable, "-I", str(image.HERE / "switch.py"), str(self.wire), processes.marker(self.config.run, SWITCH)],
+            [
+                sys.executable,
+                "-I",
+                str(image.HERE / "switch.py"),
+                str(self.wire),
+                processes.marker(self.config.run, SWITCH),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -226,11 +240,13 @@ class Cluster:
             model,
             name,
             lambda: machine.is_running(self.config.run, name),
-            RESTORE_SECONDS if state else BOOT_SECONDS,
+            STARTING_SECONDS,
         )
         said = machine.log_in(self.config, number, "hostname").strip()
         if said != name:
-            raise LabError(f"The node behind port {model.port} calls itself {said!r}, not {name}.", "lab/lab down, then up.")
+            raise LabError(
+                f"The node behind port {model.port} calls itself {said!r}, not {name}.", "lab/lab down, then up."
+            )
         record = {"accelerator": accelerator, "image": str(image_folder)}
         (folder / "up.new").write_text(json.dumps(record), encoding="utf-8")
         (folder / "up.new").rename(folder / "up")
@@ -238,9 +254,9 @@ class Cluster:
     def down(self) -> bool:
         """End every process of the lab and remove its folder; says whether there was anything."""
         with self.locked():
-            found = processes.find(self.config.run)
+            found = list(processes.find(self.config.run))
             with ThreadPoolExecutor(max(1, len(found))) as pool:
-                list(pool.map(lambda item: processes.end(self.config.run, *item, patience=3), found.items()))
+                list(pool.map(lambda part: processes.end(self.config.run, part), found))
             there = self.config.run.is_dir()
             shutil.rmtree(self.config.run, ignore_errors=True)
             return bool(found) or there
@@ -256,7 +272,7 @@ class Cluster:
     def crash(self, number: int) -> None:
         """Let the node's virtual machine die, as if QEMU had crashed."""
         self.require(number)
-        processes.kill(self.config.run, node_name(number))
+        processes.end(self.config.run, node_name(number), patience=0)
 
     def power(self, number: int, action: str) -> None:
         """Cut the power (off), give it again (on), or press reset."""
@@ -268,7 +284,7 @@ class Cluster:
                 node = self._node(number, processes.find(self.config.run))
                 if node.state == "running":
                     return
-                processes.kill(self.config.run, name)
+                processes.end(self.config.run, name, patience=0)
                 record = json.loads((self.folder(number) / "up").read_text(encoding="utf-8"))
                 self._check_ports([number])
                 self._start(number, Path(record["image"]), record["accelerator"], None)
@@ -276,7 +292,7 @@ class Cluster:
         self.require(number)
         if action == "off":
             (self.folder(number) / "off").touch()
-            processes.kill(self.config.run, name)
+            processes.end(self.config.run, name, patience=0)
         else:
             with Qmp(self.folder(number) / "qmp") as qmp:
                 qmp.command("system_reset")
@@ -287,14 +303,14 @@ class Cluster:
         begun = time.monotonic()
         boot = "cat /proc/sys/kernel/random/boot_id"
         before = machine.log_in(self.config, number, f"{boot}; systemctl --no-block reboot").strip()
-        while time.monotonic() - begun < BOOT_SECONDS:
+        while time.monotonic() - begun < STARTING_SECONDS:
             time.sleep(0.5)
             if machine.greets(self.config.port(number)):
                 with contextlib.suppress(LabError):
                     if machine.log_in(self.config, number, boot).strip() != before:
                         return time.monotonic() - begun
             self.require(number)
-        raise LabError(f"{node_name(number)} did not come back within {BOOT_SECONDS:.0f} s.")
+        raise LabError(f"{node_name(number)} did not come back within {STARTING_SECONDS:.0f} s.")
 
     # --- shown to others ---------------------------------------------------------------------------------------------
 
@@ -305,7 +321,9 @@ class Cluster:
             for node in self.nodes()
             if node.state == "running"
         }
-        options = f"-o HostKeyAlias=dgxspark-lab -o UserKnownHostsFile={self.config.known_hosts} -o StrictHostKeyChecking=yes"
+        options = (
+            f"-o HostKeyAlias=dgxspark-lab -o UserKnownHostsFile={self.config.known_hosts} -o StrictHostKeyChecking=yes"
+        )
         variables = {
             "ansible_user": "root",
             "ansible_python_interpreter": "/usr/bin/python3",

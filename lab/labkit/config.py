@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ def load(environment: Mapping[str, str], user: int) -> Config:
     home = environment.get("HOME") or "/root"
     cache = environment.get("DGXSPARK_LAB_CACHE") or f"{home}/.cache/dgxspark-lab"
     # Short and outside the cache: a unix socket's path may have 107 bytes.
-    return Config(name, int(text), Path(os.path.abspath(cache)), Path(f"/tmp/dgxspark-lab-{user}-{name}"))
+    return Config(name, int(text), Path.cwd() / cache, Path(f"/tmp/dgxspark-lab-{user}-{name}"))
 
 
 def node_name(node: int) -> str:
@@ -104,7 +103,9 @@ def function_index(text: str) -> int:
     for index, stem in enumerate(stems):
         if text in (str(index + 1), f"en{stem}np0", f"en{stem}", f"roce{stem}"):
             return index
-    raise LabError(f"{text!r} is not a function of the card.", f"Functions are {FUNCTIONS[0]} (1) and {FUNCTIONS[1]} (2).")
+    raise LabError(
+        f"{text!r} is not a function of the card.", f"Functions are {FUNCTIONS[0]} (1) and {FUNCTIONS[1]} (2)."
+    )
 
 
 def card_mac(node: int, function: int) -> str:

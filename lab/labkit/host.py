@@ -75,7 +75,9 @@ def check() -> None:
         raise LabError(f"The lab runs on x86-64 machines; this one is {os.uname().machine}.", "Run it on a PC.")
     if packages := missing():
         old = qemu_version()
-        why = f" (QEMU {old[0]}.{old[1]} is installed, 8.0 is needed for its igb card)" if (0, 0) < old < MIN_QEMU else ""
+        why = (
+            f" (QEMU {old[0]}.{old[1]} is installed, 8.0 is needed for its igb card)" if (0, 0) < old < MIN_QEMU else ""
+        )
         raise LabError(
             f"The lab needs Debian packages that are not installed: {', '.join(packages)}{why}.",
             f"Install them as root on Debian or Ubuntu: {Path(__file__).resolve().parent.parent / 'lab'} install-deps",
@@ -147,10 +149,14 @@ def install() -> str:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
 
     def apt(*arguments: str) -> None:
-        result = subprocess.run(["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            ["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False
+        )
         if result.returncode:
             last = " | ".join(result.stderr.strip().splitlines()[-3:])
-            raise LabError(f"apt-get {arguments[0]} failed: {last}", "See that apt-get update works here, then try again.")
+            raise LabError(
+                f"apt-get {arguments[0]} failed: {last}", "See that apt-get update works here, then try again."
+            )
 
     apt("update")
     qemu = [package for package in packages if package.startswith("qemu-")]

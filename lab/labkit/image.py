@@ -18,14 +18,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from labkit import host
+from labkit import host, processes
 from labkit.config import HOST_KEY_ALIAS, Config
 from labkit.errors import LabError
 from labkit.rootfs import entries
 
 SUITE = "trixie"
-KEPT = 2
-"""Images, and saved states, that stay in the cache."""
+KEPT = 3
+"""Images, and saved states, that stay in the cache beside those in use."""
 HERE = Path(__file__).resolve().parent
 GUEST = HERE.parent / "guest"
 EXCLUDED = ("man", "doc", "locale", "info", "lintian", "bug")
@@ -105,7 +105,8 @@ def building(config: Config, kind: str, name: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
     by_age = sorted(shelf.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in by_age[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+        if not processes.mentions(str(old)):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def die_with_parent() -> None:
@@ -119,9 +120,19 @@ def bootstrap_command(config: Config, folder: Path) -> list[str]:
     excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in EXCLUDED]
     proxy = host.apt_proxy()
     return [
-        *("mmdebstrap", "--quiet", "--variant=minbase", "--format=null", f"--include={','.join(entries('packages.txt'))}"),
+        *(
+            "mmdebstrap",
+            "--quiet",
+            "--variant=minbase",
+            "--format=null",
+            f"--include={','.join(entries('packages.txt'))}",
+        ),
         *excluded,
-        *("--dpkgopt=force-unsafe-io", '--aptopt=Acquire::Languages "none"', '--aptopt=Apt::Install-Recommends "false"'),
+        *(
+            "--dpkgopt=force-unsafe-io",
+            '--aptopt=Acquire::Languages "none"',
+            '--aptopt=Apt::Install-Recommends "false"',
+        ),
         *([f'--aptopt=Acquire::http::Proxy "{proxy}"'] if proxy else []),
         *(f"--customize-hook={hook}", SUITE, "-", *host.debian_mirror()),
     ]
@@ -135,6 +146,8 @@ def ensure(config: Config, say: Callable[[str], None]) -> Path:
     if folder.is_dir():
         os.utime(folder)
         return folder
+    if os.geteuid():
+        raise LabError("Only root can build the nodes' image.", "Run lab/lab up as root.")
     say(f"Building the nodes' image (Debian {SUITE}), once: about a minute ...")
     begun = time.monotonic()
     with building(config, "images", name) as new:
@@ -146,7 +159,7 @@ def ensure(config: Config, say: Callable[[str], None]) -> Path:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "INITRD": "No", "PYTHONDONTWRITEBYTECODE": "1"},
+                env={**os.environ, "INITRD": "No", "TMPDIR": str(new), "PYTHONDONTWRITEBYTECODE": "1"},
                 preexec_fn=die_with_parent,
                 check=False,
             )

@@ -121,7 +121,9 @@ def log_in(config: Config, node: int, command: str, *, timeout: float = 60.0) ->
     except subprocess.TimeoutExpired:
         raise LabError(f"spark{node} did not finish a command within {timeout:.0f} s: {command}") from None
     if result.returncode:
-        raise LabError(f"spark{node}: {result.stderr.strip() or f'exit status {result.returncode}'} (command: {command})")
+        raise LabError(
+            f"spark{node}: {result.stderr.strip() or f'exit status {result.returncode}'} (command: {command})"
+        )
     return result.stdout
 
 

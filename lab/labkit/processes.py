@@ -13,7 +13,6 @@ import contextlib
 import os
 import select
 import signal
-import time
 from pathlib import Path
 
 
@@ -23,7 +22,7 @@ def marker(run: Path, part: str) -> str:
 
 
 def command_line(pid: int) -> list[str]:
-    """The arguments of a process; empty when there is none."""
+    """The arguments of a process; empty when there is none, or when it has ended and waits for its parent."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -37,21 +36,19 @@ def find(run: Path) -> dict[str, int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             for argument in command_line(int(entry.name)):
-                if argument.startswith(prefix) and _is_alive(int(entry.name)):
+                if argument.startswith(prefix):
                     found[argument.removeprefix(prefix)] = int(entry.name)
     return found
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
+def end(run: Path, part: str, *, patience: float = 3.0) -> None:
+    """End one part of a lab: ask, wait as many seconds as `patience` says (0: do not even ask), then insist.
 
-
-def end(run: Path, part: str, pid: int, *, patience: float = 5.0) -> None:
-    """End one part of a lab: ask, then insist."""
+    Returns when the process is really gone, with all its threads.
+    """
+    pid = find(run).get(part)
+    if pid is None:
+        return
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -59,14 +56,12 @@ def end(run: Path, part: str, pid: int, *, patience: float = 5.0) -> None:
     try:
         if marker(run, part) not in command_line(pid):
             return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, number)
-            until = time.monotonic() + patience
-            while time.monotonic() < until:
-                if not _is_alive(pid):
+        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 30.0)):
+            if seconds:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, number)
+                if select.select([handle], [], [], seconds)[0]:
                     return
-                time.sleep(0.02)
     finally:
         os.close(handle)
 
@@ -81,19 +76,7 @@ def resident_mib(pid: int) -> int:
     return int(fields.get("Pss", "0")) // 1024
 
 
-def kill(run: Path, part: str) -> None:
-    """Kill one part of a lab at once, and wait until it is gone."""
-    pid = find(run).get(part)
-    if pid is None:
-        return
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
-        if marker(run, part) in command_line(pid):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-            select.select([handle], [], [], 10)
-    finally:
-        os.close(handle)
+def mentions(text: str) -> bool:
+    """Whether any process has the text in its command line."""
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return any(text in argument for number in numbers for argument in command_line(number))

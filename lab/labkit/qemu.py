@@ -88,7 +88,9 @@ def root_port(function: int) -> str:
     return f"pcie-root-port,id=slot{function},slot={function + 1},chassis={function + 1},addr={function + 4:#x}"
 
 
-def card(node: int, function: int, wire: Path, reconnect: dict[str, int]) -> tuple[dict[str, object], dict[str, object]]:
+def card(
+    node: int, function: int, wire: Path, reconnect: dict[str, int]
+) -> tuple[dict[str, object], dict[str, object]]:
     """One function of the card as QMP wants it: its end of the wire and the device."""
     netdev: dict[str, object] = {
         "type": "stream",

@@ -40,7 +40,7 @@ class Qmp:
         self.stream.close()
         self.socket.close()
 
-    def command(self, name: str, **arguments: Any) -> Any:
+    def command(self, name: str, /, **arguments: Any) -> Any:
         """Run one command and return its result.
 
         Raises LabError with QEMU's own words when it refuses.
@@ -63,9 +63,7 @@ class Qmp:
 
         Guest memory itself is left out: it lies in a file of its own.
         """
-        self.command(
-            "migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}]
-        )
+        self.command("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
         self.command(command, uri=uri)
         end = time.monotonic() + timeout
         while time.monotonic() < end:

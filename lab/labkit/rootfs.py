@@ -22,7 +22,7 @@ VFS = 7
 FUNCTIONS = (("0000:01", "enp1s0f0"), ("0000:02", "enP2p1s0f0"))
 """PCI domain and bus behind each root port, and the name that the same function has on a Spark."""
 MANAGEMENT = "enP7s7"
-BOOT_MODULES = ("crc32c_generic", "virtio_blk", "ext4")
+BOOT_MODULES = ("crc32c_generic", "virtio_blk", "ext4", "virtio_net")
 INIT = """#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t devtmpfs dev /dev
@@ -146,11 +146,15 @@ def configure(root: Path, keys: Path) -> None:
     host_key = root / "etc/ssh/ssh_host_ed25519_key"
     put(host_key, (keys / "host_key").read_text(encoding="utf-8"), 0o600)
     put(host_key.with_suffix(".pub"), (keys / "host_key.pub").read_text(encoding="utf-8"))
-    for unit in entries("masked-units.txt"):
-        link = root / "etc/systemd/system" / unit
+    masks = [("etc/systemd/system", name) for name in entries("masked-units.txt")]
+    masks += [("etc/udev/rules.d", f"{name}.rules") for name in entries("masked-rules.txt")]
+    for folder, name in masks:
+        link = root / folder / name
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
     in_guest(root, "systemctl", "--quiet", "enable", "systemd-networkd.service", "ssh.service")
+    in_guest(root, "systemctl", "--quiet", "disable", "nftables.service")
+    in_guest(root, "systemctl", "--quiet", "set-default", "multi-user.target")
     # systemd rebuilds its catalogues at boot when /usr looks newer than these.
     for marker in ("etc/.updated", "var/.updated"):
         put(root / marker, "")

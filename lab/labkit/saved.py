@@ -21,7 +21,7 @@ from labkit.config import Config
 from labkit.errors import LabError
 from labkit.qmp import Qmp
 
-BOOT_SECONDS = 180.0
+BOOT_SECONDS = 600.0
 PROBE_SECONDS = 12.0
 PART = "saved-state"
 WARM_UP = """
@@ -107,10 +107,12 @@ def _kvm_works(config: Config, image_folder: Path) -> bool:
     folder.mkdir()
     console = folder / "console"
     child = subprocess.Popen(
-        ["qemu-system-x86_64", "-name", processes.marker(config.run, "probe"), "-machine", "q35", "-accel", "kvm"]
-        + ["-cpu", "host", "-m", "256", "-nodefaults", "-display", "none", "-serial", f"file:{console}"]
-        + ["-kernel", str(image_folder / "vmlinuz"), "-initrd", str(image_folder / "initrd")]
-        + ["-append", qemu.KERNEL_COMMAND_LINE],
+        [
+            *("qemu-system-x86_64", "-name", processes.marker(config.run, "probe"), "-machine", "q35", "-accel", "kvm"),
+            *("-cpu", "host", "-m", "256", "-nodefaults", "-display", "none", "-serial", f"file:{console}"),
+            *("-kernel", str(image_folder / "vmlinuz"), "-initrd", str(image_folder / "initrd")),
+            *("-append", qemu.KERNEL_COMMAND_LINE),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.dgxspark.cluster.plugins.modules.netplan_vf import ARGUMENTS, REQUIRED_IF
 
 MODULE = "dgxspark.cluster.netplan_vf"
-GRACE = 120  # seconds after the timer for the node to go back and to be reachable again
+GRACE = 300  # seconds after the timer for the node to go back and to be reachable again
 PAUSE = 1.0  # seconds between attempts
 
 display = Display()
@@ -67,6 +67,11 @@ class ActionModule(ActionBase):
                 return _failure(
                     "The change cut this node off from the controller; it has gone back to its old configuration by "
                     f"itself after {timeout} s. What was changed: {answer.get('message')}"
+                )
+            if outcome == "too_slow":
+                return _failure(
+                    f"netplan was not done within {timeout} s, and the node has gone back to its old configuration by "
+                    f"itself. Give it more time (rollback_timeout). What was to be changed: {answer.get('message')}"
                 )
             if outcome == "unknown":
                 return _failure(

@@ -22,7 +22,7 @@ options:
   hosts:
     description: >-
       What was seen, by host, for the hosts within the limit. Each has C(facts) or C(error), C(probe) or C(probe_error), and
-      C(rdma), the list of all answers to RDMA tests.
+      C(rdma), the list of all answers to RDMA tests, and C(rdma_error) where some are missing.
     type: dict
     required: true
   thresholds:

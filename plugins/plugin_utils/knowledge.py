@@ -51,7 +51,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[t.Any, t.Any]:
     seen: set[t.Any] = set()
     for key_node, _value in node.value:
-        key = loader.construct_object(key_node, deep=deep)
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, t.Hashable):
+            raise yaml.constructor.ConstructorError(None, None, f"{key!r} cannot be a key", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
         seen.add(key)
@@ -114,7 +116,7 @@ def _folder(kind: str, root: pathlib.Path) -> pathlib.Path:
 
 
 def _entries(kind: str, folder: pathlib.Path) -> t.Iterator[tuple[pathlib.Path, Entry]]:
-    for path in sorted(folder.rglob("*.yml")):
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file()):
         document = read_yaml(path)
         is_list = isinstance(document, dict) and "entries" in document and set(document) <= {"entries", "common"}
         listed = document["entries"] if is_list else [document]
@@ -134,15 +136,34 @@ def _entries(kind: str, folder: pathlib.Path) -> t.Iterator[tuple[pathlib.Path, 
             yield path, entry
 
 
+def _check_overlay(root: pathlib.Path) -> None:
+    """Refuse an owner's folder that is not there, and a folder in it that would never be read."""
+    if not root.is_dir():
+        raise KnowledgeError(f"{root}: there is no such folder. Correct dgxspark_knowledge_dirs, or make it.")
+    kinds = sorted(path.stem for path in (SHIPPED / "schema").glob("*.json"))
+    for path in sorted(root.iterdir()):
+        if path.is_dir() and not path.name.startswith(".") and path.name not in kinds:
+            raise KnowledgeError(f"{path}: there is no knowledge of kind {path.name!r}. Kinds: {', '.join(kinds)}.")
+
+
 def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
     """Return all entries of `kind` by id, the owner's laid over the shipped ones.
 
     Each has a key `origin`, the file it came from. Raises KnowledgeError for the first bad entry, for an id given
-    twice, and for an overlay entry that takes a shipped id without `replaces`.
+    twice, for an overlay entry that takes a shipped id without `replaces`, and for an overlay that is not there.
     """
+    schema(kind)  # of a kind that there is not, nothing would be found
     loaded: dict[str, Entry] = {}
+<<<<<<< HEAD
     for root in (SHIPPED, *(pathlib.Path(o).expanduser() for o in overlays)):
         for path, entry in _entries(kind, _folder(kind, root)):
+=======
+    owners = [pathlib.Path(overlay).expanduser() for overlay in overlays]
+    for root in owners:
+        _check_overlay(root)
+    for root in (SHIPPED, *owners):
+        for path, entry in _entries(kind, root / kind):
+>>>>>>> main
             name = str(entry["id"])
             replaces = entry.get("replaces")
             if replaces is not None and replaces != name:

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 
-_SUBSCRIPT = re.compile(r"^[&!]?(?P<stem>[A-Za-z_][\w.-]*)\[(?P<first>\d+)(?:[:-](?P<last>\d+))?\]$")
+_SUBSCRIPT = re.compile(r"^[&!]?(?P<stem>[A-Za-z_][\w.-]*)\[(?P<first>\d+)(?P<range>[:-](?P<last>\d*))?\]$")
 # A colon separates patterns too, but not inside brackets.
 _SEPARATOR = re.compile(r",|:(?![^\[]*\])")
 
@@ -18,6 +18,11 @@ _SEPARATOR = re.compile(r",|:(?![^\[]*\])")
 def _spelled(stem: str, first: str, last: str) -> list[str]:
     width = len(first) if first.startswith("0") else 0
     return [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+
+
+def _highest(stem: str, hosts: t.Collection[str]) -> int:
+    tails = (name.removeprefix(stem) for name in hosts if name.startswith(stem))
+    return max((int(tail) for tail in tails if tail.isdecimal()), default=0)
 
 
 def _command(names: t.Sequence[str]) -> str:
@@ -44,9 +49,12 @@ def check_limit(
         match = _SUBSCRIPT.match(term)
         if not match:
             continue
-        stem, first, last = match["stem"], match["first"], match["last"] or match["first"]
+        stem, first = match["stem"], match["first"]
+        # Of "spark[2:]" the end is left to the group, and a reader takes all names from spark2 on.
+        last = match["last"] or (str(_highest(stem, hosts)) if match["range"] else first)
         meant = [name for name in _spelled(stem, first, last) if name in hosts]
-        got = list(groups.get(stem, ()))[int(first) : int(last) + 1]
+        end = None if match["range"] and not match["last"] else int(last) + 1
+        got = list(groups.get(stem, ()))[int(first) : end]
         if meant and set(meant) != set(got):
             means = f"the group's members at these positions, counted from 0: {', '.join(got) or 'nobody'}"
             if stem not in groups:

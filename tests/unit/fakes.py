@@ -14,8 +14,9 @@ address, netns, `vf N mac|trust|spoofchk …`), devlink's eswitch mode, `rdma -j
 `systemctl show` (`node.units`) and `python3 -c …`, which is really run. A command that it does not know is not
 installed: status 127. `node.run.calls` has every argv.
 
-Two kinds of HCA. mlx5: a child of the PCI function, GIDs in pairs of RoCE v1 and v2, stays on the host when its netdev
-moves to a namespace (RDMA's shared mode). rxe: names its netdev in `parent`, RoCE v2 only, destroyed by the move.
+Two kinds of HCA, each seen from every namespace (RDMA's shared mode). mlx5: a child of the PCI function, GIDs in pairs
+of RoCE v1 and v2, outlives its netdev's move to another namespace. rxe: names its netdev in `parent`, RoCE v2 only,
+destroyed by the move.
 """
 
 from __future__ import annotations
@@ -285,6 +286,8 @@ class FakeNode(Net):
             self._processes += 1
             self._process(str(self._processes), name)
         self._kernel(net)
+        self._laid.clear()  # the HCAs there are show in the new namespace too
+        self.sync()
         return net
 
     def end_processes(self, name: str) -> None:
@@ -328,7 +331,7 @@ class FakeNode(Net):
                 self._laid[key] = state
                 self._lay_netdev(net, device)
                 if device.hca:
-                    self._lay_hca(self if device.kind == "mlx5" else net, device)
+                    self._lay_hca(device)
 
     def _lay_netdev(self, net: Net, device: Device) -> None:
         at = net.root / f"sys/class/net/{device.name}"
@@ -359,10 +362,7 @@ class FakeNode(Net):
                 folder = self.root / f"sys/bus/pci/devices/{device.pci}/net/{device.name}"
                 folder.mkdir(parents=True, exist_ok=True)
 
-    def _lay_hca(self, net: Net, device: Device) -> None:
-        at = net.root / f"sys/class/infiniband/{device.hca}"
-        shutil.rmtree(at, ignore_errors=True)
-        port = at / "ports/1"
+    def _lay_hca(self, device: Device) -> None:
         running = device.up and device.carrier
         values = {
             "node_guid": _eui64(device.mac)[20:],
@@ -374,20 +374,27 @@ class FakeNode(Net):
         }
         if device.kind == "rxe":
             values["parent"] = device.name
-        for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
-            (port / folder).mkdir(parents=True)
-        for name, value in values.items():
-            (at / name).write_text(f"{value}\n")
-        if device.pci and device.kind == "mlx5":
-            (at / "device").symlink_to(f"../../../bus/pci/devices/{device.pci}")
-            (net.root / f"sys/bus/pci/devices/{device.pci}/infiniband/{device.hca}").mkdir(parents=True, exist_ok=True)
+        for net in (self, *self.namespaces.values()):  # in RDMA's shared mode it is seen from every namespace
+            at = net.root / f"sys/class/infiniband/{device.hca}"
+            shutil.rmtree(at, ignore_errors=True)
+            for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
+                (at / "ports/1" / folder).mkdir(parents=True)
+            for name, value in values.items():
+                (at / name).write_text(f"{value}\n")
+            if device.pci and device.kind == "mlx5":
+                (at / "device").symlink_to(f"../../../bus/pci/devices/{device.pci}")
+                child = net.root / f"sys/bus/pci/devices/{device.pci}/infiniband/{device.hca}"
+                child.mkdir(parents=True, exist_ok=True)
         types = ["RoCE v2"] if device.kind == "rxe" else ["IB/RoCE v1", "RoCE v2"]
         addresses = [_mapped(text) for text in device.ipv4] if running else []
-        self.gids(device.hca or "", [(g, k, device.name) for g in [_eui64(device.mac), *addresses] for k in types], net)
+        self.gids(device.hca or "", [(g, k, device.name) for g in [_eui64(device.mac), *addresses] for k in types])
 
-    def gids(self, hca: str, entries: t.Sequence[tuple[str, str, str] | None], net: Net | None = None) -> None:
+    def gids(self, hca: str, entries: t.Sequence[tuple[str, str, str] | None]) -> None:
         """Set a GID table by hand (until its netdev changes): (gid, type, netdev) or None for an empty entry."""
-        port = (net or self).root / f"sys/class/infiniband/{hca}/ports/1"
+        for net in (self, *self.namespaces.values()):
+            self._lay_gids(net.root / f"sys/class/infiniband/{hca}/ports/1", entries)
+
+    def _lay_gids(self, port: pathlib.Path, entries: t.Sequence[tuple[str, str, str] | None]) -> None:
         for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
             shutil.rmtree(port / folder)
             (port / folder).mkdir()
@@ -407,7 +414,7 @@ class FakeNode(Net):
         shutil.rmtree(net.root / f"proc/sys/net/ipv4/conf/{device.name}", ignore_errors=True)
         if device.pci:
             shutil.rmtree(self.root / f"sys/bus/pci/devices/{device.pci}/net", ignore_errors=True)
-        for place in (self, net):
+        for place in (self, *self.namespaces.values()):
             if device.hca:
                 shutil.rmtree(place.root / f"sys/class/infiniband/{device.hca}", ignore_errors=True)
                 shutil.rmtree(place.root / f"sys/bus/pci/devices/{device.pci}/infiniband", ignore_errors=True)

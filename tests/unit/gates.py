@@ -194,6 +194,10 @@ class Cluster:
         """Probe, meet, judge; return the report, with its table under `table`."""
         self.probe()
         self.meet()
+        return self.judge()
+
+    def judge(self) -> Plain:
+        """Return the report of what was seen so far."""
         meta = {
             "started": "2026-01-01T00:00:00Z",
             "finished": "2026-01-01T00:01:00Z",

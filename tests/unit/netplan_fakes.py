@@ -70,7 +70,7 @@ class FakeHost(rollback.Host):
         self.apply_answer: tuple[int, str, str] = (0, "", "")
         self.generate_answer: tuple[int, str, str] | None = None
         self.timer: tuple[float, str] | None = None
-        self.timer_works = True
+        self.guard_works = True
         self.hold = False
         self.during_sleep: t.Callable[[], None] = lambda: None
 
@@ -88,7 +88,7 @@ class FakeHost(rollback.Host):
         if self.timer and self.timer[0] <= self.now:
             identity = self.timer[1]
             self.timer = None
-            assert rollback.main(["timer", identity], self) == 0
+            assert rollback.time_is_up(self, identity)
 
     def files(self) -> dict[str, str]:
         """What is in /etc/netplan."""
@@ -114,18 +114,20 @@ class FakeHost(rollback.Host):
                 return done.returncode, done.stdout, done.stderr
             return 0, "", ""
         if words[0] == "systemd-run":
-            if "timer" in words:
-                if not self.timer_works:
-                    return 1, "", "Failed to start transient timer unit"
-                seconds = next(float(w.split("=")[1]) for w in words if w.startswith("--on-active="))
-                self.timer = (self.now + seconds, words[-1])
-            elif not self.hold:
-                rollback.main(["apply", words[-1]], self)
+            if not self.guard_works:
+                return 1, "", "Failed to start transient service unit"
+            identity = words[-1]
+            self.timer = (journal(self)["deadline"], identity)
+            if not self.hold:  # what the guard does until it waits
+                rollback.write(self)
+                self.applied.append(self.files())
+                rc, _out, said = self.apply_answer
+                rollback.applied(self, identity, rc, said)
             return 0, "", ""
         if words[:2] == ["systemctl", "is-active"]:
             return (0 if self.timer else 3), "", ""
         if words[:2] == ["systemctl", "stop"]:
-            if self.timer and rollback.timer_unit(self.timer[1]) in words:
+            if self.timer and rollback.guard_unit(self.timer[1]) in words:
                 self.timer = None
             return 0, "", ""
         return self.node.run(words)

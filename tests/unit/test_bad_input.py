@@ -5,7 +5,6 @@ All go through Ansible's own inventory loading and templating and the role's own
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import pathlib
@@ -20,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Net
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-UNSET = object()
+UNSET = ...
 
 
 class Inventory:
@@ -165,7 +164,7 @@ def unknown_key() -> t.Iterator[Case]:
 def missing() -> t.Iterator[Case]:
     inventory = Inventory()
     inventory.fabric = UNSET
-    yield "settings", inventory, ("dgxspark_fabric",)
+    yield "settings", inventory, ("dgxspark_fabric.topology", "not set")
     inventory = Inventory()
     del inventory.fabric["topology"]
     yield "topology", inventory, ("dgxspark_fabric.topology", "single, direct, triangle, ring, switch")
@@ -294,6 +293,7 @@ def what_nodes_show() -> t.Iterator[Case]:
         yield name, inventory, ("spark2", *needles)
 
 
+SHIPPED = {"example": 4, "lab": 4, "direct": 2, "ring": 3}
 GOOD = [("switch", 4), ("single", 1), ("direct", 2), ("triangle", 3), ("ring", 5)]
 
 
@@ -306,6 +306,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, t.
     folders = {
         str(inventory.write(folder / f"{number}")): name for number, (name, inventory) in enumerate(inventories.items())
     }
+    folders |= {str(ROOT / "inventories" / name): f"shipped-{name}" for name in SHIPPED}
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "unit" / "evaluate_plans.py", *folders],
         capture_output=True,
@@ -335,6 +336,13 @@ def test_what_the_mutators_begin_with_is_good(verdicts: dict[str, t.Any], topolo
     assert verdicts[f"good-{topology}"] == {"planned": names(hosts)}
 
 
+def test_every_shipped_inventory_is_planned(verdicts: dict[str, t.Any]) -> None:
+    assert {path.name for path in (ROOT / "inventories").iterdir()} == set(SHIPPED)
+    assert {name: verdicts[f"shipped-{name}"] for name in SHIPPED} == {
+        name: {"planned": names(hosts)} for name, hosts in SHIPPED.items()
+    }
+
+
 @pytest.mark.parametrize(("name", "needles"), [(name, needles) for name, _inventory, needles in CASES], ids=str)
 def test_bad_input_is_refused_by_name(verdicts: dict[str, t.Any], name: str, needles: tuple[str, ...]) -> None:
     assert "refused" in verdicts[name], f"planned: {verdicts[name]}"
@@ -360,56 +368,59 @@ COMMAND = [
 ]
 
 
-@pytest.mark.parametrize("name", COMMAND)
-def test_the_playbook_refuses_before_it_touches_a_node(tmp_path: pathlib.Path, name: str) -> None:
-    inventory, needles = next((copy.deepcopy(i), needles) for case, i, needles in CASES if case == name)
-    folder = inventory.write(tmp_path / "inventory")
-    trap = tmp_path / "trap"
+def show_plan(folder: pathlib.Path, inventory: Inventory) -> tuple[int, str, bool]:
+    """Run playbooks/plan.yml; return its exit status, its output, and whether anybody tried to reach a node."""
+    trap, ssh = folder / "trap", folder / "ssh"
+    # Whoever connects, connects to nobody, and leaves a trace.
+    ssh.write_text(f"#!/bin/sh\ntouch {trap}\nexit 255\n", encoding="utf-8")
+    ssh.chmod(0o755)
+    extra = {"ansible_ssh_executable": str(ssh), "dgxspark_plan_file": str(folder / "plan.json")}
+    program = pathlib.Path(sys.executable).parent / "ansible-playbook"
+    place = inventory.write(folder / "inventory")
     done = subprocess.run(
-        # Whoever connects, connects to nobody, and leaves a trace.
-        [pathlib.Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks" / "plan.yml", "-i", folder]
-        + ["-e", json.dumps({"ansible_ssh_executable": str(ssh_trap(tmp_path, trap))})],
+        [program, ROOT / "playbooks" / "plan.yml", "-i", place, "-e", json.dumps(extra)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path(), "ANSIBLE_NOCOLOR": "1"},
     )
-    output = done.stdout + done.stderr
-    assert done.returncode != 0, output
+    return done.returncode, done.stdout + done.stderr, trap.exists()
+
+
+@pytest.mark.parametrize("name", COMMAND)
+def test_the_playbook_refuses_before_it_touches_a_node(tmp_path: pathlib.Path, name: str) -> None:
+    inventory, needles = next((i, needles) for case, i, needles in CASES if case == name)
+    code, output, touched = show_plan(tmp_path, inventory)
+    assert code != 0, output
     plain = " ".join(output.split())
     # The group is missing for the guard already, which knows no settings.
     for needle in needles if name != "missing-group" else ("dgx",):
         assert needle in plain
     assert "Traceback" not in output
-    assert not trap.exists(), "a node was touched"
+    assert not touched
+    assert not (tmp_path / "plan.json").exists()
 
 
-def ssh_trap(folder: pathlib.Path, trap: pathlib.Path) -> pathlib.Path:
-    program = folder / "ssh"
-    program.write_text(f"#!/bin/sh\ntouch {trap}\nexit 255\n", encoding="utf-8")
-    program.chmod(0o755)
-    return program
-
-
-def test_the_trap_would_be_sprung(tmp_path: pathlib.Path) -> None:
-    """And the plan of a good inventory of which no node answers is shown, marked as such, with exit status 0."""
-    folder = Inventory().write(tmp_path / "inventory")
-    trap = tmp_path / "trap"
-    done = subprocess.run(
-        [pathlib.Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks" / "plan.yml", "-i", folder]
-        + ["-e", json.dumps({"ansible_ssh_executable": str(ssh_trap(tmp_path, trap))})]
-        + ["-e", f"dgxspark_plan_file={tmp_path}/plan.json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path(), "ANSIBLE_NOCOLOR": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert trap.exists()
-    assert "spark4 (index 4, from inventory alone)" in done.stdout
-    assert "the host was not reached" in done.stdout
+def test_a_good_inventory_of_which_no_node_answers_is_planned_and_marked(tmp_path: pathlib.Path) -> None:
+    code, output, touched = show_plan(tmp_path, Inventory())
+    assert code == 0, output
+    assert touched, "the trap of the tests above does not work"
+    assert "spark4 (index 4, from inventory alone)" in output
+    assert "the host was not reached" in output
     written = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert list(written["hosts"]) == names(4)
     assert written["changes"] == {}
+
+
+def test_of_a_node_that_was_seen_the_plan_tells_what_would_change(tmp_path: pathlib.Path) -> None:
+    inventory = Inventory(hosts=2)
+    inventory.hosts["spark1"]["dgxspark_roce"] = seen(FIRST, SECOND)
+    code, output, _touched = show_plan(tmp_path, inventory)
+    assert code == 0, output
+    assert "spark1 (index 1)" in output
+    assert "p0f1: VFs 0 -> 4" in output
+    assert "spark2 (index 2, from inventory alone)" in output
+    written = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert list(written["changes"]) == ["spark1"]
+    assert {"subject": "p0f1", "what": "VFs", "before": 0, "after": 4} in written["changes"]["spark1"]

@@ -18,7 +18,7 @@ import typing as t
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import (
     Claim,
@@ -77,7 +77,9 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     text: list[tuple[str, str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    state: t.Literal["unchanged", "pending", "confirmed", "rolled_back", "waiting", "stale", "unknown"] = "unchanged"
+    state: t.Literal["unchanged", "pending", "confirmed", "rolled_back", "too_slow", "waiting", "stale", "unknown"] = (
+        "unchanged"
+    )
     message: str = ""
 
 
@@ -115,7 +117,7 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     for path, image in images.items():
         _describe(host, path, image, request, given_back, outcome)
     if images:
-        _validate(run, scratch)
+        _validate(host, run, scratch)
     if request.content is not None:
         live = live_changes(request.devices, _links(run, sysfs))
         outcome.changes += live
@@ -226,9 +228,9 @@ def _describe(
         outcome.changes.append(Change(path, "file of others", None, done))
 
 
-def _validate(run: Run, scratch: str) -> None:
-    rc, out, err = run(["netplan", "generate", "--root-dir", scratch])
-    if rc == NOT_FOUND:
+def _validate(host: Host, run: Run, scratch: str) -> None:
+    rc, out, err = run([*host.generator(), "--root-dir", scratch])
+    if rc == rollback.NOT_FOUND:
         raise FabricError("netplan is not installed on this node, or not on the PATH. Install netplan.io.")
     if rc != 0:
         said = (err or out).replace(scratch, "").strip()
@@ -268,8 +270,8 @@ def settle(host: Host, outcome: Outcome) -> None:
     """See an earlier unconfirmed change to its end: wait while its timer runs, else go back now. Never stack."""
     while identity := host.text("pending"):
         deadline = float(host.document("journal.json").get("deadline", 0))
-        active = host.command(["systemctl", "is-active", "--quiet", rollback.timer_unit(identity)])[0] == 0
-        if active and host.clock() < deadline + rollback.APPLY_LIMIT:
+        active = host.command(["systemctl", "is-active", "--quiet", rollback.guard_unit(identity)])[0] == 0
+        if active and host.clock() < deadline + rollback.COMMAND_LIMIT:
             host.sleep(1)
             continue
         with host.lock():
@@ -311,25 +313,10 @@ def _start(host: Host, request: Request, images: Images, summary: str) -> None:
     rollback.prepare(
         host, identity, images, source(), deadline=deadline, summary=summary, connection=request.connection
     )
-    program = f"{rollback.BASE}/program.py"
-    python = [rollback.PYTHON, "-I", "-S", program]
-    timer = ["systemd-run", "--collect", "--quiet", f"--unit={rollback.timer_unit(identity).removesuffix('.timer')}"]
-    timer += [f"--on-active={request.timeout:g}", "--timer-property=AccuracySec=100ms", *python, "timer", identity]
-    rc, out, err = host.command(timer)
+    rc, out, err = host.command(rollback.guard_command(identity))
     if rc != 0:
         rollback.forget(host)
-        raise FabricError(f"The rollback timer could not be started, so nothing was changed: {(err or out).strip()}")
-    try:
-        rollback.write(host)
-        unit = f"--unit={rollback.apply_unit(identity)}"
-        rc, out, err = host.command(
-            ["systemd-run", "--collect", "--quiet", "--no-block", unit, *python, "apply", identity]
-        )
-        said = (err or out).strip() if rc != 0 else ""
-    except OSError as exc:
-        said = f"{exc.filename or request.path}: {exc.strerror}"
-    if said:
-        _undo(host, identity, f"The change could not be made: {said}")
+        raise FabricError(f"The change's guard could not be started, so nothing was changed: {(err or out).strip()}")
 
 
 def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
@@ -359,22 +346,28 @@ def confirm(host: Host, request: Request) -> Outcome:
 
     It does not wait for netplan: what was connected before netplan was done proves nothing.
     """
+    try:
+        with host.lock():
+            return _confirm(host, request)
+    except rollback.RollbackError:
+        return Outcome(state="waiting")  # the guard is going back right now, which takes netplan a while
+
+
+def _confirm(host: Host, request: Request) -> Outcome:
     identity = request.transaction
+    if host.text("pending") != identity:
+        return _ended(host, identity)
     said = host.document("apply.json")
-    with host.lock():
-        if host.text("pending") != identity:
-            return _ended(host, identity)
-        if said.get("id") != identity:
-            return Outcome(state="waiting")
-        if request.connection and host.document("journal.json").get("connection") == request.connection:
-            return Outcome(state="stale")
-        if said["rc"] != 0:
-            _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
-        wrong = rollback.unwritten(host)
-        if wrong:
-            _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
-        host.command(["systemctl", "stop", rollback.timer_unit(identity)])
-        rollback.forget(host)
+    if said.get("id") != identity:
+        return Outcome(state="waiting")
+    if request.connection and host.document("journal.json").get("connection") == request.connection:
+        return Outcome(state="stale")
+    if said["rc"] != 0:
+        _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
+    wrong = rollback.unwritten(host)
+    if wrong:
+        _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
+    rollback.forget(host)  # the guard sees this and ends
     return Outcome(state="confirmed")
 
 
@@ -383,4 +376,4 @@ def _ended(host: Host, identity: str) -> Outcome:
     if last.get("id") != identity:
         return Outcome(state="unknown", message="The node knows nothing of this change: it was never begun.")
     failed = f" Going back was not complete: {'; '.join(last['failed'])}" if last["failed"] else ""
-    return Outcome(state="rolled_back", message=f"{last['summary']}.{failed}")
+    return Outcome(state="rolled_back" if last["applied"] else "too_slow", message=f"{last['summary']}.{failed}")

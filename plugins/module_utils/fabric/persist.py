@@ -69,17 +69,20 @@ TimeoutStartSec=120
 def source() -> str:
     """Return the restorer's own source, from wherever Python loaded it (a module's zip included)."""
     spec = importlib.util.find_spec(restore.__name__)
-    text = spec.loader.get_source(restore.__name__) if spec and hasattr(spec.loader, "get_source") else None  # type: ignore[union-attr]
+    loader = spec.loader if spec else None
+    text = loader.get_source(restore.__name__) if hasattr(loader, "get_source") else None  # type: ignore[union-attr]
     if not text:
         raise FabricError(f"The source of {restore.__name__} cannot be read, so nothing can be installed from it.")
-    return str(text)
+    # Ansible's own loader of collections gives bytes.
+    return text.decode("utf-8") if isinstance(text, bytes) else str(text)
 
 
 def _rule(document: t.Mapping[str, t.Any]) -> str:
     """Return the udev rule: numbered after 80-net-setup-link, so that $name is what the interface is called in the end.
 
     A run at work (its mark names the process) takes care of the interfaces itself. A VF is matched by its function's
-    address, a function only once the boot's own run has begun.
+    address, a function only once the boot's own run has begun. Not by SYSTEMD_WANTS: the rename's own event takes that
+    property away again before systemd has seen it. "restart", for one that is still running began too early.
     """
     lines = [
         _HEAD + 'ACTION!="add", GOTO="dgxspark_fabric_end"',
@@ -87,7 +90,7 @@ def _rule(document: t.Mapping[str, t.Any]) -> str:
         f'IMPORT{{file}}="{restore.RUN_DIR}/busy"',
         'ENV{DGXSPARK_BUSY}=="?*", TEST=="/proc/$env{DGXSPARK_BUSY}", GOTO="dgxspark_fabric_end"',
     ]
-    start = 'TAG+="systemd", ENV{SYSTEMD_WANTS}+="dgxspark-fabric-vf@$name.service"'
+    start = 'RUN+="/usr/bin/systemctl --no-block restart dgxspark-fabric-vf@$name.service"'
     for function in document["functions"]:
         pci = function["pci"]
         lines += [

@@ -21,10 +21,16 @@ import contextlib
 import fcntl
 import json
 import os
-import subprocess
 import sys
 import time
-import typing as t
+
+# A VF that comes back waits for this file: it loads at run time what it needs at run time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    Document = t.Mapping[str, t.Any]
+    Entry = t.Mapping[str, t.Any]
 
 CONFIG = "/etc/dgxspark/fabric.json"
 RUN_DIR = "/run/dgxspark-fabric"
@@ -33,9 +39,6 @@ PCI_WAIT = 15.0  # seconds that a boot waits for functions that have not shown u
 NETDEV_WAIT = 60.0  # seconds for the interfaces of VFs that were just bound, and for udev to name them
 LOCK_WAIT = 120.0  # seconds for another run to finish
 IFF_UP = 0x1
-
-Document = t.Mapping[str, t.Any]
-Entry = t.Mapping[str, t.Any]
 
 
 class RestoreError(Exception):
@@ -86,6 +89,8 @@ class Host:
 
     def command(self, argv: t.Sequence[str], text: str = "", timeout: float = 60) -> tuple[int, str, str]:
         """Run a command with `text` as its input; (127, "", why) where it cannot be run."""
+        import subprocess
+
         try:
             done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=timeout, check=False)
         except (OSError, subprocess.TimeoutExpired) as exc:

@@ -4,8 +4,11 @@
 """A change of netplan's files that goes back by itself unless it is confirmed.
 
 This one file, which needs nothing but Python's standard library, does it in two places: the module `netplan_vf`
-imports it, and a copy on the node is run as a program: `apply ID` (netplan apply, detached), `timer ID` (time is up)
-and `boot` (the node went down in the middle).
+imports it, and a copy on the node is run as a program: `guard ID` writes the files, lets netplan apply them and waits,
+and goes back when the time is up; `boot` goes back when the node went down in the middle.
+
+The guard is a process and no systemd timer: `netplan apply` has systemd reload, and each reload starts a timer's
+OnActiveSec= anew; while it reloads, which takes a minute on a busy node, no timer goes off at all.
 
 While a change is unconfirmed, /var/lib/dgxspark/netplan has `pending` (its id), `journal.json` (the files as they were
 and as they shall be, contents included), `program.py` (this file) and, once done, `apply.json` (what netplan said).
@@ -22,6 +25,7 @@ import hashlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -33,8 +37,11 @@ UNIT = "dgxspark-netplan-rollback.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 WANTED_PATH = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 PYTHON = "/usr/bin/python3"
-APPLY_LIMIT = 120.0  # seconds for netplan apply
-LOCK_WAIT = 60.0  # seconds for another run's step to finish
+GENERATE = "/usr/libexec/netplan/generate"
+NOT_FOUND, TOO_LONG = 127, 124  # exit statuses, as a shell and timeout(1) have them
+COMMAND_LIMIT = 300.0  # seconds for a command; a lab node on a busy machine takes minutes for a reload of systemd
+LOCK_WAIT = 120.0  # seconds for another run's step to finish
+PAUSE = 0.25  # seconds between looks
 
 # Early: networkd and NetworkManager start after network-pre.target. systemd has run netplan's generator before any
 # unit, so what that made of the unconfirmed files is made anew.
@@ -103,22 +110,43 @@ class Host:
         """Return where a path of the node lies."""
         return pathlib.Path(self.root + path)
 
-    def command(self, argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
-        """Run a command; (127, "", why) where it cannot be run or takes longer than `timeout` seconds."""
-        path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
-        environment = {**os.environ, "LC_ALL": "C", "LANGUAGE": "", "PATH": path}
+    def command(self, argv: t.Sequence[str], timeout: float = COMMAND_LIMIT) -> tuple[int, str, str]:
+        """Run a command; 127 where there is none, 124 where it takes longer than `timeout` seconds."""
         try:
             # without AnsibleModule, whose run_command sanity wants: this file is also a program on the node
             done = subprocess.run(  # pylint: disable=ansible-bad-function
-                argv, capture_output=True, text=True, timeout=timeout, check=False, env=environment, errors="replace"
+                argv,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+                env=_environment(),
+                errors="replace",
             )
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            return 127, "", str(exc)
+        except subprocess.TimeoutExpired:
+            return TOO_LONG, "", f"`{' '.join(argv)}` did not end within {timeout:g} s"
+        except OSError as exc:
+            return NOT_FOUND, "", f"{argv[0]}: {exc.strerror}"
         return done.returncode, done.stdout, done.stderr
+
+    def start(self, argv: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
+        """Start a command in a process group of its own; what it says goes to the file `log`."""
+        with self.path(log).open("wb") as file:
+            return subprocess.Popen(  # pylint: disable=consider-using-with
+                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=_environment(), start_new_session=True
+            )
+
+    def generator(self) -> list[str]:
+        """Return the command that generates: netplan's own program where it is known to be that.
+
+        `netplan generate` runs the same, then has systemd and udev reload, even for another root.
+        """
+        known = self.path(GENERATE).exists() and not self.path(GENERATE).with_name("configure").exists()
+        return [GENERATE] if known else ["netplan", "generate"]
 
     def clock(self) -> float:
         """Return seconds since boot, which every process of the node agrees on."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -193,6 +221,11 @@ class Host:
             yield
 
 
+def _environment() -> dict[str, str]:
+    path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    return {**os.environ, "LC_ALL": "C", "LANGUAGE": "", "PATH": path}
+
+
 def _sync(folder: pathlib.Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -201,17 +234,25 @@ def _sync(folder: pathlib.Path) -> None:
         os.close(descriptor)
 
 
+# What is kept while a change is unconfirmed, beside `pending`.
+_TEMPORARY = ("journal.json", "started", "apply.log", "apply.json", "program.py")
+
+
 # --- a change -------------------------------------------------------------------------------------------------------
 
 
-def timer_unit(identity: str) -> str:
-    """Return the name of the transient timer of a change."""
-    return f"dgxspark-netplan-timer-{identity}.timer"
+def guard_unit(identity: str) -> str:
+    """Return the name of the transient service that applies and guards a change."""
+    return f"dgxspark-netplan-{identity}.service"
 
 
-def apply_unit(identity: str) -> str:
-    """Return the name of the transient service that applies a change."""
-    return f"dgxspark-netplan-apply-{identity}.service"
+def guard_command(identity: str) -> list[str]:
+    """Return the command that starts the guard of a change that was prepared, on its own."""
+    how = ["--collect", "--quiet", "--no-block", "--property=Restart=on-failure", "--property=TimeoutStopSec=5"]
+    return [
+        *("systemd-run", *how, f"--unit={guard_unit(identity)}"),
+        *(PYTHON, "-I", "-S", f"{BASE}/program.py", "guard", identity),
+    ]
 
 
 def prepare(
@@ -230,7 +271,7 @@ def prepare(
     """
     host.path(BASE).mkdir(mode=0o700, parents=True, exist_ok=True)
     host.path(BASE).chmod(0o700)
-    for name in ("apply.json", "last.json"):
+    for name in (*_TEMPORARY, "last.json"):
         host.put(f"{BASE}/{name}", FileImage(None))
     files = {path: {"before": host.image(path).to_json(), "after": image.to_json()} for path, image in changes.items()}
     journal = {"id": identity, "deadline": deadline, "summary": summary, "connection": connection, "files": files}
@@ -265,41 +306,42 @@ def forget(host: Host, *, last: t.Mapping[str, t.Any] | None = None) -> None:
         host.put(f"{BASE}/last.json", FileImage(None))
     else:
         host.keep("last.json", json.dumps(last))
-    for path in (WANTED_PATH, UNIT_PATH, *(f"{BASE}/{name}" for name in ("journal.json", "apply.json", "program.py"))):
+    for path in (WANTED_PATH, UNIT_PATH, *(f"{BASE}/{name}" for name in _TEMPORARY)):
         host.put(path, FileImage(None))
     for folder in (host.path(f"{BASE}/absorbed"), host.path(BASE), host.path(BASE).parent):
         with contextlib.suppress(OSError):  # not empty: something of ours or of another role is kept there
             folder.rmdir()
 
 
-def apply(host: Host, identity: str) -> None:
-    """Let netplan apply the files, and write down what it said."""
-    rc, out, err = host.command(["netplan", "apply"], timeout=APPLY_LIMIT)
-    if host.text("pending") == identity:
-        host.keep("apply.json", json.dumps({"id": identity, "rc": rc, "said": (err or out).strip()[-4000:]}))
-
-
-def roll_back(host: Host, identity: str, why: str, *, running: bool = True) -> dict[str, t.Any] | None:
+def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[str, t.Any] | None:
     """Go back to the files before a change, and let netplan apply them. Call it with the lock held.
 
-    running: False at boot, before the network: netplan then only generates. Returns how it ended, which is also kept
-    as last.json; None where that change is not pending any more.
+    by: `module`, `guard`, or `boot` (before the network: netplan then only generates). Returns how it ended, which is
+    also kept as last.json; None where that change is not pending any more.
     """
     if host.text("pending") != identity:
         return None
     journal = host.document("journal.json")
-    if running:
-        host.command(["systemctl", "stop", apply_unit(identity), timer_unit(identity)])
+    if by == "module":
+        host.command(["systemctl", "stop", guard_unit(identity)])
+    done = host.document("apply.json").get("id") == identity
     unwritten_back, failed = [], []
     for path, pair in journal.get("files", {}).items():
         try:
             host.put(path, FileImage.from_json(pair["before"]))
         except OSError as exc:
             unwritten_back.append(f"{path}: {exc.strerror}")
-    rc, out, err = host.command(["netplan", "apply" if running else "generate"], timeout=APPLY_LIMIT)
+    command = host.generator() if by == "boot" else ["netplan", "apply"]
+    rc, out, err = host.command(command)
     if rc != 0:
-        failed.append(f"netplan {'apply' if running else 'generate'} said: {(err or out).strip()[-2000:]}")
-    last = {"id": identity, "why": why, "summary": journal.get("summary", ""), "failed": unwritten_back + failed}
+        failed.append(f"`{' '.join(command)}` said: {(err or out).strip()[-2000:]}")
+    last = {
+        "id": identity,
+        "why": why,
+        "applied": done,
+        "summary": journal.get("summary", ""),
+        "failed": unwritten_back + failed,
+    }
     if unwritten_back:  # the change stays pending, with all that the next try needs
         host.keep("last.json", json.dumps(last))
     else:
@@ -307,20 +349,53 @@ def roll_back(host: Host, identity: str, why: str, *, running: bool = True) -> d
     return last
 
 
+def applied(host: Host, identity: str, rc: int, said: str) -> None:
+    """Write down how it went to make and apply the files of a change."""
+    host.keep("apply.json", json.dumps({"id": identity, "rc": rc, "said": said[-4000:]}))
+
+
+def guard(host: Host, identity: str) -> bool:
+    """Make a change and let netplan apply it, then wait until it is confirmed or its time is up, and go back then.
+
+    Returns whether all went well. A guard that is started a second time, after a crash, only waits.
+    """
+    process = None
+    if host.text("pending") == identity and host.text("started") is None:
+        host.keep("started", identity)
+        try:
+            write(host)
+            process = host.start(["netplan", "apply"], f"{BASE}/apply.log")
+        except OSError as exc:
+            applied(host, identity, 1, f"{exc.filename or exc.filename2 or 'a file'}: {exc.strerror}")
+    deadline = float(host.document("journal.json").get("deadline", 0))
+    while host.text("pending") == identity and host.clock() < deadline:
+        rc = process.poll() if process else None
+        if rc is not None:
+            applied(host, identity, rc, host.text("apply.log") or "")
+            process = None
+        host.sleep(PAUSE)
+    if process and process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return time_is_up(host, identity)
+
+
+def time_is_up(host: Host, identity: str, by: str = "guard") -> bool:
+    """Go back if the change is still unconfirmed; returns whether that went well."""
+    with host.lock():
+        last = roll_back(host, identity, by, by)
+    return not (last and last["failed"])
+
+
 def main(argv: t.Sequence[str], host: Host | None = None) -> int:
     """Run as a program on the node; the exit status is 1 where going back did not work out."""
     host = host or Host()
-    what = argv[0] if argv else ""
-    if what == "apply":
-        apply(host, argv[1])
-        return 0
-    if what not in ("timer", "boot"):
-        sys.stderr.write("usage: program.py apply ID | timer ID | boot\n")
-        return 2
-    with host.lock():
-        identity = argv[1] if what == "timer" else host.text("pending") or ""
-        last = roll_back(host, identity, what, running=what == "timer")
-    return 1 if last and last["failed"] else 0
+    if list(argv[:1]) == ["guard"] and len(argv) == 2:
+        return 0 if guard(host, argv[1]) else 1
+    if list(argv) == ["boot"]:
+        return 0 if time_is_up(host, host.text("pending") or "", "boot") else 1
+    sys.stderr.write("usage: program.py guard ID | boot\n")
+    return 2
 
 
 if __name__ == "__main__":

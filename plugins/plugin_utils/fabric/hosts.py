@@ -143,12 +143,14 @@ def resolve(
     found: dict[str, Function] = {}
     findings: list[Finding] = []
     taken: dict[str, str] = {}
+    missing: list[Expected] = []
     for want in wanted:
-        function = _find(host, want, findings)
         name = want.slot.slot
-        if function is None:
-            if not any(finding.subject == f"{host.name}: {name}" for finding in findings):
-                findings.append(_missing(host, want, hardware))
+        function, ambiguous = _find(host, want)
+        if ambiguous:
+            findings.append(ambiguous)
+        elif function is None:
+            missing.append(want)
         elif function.pci in taken:
             message = f"{taken[function.pci]} and {name} would both be {function.pci}."
             findings.append(_wrong("ambiguous", f"{host.name}: {name}", message, f"Name both in {FUNCTIONS}."))
@@ -156,10 +158,10 @@ def resolve(
             taken[function.pci] = name
             found[name] = function
             findings += _capacity(host.name, name, function, vf_count)
-    return found, findings
+    return found, findings + ([_missing(host, missing, hardware)] if missing else [])
 
 
-def _find(host: HostInput, want: Expected, findings: list[Finding]) -> Function | None:
+def _find(host: HostInput, want: Expected) -> tuple[Function | None, Finding | None]:
     functions = host.node.functions if host.node else ()
     by_pci = next((f for f in functions if f.pci == want.pci), None)
     named = (f for f in functions if want.by_netdev and f.netdev is not None and f.netdev.name == want.netdev)
@@ -167,22 +169,22 @@ def _find(host: HostInput, want: Expected, findings: list[Finding]) -> Function 
     if by_pci and by_name and by_pci is not by_name:
         message = f"{want.pci} is {_shown(by_pci)}, but {want.netdev} is {_shown(by_name)}: which is it?"
         remedy = f"Name it in the host's {FUNCTIONS}, by pci or by netdev alone."
-        findings.append(_wrong("ambiguous", f"{host.name}: {want.slot.slot}", message, remedy))
-        return None
-    return by_pci or by_name
+        return None, _wrong("ambiguous", f"{host.name}: {want.slot.slot}", message, remedy)
+    return by_pci or by_name, None
 
 
 def _shown(function: Function) -> str:
     return f"{function.netdev.name if function.netdev else 'without interface'} ({function.pci})"
 
 
-def _missing(host: HostInput, want: Expected, hardware: Hardware) -> Finding:
+def _missing(host: HostInput, missing: t.Sequence[Expected], hardware: Hardware) -> Finding:
     seen = ", ".join(_shown(f) for f in (host.node.functions if host.node else ())) or "none"
-    name = f"{want.netdev}{f', {want.pci}' if want.pci else ''}"
+    names = ", ".join(f"{want.slot.slot} ({want.netdev}{f', {want.pci}' if want.pci else ''})" for want in missing)
+    what = "the function is" if len(missing) == 1 else "the functions are"
     return _wrong(
         "missing-function",
-        f"{host.name}: {want.slot.slot}",
-        f"the function ({name}) is not there. Functions seen: {seen}.",
+        f"{host.name}: {names}",
+        f"{what} not there. Functions seen: {seen}.",
         f"A port's functions vanish while it has no cable: plug it in. Or leave the port out of {VARIABLE}.ports, name the "
         f"function in the host's {FUNCTIONS}, or correct {VARIABLE}.hardware ({hardware.id}).",
     )

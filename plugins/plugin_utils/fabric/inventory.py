@@ -37,13 +37,13 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
         entry = knowledge.get("hardware", hardware_name(settings), _names(knowledge_dirs, "knowledge_dirs"))
     except FabricError as exc:
         raise FabricError(f"{VARIABLE}.hardware: {exc}") from exc
-    return fabric_plan([_input(name, of_host) for name, of_host in variables.items()], settings, entry)
+    return fabric_plan([_input(name, variables[name]) for name in names], settings, entry)
 
 
 def _names(value: t.Any, what: str) -> list[str]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise FabricError(f"{what}: a list of names is needed, not {type_name(value)}.")
-    return list(value)
+    return [str(name) for name in value]
 
 
 def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:

@@ -64,7 +64,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
     for host in inputs:
         named[host.name], more = hosts.expected(host, hardware)
         findings += more
-    if settings is not None and not inputs:
+    if settings is not None and not inputs and not findings:
         findings.append(_no_hosts(settings))
     refuse(findings)
     settings = t.cast(Settings, settings)  # where there is none, there was a finding

@@ -117,7 +117,8 @@ SPARE = "spare"
 def near(word: t.Any, known: t.Iterable[str]) -> str:
     """Return "Did you mean …?" where a known word is close, else the known words."""
     words = list(known)
-    close = difflib.get_close_matches(str(word), words, n=1)
+    by_lower = {known.lower(): known for known in reversed(words)}
+    close = [by_lower[match] for match in difflib.get_close_matches(str(word).lower(), by_lower, n=1)]
     more = f" and {len(words) - 16} more" if len(words) > 16 else ""
     return f"Did you mean {close[0]}?" if close else f"Known: {', '.join(words[:16])}{more}."
 
@@ -181,6 +182,8 @@ def type_name(value: t.Any) -> str:
     for kind, name in ((bool, "the truth value"), (str, "the text"), (int, "the number"), (float, "the number")):
         if isinstance(value, kind):
             return name
+    if value is None:
+        return "the empty value"
     if isinstance(value, t.Mapping):
         return "the dictionary"
     return "the list" if isinstance(value, (list, tuple)) else type(value).__name__
@@ -195,7 +198,7 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
     for key in raw:
         if key not in DEFAULTS:
             reader.wrong("unknown-key", str(key), "there is no such key.", near(key, DEFAULTS))
-        elif raw[key] is None:
+        elif raw[key] is None and key != "topology":
             reader.wrong("missing", key, "it has no value.", "Give it one, or leave the key out for its default.")
     reader.typed("hardware", str, "the name of a hardware class")
     topology = _topology(reader)
@@ -203,7 +206,7 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
     pool = _pool(reader)
     settings = Settings(
         topology=topology or "switch",
-        group=reader.typed("group", str, "the name of a group"),
+        group=str(reader.typed("group", str, "the name of a group")),
         ports=_ports(reader, hardware, topology),
         cables=_cables(reader, topology),
         purposes=_purposes(reader, stride),
@@ -229,11 +232,10 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
 
 def _topology(reader: _Reader) -> str | None:
     value = reader.raw.get("topology")
-    if "topology" not in reader.raw:
+    if value is None:
         reader.wrong("missing", "topology", "it is not set.", f"Set it to one of {', '.join(TOPOLOGIES)}.")
     elif not isinstance(value, str) or value not in TOPOLOGIES:
-        if value is not None:
-            reader.wrong("choice", "topology", f"there is no topology {show(value)}.", near(value, TOPOLOGIES))
+        reader.wrong("choice", "topology", f"there is no topology {show(value)}.", near(value, TOPOLOGIES))
     else:
         return str(value)
     return None
@@ -266,7 +268,7 @@ def _ports(reader: _Reader, hardware: Hardware, topology: str | None) -> tuple[i
     elif len({str(port) for port in value}) != len(value):
         reader.wrong("duplicate", "ports", f"{show(list(value))} names a port twice.", "Name each once.")
     elif all(isinstance(port, int) and port in hardware.ports for port in value):
-        return tuple(sorted(value))
+        return tuple(sorted(int(port) for port in value))
     return default
 
 
@@ -344,7 +346,7 @@ def _networks(reader: _Reader, key: str) -> dict[str, Network]:
 
 def _mac_prefix(reader: _Reader) -> str:
     quoted = 'Write two octets in quotes, such as "02:d6" (unquoted, YAML may read a number).'
-    value = str(reader.typed("mac_prefix", str, "two octets", quoted)).lower()
+    value = str(reader.typed("mac_prefix", str, "a text of two octets", quoted)).lower()
     if not _MAC_PREFIX.match(value):
         reader.wrong("type", "mac_prefix", f"{show(value)} is not two octets.", quoted)
     elif int(value[:2], 16) & 1:

@@ -157,7 +157,8 @@ def obstacles(
     for host in hosts:
         seen = _interfaces(host, planned.get(host.name, ()))
         own = parse_host(host.management)
-        if own and not any(address.split("/")[0] == host.management for _name, address in seen):
+        told = own and any(network.overlaps(own) for network in settings.management)
+        if own and not told and not any(address.split("/")[0] == host.management for _name, address in seen):
             found.append(Obstacle(own, f"the management address {host.management} of {host.name} (its ansible_host)"))
         for name, address in seen:
             try:
@@ -193,8 +194,8 @@ def overlaps(made: t.Sequence[Subnet], found: t.Iterable[Obstacle]) -> list[Find
     for obstacle in found:
         hit = [made[position] for position in index.of(obstacle.network)]
         if hit:
-            more = f" and {len(hit) - 1} more" if len(hit) > 1 else ""
-            message = f"the subnet {hit[0].network} ({hit[0].key}){more} overlaps {obstacle.what}."
+            others = f" and {len(hit) - 1} more overlap" if len(hit) > 1 else " overlaps"
+            message = f"the subnet {hit[0].network} ({hit[0].key}){others} {obstacle.what}."
             remedy = "Choose another network for the fabric." if not hit[0].by_hand else "Choose another subnet."
             findings.append(Finding("subnets.overlap", "error", hit[0].origin, message, remedy))
     return findings

@@ -134,6 +134,7 @@ class HostEvidence:
     probe: Plain | None = None
     probe_error: str | None = None
     rdma: tuple[Plain, ...] = ()
+    rdma_error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -152,15 +153,28 @@ class Evidence:
         seen = self.hosts.get(host)
         return seen.node if seen else None
 
+    @functools.cached_property
+    def functions(self) -> dict[Place, Function]:
+        """The hosts' functions that are planned ones, by these."""
+        return {
+            Place(name, planned.slot): function
+            for name, seen in self.hosts.items()
+            for planned in (self.plan[name].functions if seen.node else ())
+            if seen.node and (function := find_function(seen.node, planned))
+        }
+
+    @functools.cached_property
+    def vfs(self) -> dict[Place, Vf]:
+        """The hosts' VFs of planned functions, planned or not."""
+        return {Place(p.host, p.slot, vf.index): vf for p, function in self.functions.items() for vf in function.vfs}
+
     def function(self, host: str, planned: PlannedFunction) -> Function | None:
         """Return the host's function of a planned one."""
-        node = self.node(host)
-        return find_function(node, planned) if node else None
+        return self.functions.get(Place(host, planned.slot))
 
     def vf(self, end: End) -> Vf | None:
         """Return the host's VF of a planned one."""
-        function = self.function(end.host, end.function)
-        return next((vf for vf in function.vfs if vf.index == end.vf.index), None) if function else None
+        return self.vfs.get(end.place)
 
     @functools.cached_property
     def gids(self) -> dict[str, tuple[list[GidEntry], list[Finding]]]:
@@ -176,11 +190,13 @@ class Evidence:
         """The valid GID entry of each VF that has one."""
         return {Place(name, e.slot, e.vf): e for name, (entries, _f) in self.gids.items() for e in entries}
 
-    def answers(self, kind: str) -> dict[tuple[str, str, str], Plain]:
-        """Return the probes' answers of a kind (`arp`, `ping`) by host, netdev and address asked for."""
+    @functools.cached_property
+    def answers(self) -> dict[tuple[str, str, str, str], Plain]:
+        """The probes' answers by kind (`arp`, `ping`), host, netdev and address asked for."""
         return {
-            (name, answer["netdev"], answer["address"]): answer
+            (kind, name, answer["netdev"], answer["address"]): answer
             for name, seen in self.hosts.items()
+            for kind in ("arp", "ping")
             for answer in (seen.probe or {}).get(kind, ())
         }
 
@@ -222,7 +238,8 @@ def evidence_of(
     """Build the evidence from plain values.
 
     plan: of `fabric_plan`. hosts: by name, for each host within the limit, `facts` (a plain Node or None), `error`,
-    `probe` and `probe_error` (what `fabric_probe` returned, or why it did not), `rdma` (a list of its answers).
+    `probe` and `probe_error` (what `fabric_probe` returned, or why it did not), `rdma` (a list of its answers) and
+    `rdma_error` (why some are missing).
     thresholds: an entry of `knowledge/thresholds`. Raises FabricError for a wrong form.
     """
     for name, value in (("plan", plan), ("hosts", hosts), ("thresholds", thresholds)):
@@ -252,6 +269,7 @@ def _host(name: str, value: t.Any) -> HostEvidence:
         probe=value.get("probe"),
         probe_error=value.get("probe_error"),
         rdma=tuple(value.get("rdma") or ()),
+        rdma_error=value.get("rdma_error"),
     )
 
 

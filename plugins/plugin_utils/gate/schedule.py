@@ -82,9 +82,8 @@ def rdma_reason(evidence: Evidence, path: Path, kind: str) -> tuple[str, bool] |
             return f"the probe did not run on {end.host}: {seen.probe_error or 'no answer'}", True
         if end.place not in evidence.gid_entries:
             return f"{end} has no valid GID", True
-    pings = evidence.answers("ping")
     for end, peer in (path.ends, path.ends[::-1]):
-        answer = pings.get((end.host, netdev_of(evidence, end), peer.vf.address))
+        answer = evidence.answers.get(("ping", end.host, netdev_of(evidence, end), peer.vf.address))
         if not answer or answer["small"] != "ok":
             return f"{end} does not reach {peer} at all ({answer['small'] if answer else 'no ping'})", True
     if program_of(evidence, path, kind) is None:

@@ -27,7 +27,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.schedule imp
 
 def _directed(evidence: Evidence, kind: str, judge: t.Callable[[Evidence, End, End, Plain], Result]) -> list[Result]:
     """Judge the probes' answers of a kind, both ways of every path."""
-    answers = evidence.answers(kind)
     results = []
     for path in evidence.paths:
         blocked = evidence.blocked(path.ends)
@@ -35,7 +34,7 @@ def _directed(evidence: Evidence, kind: str, judge: t.Callable[[Evidence, End, E
             results.append(_not_run(str(path), path, blocked))
             continue
         for end, peer in (path.ends, path.ends[::-1]):
-            answer = answers.get((end.host, netdev_of(evidence, end), peer.vf.address))
+            answer = evidence.answers.get((kind, end.host, netdev_of(evidence, end), peer.vf.address))
             if answer is None:
                 why = evidence.hosts[end.host].probe_error or "no answer of the probe"
                 results.append(_not_run(f"{end} > {peer}", path, (f"the probe did not run on {end.host}: {why}", True)))
@@ -271,7 +270,8 @@ def _rdma(
     ends = (client, server)
     if sent is None or served is None:
         lacking = client.host if sent is None else server.host
-        return _not_run(subject, path, (f"the test did not run on {lacking}", True))
+        why = evidence.hosts[lacking].rdma_error or "no answer"
+        return _not_run(subject, path, (f"the test did not run on {lacking}: {why}", True))
     if sent["status"] == "missing":
         return _not_run(subject, path, (f"{client.host}: {sent['message']}", True))
     if sent["status"] != "ok":

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Place, Result, Step
@@ -73,8 +73,9 @@ def locate(results: t.Sequence[Result]) -> list[Result]:
     suspects = {place for place, hosts in peers.items() if len(hosts) > 1 and place not in passed} if passed else set()
     found = []
     for result in results:
-        blamed = [p for p in suspects if any(p.covers(end) for end in result.ends)] if result in loose else []
-        found.append(replace(result, blame=blamed[0]) if len(blamed) == 1 else result)
+        candidate = result.status == "fail" and result.blame is None and len(result.ends) == 2
+        blamed = suspects & {Place(end.host, end.slot) for end in result.ends} if candidate else set()
+        found.append(replace(result, blame=blamed.pop()) if len(blamed) == 1 else result)
     return found
 
 
@@ -85,6 +86,7 @@ class _Fault:
     key: tuple[str, str]
     results: list[Result]
     follows: list[str]
+    between: set[frozenset[Place]]  # the ends between which it was seen
 
     @property
     def cause(self) -> str:
@@ -101,9 +103,8 @@ class _Fault:
         # A failure that knows where it lies follows from what lies there; else from what lies at one of its ends, and
         # from what was wrong between the same two ends.
         places = [result.blame] if result.blame else list(result.ends)
-        if not any(self.blame.covers(place) for place in places) and not any(
-            set(own.ends) == set(result.ends) and result.blame is None for own in self.results if len(own.ends) == 2
-        ):
+        same = result.blame is None and len(result.ends) == 2 and frozenset(result.ends) in self.between
+        if not same and not any(self.blame.covers(place) for place in places):
             return False
         depth = layer(self.cause)
         if depth == layer(cause):
@@ -117,26 +118,31 @@ def causes(steps: t.Sequence[Step]) -> list[Cause]:
     """Return the root causes, the deepest first, each with the failures that follow from it."""
     failed = [result for step in steps for result in locate(step.results) if result.status == "fail"]
     faults: dict[tuple[str, str], _Fault] = {}
-    by_host: dict[str, list[_Fault]] = defaultdict(list)
+    index = _Index(defaultdict(dict), defaultdict(dict))
     for result in failed:
         key = _key(result)
-        if key not in faults:
-            faults[key] = _Fault(key, [], [])
-            for host in {result.blame.host} | {end.host for end in result.ends} if result.blame else ():
-                by_host[host].append(faults[key])
-        elif result.blame:
-            for host in {end.host for end in result.ends}:
-                if faults[key] not in by_host[host]:
-                    by_host[host].append(faults[key])
-        faults[key].results.append(result)
+        fault = faults.setdefault(key, _Fault(key, [], [], set()))
+        fault.results.append(result)
+        fault.between.add(frozenset(result.ends))
+        if result.blame:
+            index.by_host[result.blame.host][key] = fault
+            index.by_ends[frozenset(result.ends)][key] = fault
     roots: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in failed:
-        root = _root(result, by_host)
+        root = _root(result, index)
         if root is None:
             roots[_key(result)].append(result)
         else:
             root.follows.append(f"{result.subject}: {result.cause}")
-    made = [_cause(group, faults[key].follows) for key, group in roots.items()]
+    # The same at several places of a host is one cause: an owner mends it in one go.
+    of_host: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for key, group in roots.items():
+        blame = group[0].blame
+        of_host[key[0], blame.host if blame else key[1]].append(key)
+    made = [
+        _cause([roots[key] for key in keys], [f for key in keys for f in faults[key].follows])
+        for keys in of_host.values()
+    ]
     return sorted(made, key=lambda cause: (layer(cause.id), -len(cause.consequences), cause.where))
 
 
@@ -146,32 +152,42 @@ def _key(result: Result) -> tuple[str, str]:
     return result.cause or "", where
 
 
-def _root(result: Result, by_host: t.Mapping[str, t.Sequence[_Fault]]) -> _Fault | None:
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Faults that know where they lie, by that host, and by the ends between which they were seen."""
+
+    by_host: dict[str, dict[tuple[str, str], _Fault]]
+    by_ends: dict[frozenset[Place], dict[tuple[str, str], _Fault]]
+
+
+def _root(result: Result, index: _Index) -> _Fault | None:
     """Follow explanations down to a fault that nothing explains; None where nothing explains the failure itself."""
     found: _Fault | None = None
     while True:
-        hosts = dict.fromkeys([*([result.blame.host] if result.blame else []), *(end.host for end in result.ends)])
-        reasons = [
-            fault for host in hosts for fault in by_host.get(host, ()) if fault.explains(result, result.cause or "")
-        ]
+        near = dict(index.by_ends.get(frozenset(result.ends), {}))
+        for place in (result.blame,) if result.blame else result.ends:
+            near |= index.by_host.get(place.host, {})
+        reasons = [fault for fault in near.values() if fault.explains(result, result.cause or "")]
         if not reasons:
             return found
         found = min(reasons, key=lambda fault: (layer(fault.cause), len(fault.key[1])))
         result = found.results[0]
 
 
-def _cause(group: t.Sequence[Result], consequences: t.Sequence[str]) -> Cause:
-    first = group[0]
-    where = _key(first)[1]
-    messages = Counter(result.message for result in group)
-    message = first.message
-    if len(messages) > 1:
-        message = f"{message.rstrip('.')}, and {len(group) - 1} more like it."
+def _cause(groups: t.Sequence[t.Sequence[Result]], consequences: t.Sequence[str]) -> Cause:
+    first = groups[0][0]
+    places = list(dict.fromkeys(_key(group[0])[1] for group in groups))
+    if first.blame:
+        # "spark2 p0f0v0, p0f0v1"
+        places = [places[0], *(place.removeprefix(f"{first.blame.host} ") for place in places[1:])]
+    results = [result for group in groups for result in group]
+    messages = dict.fromkeys(result.message.rstrip(".") for result in results)
+    more = f" (and {len(messages) - 1} more like it)" if len(messages) > 1 else ""
     return Cause(
         id=first.cause or "",
-        where=where,
-        message=message,
+        where=", ".join(places),
+        message=f"{next(iter(messages))}{more}.",
         remedy=first.remedy,
-        seen=tuple(result.subject for result in group),
+        seen=tuple(result.subject for result in results),
         consequences=tuple(consequences),
     )

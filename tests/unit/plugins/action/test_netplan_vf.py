@@ -138,3 +138,10 @@ def test_bad_arguments_never_reach_the_node(arguments: dict[str, t.Any], word: s
     with pytest.raises(AnsibleActionFail, match=word):
         run(node)
     assert node.asked == []
+
+
+def test_a_netplan_that_takes_too_long_is_not_called_a_cut() -> None:
+    result = run(Node([PENDING, {"outcome": "too_slow", "message": "x"}]))
+    assert result["failed"] is True
+    assert "rollback_timeout" in result["msg"]
+    assert "cut" not in result["msg"]

@@ -159,6 +159,19 @@ def test_a_vf_in_a_live_pod_is_read_there(tmp_path: pathlib.Path) -> None:
     assert vf(node, 0).place.state == "host"
 
 
+def test_pods_whose_netdevs_have_one_name_are_told_apart(tmp_path: pathlib.Path) -> None:
+    node = lab(tmp_path, vfs=2)
+    for index in (0, 1):
+        node.add_namespace(f"cni-{index}")
+        node.move(f"enp1s0f0v{index}", f"cni-{index}", "net1")
+        device = node.namespaces[f"cni-{index}"].devices["net1"]
+        device.hca, device.up, device.ipv4 = f"rxe{index}", True, [f"10.100.{index}.1/24"]
+    node.sync()
+    found = read(node).functions[0].vfs
+    assert [(v.netdev and v.netdev.name, v.hca and v.hca.name) for v in found] == [("net1", "rxe0"), ("net1", "rxe1")]
+    assert [addresses(v) for v in found] == [["10.100.0.1"], ["10.100.1.1"]]
+
+
 def test_soft_roce_is_destroyed_by_the_move(tmp_path: pathlib.Path) -> None:
     node = lab(tmp_path, vfs=1)
     node.add_namespace("cni-1")

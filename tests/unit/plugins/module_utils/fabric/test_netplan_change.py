@@ -104,7 +104,8 @@ def test_a_confirmed_change_leaves_the_file_and_nothing_else(host: FakeHost) -> 
     assert host.files() == {"01-mgmt.yaml": MANAGEMENT, OURS: text_of(planned_host())}
     assert host.path(netplan.PATH).stat().st_mode & 0o777 == 0o600
     assert host.left() == []
-    assert host.timer is None
+    host.pass_time(60)
+    assert OURS in host.files(), "the guard did not see that the change was confirmed"
 
 
 def test_netplan_applies_what_was_written(host: FakeHost) -> None:
@@ -220,8 +221,16 @@ def test_nothing_is_confirmed_while_netplan_is_at_work(host: FakeHost) -> None:
     host.hold = True
     asked = request()
     begin(host, asked)
-    assert netplan_change.confirm(host, asked).state in ("waiting", "rolled_back")
-    assert host.timer is None or host.text("pending") == "t1"
+    # begin gives up waiting when the time is up, and so does the guard
+    assert netplan_change.confirm(host, asked).state == "too_slow"
+    assert OURS not in host.files()
+
+
+def test_what_is_connected_before_netplan_is_done_waits(host: FakeHost) -> None:
+    begin(host, request())
+    host.path(f"{rollback.BASE}/apply.json").unlink()
+    assert netplan_change.confirm(host, request()).state == "waiting"
+    assert host.text("pending") == "t1"
 
 
 def test_what_somebody_else_wrote_meanwhile_is_not_confirmed(host: FakeHost) -> None:
@@ -233,9 +242,9 @@ def test_what_somebody_else_wrote_meanwhile_is_not_confirmed(host: FakeHost) -> 
     assert host.files() == before
 
 
-def test_without_a_timer_nothing_is_written(host: FakeHost) -> None:
+def test_without_a_guard_nothing_is_written(host: FakeHost) -> None:
     before = host.files()
-    host.timer_works = False
+    host.guard_works = False
     with pytest.raises(FabricError, match="nothing was changed"):
         begin(host, request())
     assert host.files() == before
@@ -246,7 +255,7 @@ def test_a_change_that_never_began_is_said_so(host: FakeHost) -> None:
     assert netplan_change.confirm(host, request(transaction="other")).state == "unknown"
 
 
-@pytest.mark.parametrize("boundary", range(18))
+@pytest.mark.parametrize("boundary", range(24))
 def test_killed_at_any_write_the_next_run_comes_out_the_same(
     host: FakeHost, boundary: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,10 +268,14 @@ def test_killed_at_any_write_the_next_run_comes_out_the_same(
     class Killed(BaseException):
         pass
 
+    confirmed = []
+
     def dying(self: FakeHost, path: str, image: rollback.FileImage) -> None:
         if next(writes) == boundary:
             raise Killed
         put_file(self, path, image)
+        if path == f"{rollback.BASE}/pending" and image.data is None:
+            confirmed.append(True)
 
     monkeypatch.setattr(FakeHost, "put", dying)
     with pytest.raises(Killed):
@@ -270,9 +283,8 @@ def test_killed_at_any_write_the_next_run_comes_out_the_same(
         begin(host, asked)
         netplan_change.confirm(host, asked)
     monkeypatch.setattr(FakeHost, "put", put_file)
-    if host.timer:
-        host.pass_time(60)
-        assert host.files() == before
+    host.pass_time(60)
+    assert (host.files() == before) is not bool(confirmed)
     make(host, foreign_stanzas="absorb", transaction="t2")
     assert sorted(host.files()) == ["01-mgmt.yaml", OURS]
     make(host, content=None, transaction="t3")
@@ -307,10 +319,10 @@ def test_files_that_cannot_be_put_back_stay_pending(host: FakeHost, monkeypatch:
         put_file(self, path, image)
 
     monkeypatch.setattr(FakeHost, "put", full)
-    assert rollback.main(["timer", "t1"], host) == 1
+    assert rollback.main(["boot"], host) == 1
     assert host.text("pending") == "t1"
     monkeypatch.setattr(FakeHost, "put", put_file)
-    assert rollback.main(["timer", "t1"], host) == 0
+    assert rollback.main(["boot"], host) == 0
     assert OURS not in host.files()
 
 
@@ -414,3 +426,11 @@ def test_a_vf_in_a_pod_keeps_its_name_for_clashes(host: FakeHost) -> None:
     )
     with pytest.raises(FabricError, match="enp1s0f0v0"):
         begin(host, request(devices=devices))
+
+
+def test_a_node_that_is_going_back_right_now_is_asked_again(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollback, "LOCK_WAIT", 0.2)
+    begin(host, request())
+    with host.lock():
+        assert netplan_change.confirm(host, request()).state == "waiting"
+    assert host.text("pending") == "t1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 
 import pytest
@@ -40,7 +41,7 @@ def test_the_ends_differ_by_the_peer_only() -> None:
 
 def test_device_gid_and_port_are_those_of_the_test() -> None:
     words = argv(TEST)
-    said = dict(zip(words[1:-1], words[2:], strict=True))
+    said = dict(itertools.pairwise(words))
     assert (said["-d"], said["-x"], said["-i"], said["-s"], said["-D"]) == ("rocep1s0f0v0", "3", "1", "65536", "2")
     # the ends meet at `port`; the program listens at the next one
     assert said["-p"] == "18601"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
+import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -28,6 +30,20 @@ def test_the_installed_script_is_the_restorer_itself() -> None:
     script, mode = persist.managed_files(DOCUMENT, persist.source())[persist.SCRIPT]
     assert script.startswith("#!/usr/bin/python3") and mode == "0755"
     compile(script, persist.SCRIPT, "exec")
+
+
+def test_ansible_s_own_loader_gives_the_same_script() -> None:
+    """The controller loads collections by a loader of Ansible's, modules come out of a zip."""
+    top = next(p for p in map(pathlib.Path, sys.path) if (p / "ansible_collections" / "dgxspark").exists())
+    code = f"""
+import hashlib
+from ansible.utils.collection_loader._collection_finder import _AnsibleCollectionFinder
+_AnsibleCollectionFinder(paths=[{str(top)!r}])._install()
+from {persist.__name__} import source
+print(hashlib.sha256(source().encode()).hexdigest())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == hashlib.sha256(persist.source().encode()).hexdigest(), done.stderr
 
 
 def test_roce_info_is_asked_for_just_what_is_managed() -> None:
@@ -74,5 +90,5 @@ def test_removal_names_what_is_there() -> None:
 
 def test_the_rule_speaks_of_our_functions_only() -> None:
     rule, _mode = persist.managed_files(DOCUMENT, "")[persist.RULE]
-    lines = [line for line in rule.splitlines() if "SYSTEMD_WANTS" in line]
+    lines = [line for line in rule.splitlines() if "dgxspark-fabric-vf@" in line]
     assert len(lines) == 2 and all("0000:01:00.0" in line for line in lines)

@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,6 +198,52 @@ def test_the_plan_is_plain_and_its_hosts_are_planned_hosts(fabric: tuple[int, di
     assert json.loads(json.dumps(plan)) == plan
     for name, host in plan["hosts"].items():
         assert from_plain(PlannedHost, host).name == name
+
+
+class AnsiblesText(str):
+    """As Ansible's own texts are: a subclass, which YAML libraries will not write."""
+
+
+class AnsiblesNumber(int):
+    pass
+
+
+def as_ansible_has_it(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {as_ansible_has_it(key): as_ansible_has_it(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_ansible_has_it(item) for item in value]
+    if isinstance(value, str):
+        return AnsiblesText(value)
+    return AnsiblesNumber(value) if type(value) is int else value
+
+
+def test_what_comes_of_ansible_leaves_as_plain_text_and_numbers() -> None:
+    settings = {
+        "topology": "direct",
+        "hardware": "spark",
+        "cables": [["spark1:0", "spark2:0"], ["spark1:1", "spark2:1"]],
+        "mac_prefix": "02:aa",
+        "vfs": [{"index": 0, "purpose": "bench"}],
+        "subnets": {"cable1/f0/0": "172.30.0.0/24"},
+        "mtu": 4000,
+        "subnet_prefix": 25,
+        "vf_count": 2,
+    }
+    functions = [
+        {"pci": pci, "netdev": {"name": f"eth{number}"}, "totalvfs": 8}
+        for number, pci in enumerate(["0000:01:00.0", "0000:01:00.1", "0002:01:00.0", "0002:01:00.1"])
+    ]
+    hostvars = {
+        name: {
+            "dgxspark_fabric_index": number,
+            "dgxspark_fabric_functions": {"p0f0": {"netdev": "eth0", "pci": "0000:01:00.0"}},
+            "dgxspark_roce": {"functions": functions},
+        }
+        for number, name in enumerate(names(2), 7)
+    }
+    plan = plan_of_inventory(*(as_ansible_has_it(value) for value in (names(2), settings, hostvars)))
+    assert "eth0" in yaml.safe_dump(plan)
 
 
 def test_single_has_nothing_to_make_and_says_so() -> None:

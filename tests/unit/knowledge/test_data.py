@@ -1,0 +1,79 @@
+"""The shipped data: every entry by its schema, every schema by JSON Schema, and what a schema cannot say."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import jsonschema
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import TOPOLOGIES
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make
+
+SCHEMAS = sorted((knowledge.SHIPPED / "schema").glob("*.json"))
+KINDS = [path.stem for path in SCHEMAS]
+# Least hosts of each topology.
+HOSTS = {"single": 1, "direct": 2, "triangle": 3, "ring": 4, "switch": 4}
+
+
+def objects(schema: t.Any, where: str = "") -> t.Iterator[tuple[str, dict[str, t.Any]]]:
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield where, schema
+        for key, value in schema.items():
+            yield from objects(value, f"{where}/{key}")
+    elif isinstance(schema, list):
+        for position, value in enumerate(schema):
+            yield from objects(value, f"{where}/{position}")
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
+def test_a_schema_is_one_and_lets_no_unknown_key_pass(path: pathlib.Path) -> None:
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(schema)
+    found = list(objects(schema))
+    assert found
+    # Closed, or open with a schema for what comes.
+    assert not [where for where, each in found if each.get("additionalProperties", True) is True]
+    assert {"id", "source", "verified"} <= set(schema["required"])
+
+
+def test_every_folder_has_a_schema_and_every_schema_a_folder() -> None:
+    folders = sorted(p.name for p in knowledge.SHIPPED.iterdir() if p.is_dir() and p.name != "schema")
+    assert folders == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_shipped_entry_is_good_and_sourced(kind: str) -> None:
+    entries = knowledge.load(kind)
+    assert entries
+    for name, entry in entries.items():
+        assert entry["source"], name
+        assert all(source.strip() for source in entry["source"]), name
+
+
+HARDWARE = knowledge.load("hardware")
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_a_hardware_class_fits_together(name: str) -> None:
+    slots, ports = HARDWARE[name]["slots"], HARDWARE[name]["default_ports"]
+    assert [slot["slot"] for slot in slots] == [f"p{slot['port']}f{slot['function']}" for slot in slots]
+    for key in ("slot", "netdev", "pci"):
+        assert len({slot[key] for slot in slots}) == len(slots), key
+    assert set(ports) | {"single"} == set(TOPOLOGIES)
+    assert {port for used in ports.values() for port in used} <= {slot["port"] for slot in slots}
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_a_hardware_class_can_be_planned_with_defaults(name: str, topology: str) -> None:
+    ports = {slot["port"] for slot in HARDWARE[name]["slots"]}
+    if topology in ("triangle", "ring") and len(ports) < 2:
+        pytest.skip("not run: a ring takes two ports")
+    plan = make(HOSTS[topology], {"topology": topology}, HARDWARE[name])
+    assert len(plan["hosts"]) == HOSTS[topology]

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names, ports and folders of a lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from labkit import config
+from labkit.errors import LabError
+
+
+def test_the_defaults_are_those_that_the_inventory_counts_on() -> None:
+    lab = config.load({"HOME": "/home/me"}, 1000)
+    assert lab.port(1) == 22201
+    assert lab.key == Path("/home/me/.cache/dgxspark-lab/id_lab")
+    assert lab.known_hosts == Path("/home/me/.cache/dgxspark-lab/known_hosts")
+
+
+def test_two_labs_share_nothing_but_the_cache() -> None:
+    one = config.load({"HOME": "/h", "DGXSPARK_LAB_NAME": "one", "DGXSPARK_LAB_PORT": "23000"}, 0)
+    two = config.load({"HOME": "/h", "DGXSPARK_LAB_NAME": "two", "DGXSPARK_LAB_PORT": "24000"}, 0)
+    assert one.run != two.run
+    assert one.cache == two.cache
+    assert not {one.port(n) for n in range(9)} & {two.port(n) for n in range(9)}
+
+
+def test_the_longest_name_still_leaves_room_for_a_unix_socket() -> None:
+    lab = config.load({"HOME": "/h", "DGXSPARK_LAB_NAME": "x" * 30}, 4294967294)
+    assert len(f"{lab.run}/spark8/qmp") <= 107
+
+
+@pytest.mark.parametrize("name", ["../etc", "a b", "A", "x" * 31, "-x", "a,b", "a/b"])
+def test_a_name_that_could_leave_the_folder_is_refused(name: str) -> None:
+    with pytest.raises(LabError, match="DGXSPARK_LAB_NAME"):
+        config.load({"DGXSPARK_LAB_NAME": name}, 0)
+
+
+@pytest.mark.parametrize("port", ["0", "80", "65535", "-5", "22200.5", "x", "²²²²²"])
+def test_a_port_that_cannot_be_is_refused(port: str) -> None:
+    with pytest.raises(LabError, match="DGXSPARK_LAB_PORT"):
+        config.load({"DGXSPARK_LAB_PORT": port}, 0)
+
+
+@pytest.mark.parametrize(("text", "number"), [("1", 1), ("spark8", 8)])
+def test_a_node_is_named_by_number_or_by_name(text: str, number: int) -> None:
+    assert config.node_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["0", "9", "spark0", "spark", "node1", "", "sparkspark1", "١"])
+def test_other_nodes_do_not_exist(text: str) -> None:
+    with pytest.raises(LabError, match="not a node"):
+        config.node_number(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "index"), [("1", 0), ("enp1s0f0np0", 0), ("rocep1s0f0", 0), ("2", 1), ("enP2p1s0f0np0", 1)]
+)
+def test_a_function_is_named_by_number_interface_or_hca(text: str, index: int) -> None:
+    assert config.function_index(text) == index
+
+
+def test_an_unknown_function_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(LabError, match="enP2p1s0f0np0"):
+        config.function_index("eth0")
+
+
+def test_every_function_of_every_node_has_its_own_local_address() -> None:
+    macs = {config.card_mac(node, function) for node in range(1, 9) for function in range(2)}
+    assert len(macs) == 16
+    assert all(int(mac[:2], 16) & 3 == 2 for mac in macs), "locally administered, not a group"
+    assert config.card_mac(3, 1) == "06:00:00:00:03:02", "the guest reads its number from the fifth byte"

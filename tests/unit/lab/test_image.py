@@ -1,0 +1,110 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What names an image, and what goes into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from labkit import config, image, qemu, rootfs
+
+Parts = dict[str, bytes]
+PARTS = st.dictionaries(st.text(max_size=8), st.binary(max_size=8), max_size=4)
+
+
+@given(PARTS, PARTS)
+def test_the_digest_is_the_same_for_the_same_content_only(one: Parts, two: Parts) -> None:
+    assert (image.digest(one.items()) == image.digest(two.items())) == (one == two)
+
+
+def test_the_digest_does_not_depend_on_the_order() -> None:
+    assert image.digest([("a", b"1"), ("b", b"2")]) == image.digest([("b", b"2"), ("a", b"1")])
+
+
+def test_content_cannot_slip_from_one_part_into_the_next() -> None:
+    assert image.digest([("a", b"bc")]) != image.digest([("ab", b"c")])
+
+
+def test_the_image_depends_on_packages_guest_files_code_suite_and_keys(tmp_path: Path) -> None:
+    lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path)}, 0)
+    for name in ("id_lab.pub", "host_key.pub"):
+        (tmp_path / name).write_text("one", encoding="utf-8")
+    names = {name for name, _ in image.sources()}
+    assert {"suite", "rootfs.py", "image.py", "guest/packages.txt", "guest/modules.txt"} <= names
+    assert any(name.startswith("guest/files/etc/udev/") for name in names)
+    before = image.key(lab)
+    (tmp_path / "id_lab.pub").write_text("two", encoding="utf-8")
+    assert image.key(lab) != before
+
+
+def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path) -> None:
+    lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path)}, 0)
+    with pytest.raises(RuntimeError), image.building(lab, "images", "x") as folder:
+        (folder / "half").touch()
+        raise RuntimeError
+    assert list(tmp_path.rglob("*")) == [tmp_path / "images"]
+
+
+def test_a_build_that_was_killed_is_swept_by_the_next(tmp_path: Path) -> None:
+    lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path)}, 0)
+    (tmp_path / "build-dead").mkdir()
+    with image.building(lab, "images", "x") as folder:
+        (folder / "root.ext4").touch()
+    assert not (tmp_path / "build-dead").exists()
+    assert (tmp_path / "images" / "x" / "root.ext4").exists()
+
+
+def test_vfs_are_where_the_card_has_them() -> None:
+    addresses = [rootfs.vf_address("0000:01", index) for index in range(7)]
+    assert addresses == [f"0000:01:{end}" for end in ("10.0", "10.2", "10.4", "10.6", "11.0", "11.2", "11.4")]
+
+
+def test_every_interface_has_one_name_and_one_place() -> None:
+    files = rootfs.link_files()
+    assert len(files) == 2 * (1 + rootfs.VFS) + 1
+    fabric = [text for text in files.values() if "Path=" in text]
+    assert len({text.split("\n")[1] for text in fabric}) == len(fabric)
+    assert "Path=pci-0000:02:10.2\n\n[Link]\nName=enP2p1s0f0v1\n" in files["10-enP2p1s0f0v1.link"]
+    assert all(len(name.removeprefix("10-").removesuffix(".link")) <= 15 for name in files), "IFNAMSIZ"
+
+
+def test_the_guest_and_the_machine_agree_on_the_functions() -> None:
+    assert tuple(f"{stem}np0" for _, stem in rootfs.FUNCTIONS) == config.FUNCTIONS
+
+
+def test_lists_have_no_comments_and_no_doubles() -> None:
+    for name in ("packages.txt", "modules.txt", "masked-units.txt", "masked-rules.txt"):
+        words = rootfs.entries(name)
+        assert words
+        assert not [word for word in words if "#" in word]
+        assert len(words) == len(set(words)), name
+
+
+def test_cpio_members_are_aligned_and_carry_their_data() -> None:
+    member = rootfs.cpio_entry("init", 0o100755, b"12345", 1)
+    assert len(member) % 4 == 0
+    assert member.startswith(b"070701")
+    assert int(member[54:62], 16) == 5
+    assert b"init\0" in member and b"12345" in member
+
+
+def test_a_machine_keeps_to_loopback_and_unix_sockets(tmp_path: Path) -> None:
+    machine = qemu.Machine("m", tmp_path, tmp_path / "disk", tmp_path, None, "tcg", 22201)
+    words = " ".join(qemu.command(machine))
+    assert "hostfwd=tcp:127.0.0.1:22201-:22" in words
+    assert "restrict=on" in words
+    assert "mcast" not in words
+    netdev, device = qemu.card(3, 1, tmp_path / "wire", {})
+    assert netdev["addr"] == {"type": "unix", "path": str(tmp_path / "wire")}
+    assert device["mac"] == config.card_mac(3, 1)
+    assert device["bus"] == "slot1"
+
+
+def test_a_saved_memory_is_written_once_and_only_read_by_copies(tmp_path: Path) -> None:
+    machine = qemu.Machine("m", tmp_path, tmp_path / "disk", tmp_path, tmp_path / "memory", "tcg", None)
+    assert "share=off" in " ".join(qemu.command(machine))
+    assert "share=on" in " ".join(qemu.command(machine, shared_memory=True))

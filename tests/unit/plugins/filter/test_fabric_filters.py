@@ -1,0 +1,133 @@
+"""The filters of the plan as a playbook calls them: plain values in and out, Ansible's error for ours."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.dgxspark.cluster.plugins.filter import fabric_changes, fabric_plan, fabric_table
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState, Function, Netdev, Node, to_plain
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
+
+SETTINGS = {"topology": "switch", "vf_count": 2}
+
+plan = fabric_plan.FilterModule().filters()["fabric_plan"]
+table = fabric_table.FilterModule().filters()["fabric_table"]
+changes = fabric_changes.FilterModule().filters()["fabric_changes"]
+
+
+def bare(**more: t.Any) -> dict[str, t.Any]:
+    """Return a node of the shipped class as it comes out of its box."""
+    functions = tuple(
+        Function(pci=pci, totalvfs=8, numvfs=0, netdev=Netdev(name, mac=f"48:b0:2d:00:00:0{number}", mtu=1500))
+        for number, (name, pci) in enumerate([("enp1s0f0np0", "0000:01:00.0"), ("enP2p1s0f0np0", "0002:01:00.0")])
+    )
+    plain: dict[str, t.Any] = to_plain(Node(functions=functions, **more))
+    return plain
+
+
+def test_a_plan_is_json_and_has_every_host() -> None:
+    made = plan(names(3), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    assert json.loads(json.dumps(made)) == made
+    assert [host["detected"] for host in made["hosts"].values()] == [False, True, False]
+
+
+def test_a_refusal_is_ansibles_error_and_names_the_filter() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"dgxspark\.cluster\.fabric_plan: .*dgxspark_fabric\.mtu"):
+        plan(names(2), {**SETTINGS, "mtu": "big"}, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("spark1", SETTINGS, {}), "the hosts: a list of names is needed, not the text"),
+        (([1, 2], SETTINGS, {}), "the hosts: a list of names"),
+        ((["spark1"], SETTINGS, ["spark1"]), "hostvars: a dictionary is needed, not the list"),
+        ((["spark1"], SETTINGS, {}, "dgxspark"), "knowledge_dirs: a list of names"),
+        ((["spark1", "spark1"], SETTINGS, {}), "spark1"),
+    ],
+)
+def test_arguments_of_a_wrong_shape_are_told(arguments: tuple[t.Any, ...], told: str) -> None:
+    with pytest.raises(AnsibleFilterError) as caught:
+        plan(*arguments)
+    assert told in str(caught.value)
+
+
+def test_the_table_is_aligned_and_marks_what_was_not_seen() -> None:
+    lines = table(plan(names(2), SETTINGS, {"spark2": {"dgxspark_roce": bare()}}))
+    assert lines[0] == "Fabric: switch, 2 hosts, 1 pair"
+    assert "spark1 (index 1, from inventory alone)" in lines
+    assert "spark2 (index 2)" in lines
+    vf = next(line for line in lines if "10.100.8.2/24" in line)
+    head = next(line for line in lines if "function" in line)
+    assert vf.index("10.100.8.2/24") == head.index("IPv4")
+    assert vf.index("02:d6:00:02:01:00") == head.index("MAC")
+    assert vf.split()[-1] == "?"
+    assert not any("would change" in line for line in lines)
+    assert max(map(len, lines)) < 120
+
+
+def test_the_table_tells_changes_refusals_and_who_was_not_reached() -> None:
+    made = plan(names(3), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    would = {"spark2": [{"subject": "p0f0", "what": "VFs", "before": 0, "after": 2}], "spark3": []}
+    against = {"spark2": [{"severity": "error", "subject": "p0f0v1", "message": "it is in use.", "remedy": "Stop it."}]}
+    lines = table(made, would, against)
+    blocks = "\n".join(lines).split("\n\n")
+    assert "would change: not known, the host was not reached" in blocks[1]
+    assert "p0f0: VFs 0 -> 2" in blocks[2]
+    assert "error: p0f0v1: it is in use. Stop it." in blocks[2]
+    assert "would change: nothing" in blocks[3]
+
+
+def test_the_table_of_no_plan_is_refused() -> None:
+    with pytest.raises(AnsibleFilterError, match="fabric_plan"):
+        table({})
+
+
+def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:
+    planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
+    found = [(change["subject"], change["what"]) for change in changes(planned, bare())]
+    assert ("p0f0", "VFs") in found
+    assert ("p0f1", "VFs") in found
+    assert (persist.CONFIG, "file") in found
+    assert any("netplan" in subject for subject, _what in found)
+
+
+def test_each_part_can_be_asked_for_alone() -> None:
+    planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
+    sriov = changes(planned, bare(), {}, ["sriov"])
+    netplan = changes(planned, bare(), {}, ["netplan"])
+    assert sriov
+    assert netplan
+    assert changes(planned, bare()) == sriov + netplan
+    assert not any("netplan" in change["subject"] for change in sriov)
+
+
+def test_a_file_that_is_as_planned_is_no_change() -> None:
+    planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
+    wrong = bare(files=(FileState(persist.CONFIG, "0" * 64, "0644"),))
+    assert any(change["subject"] == persist.CONFIG for change in changes(planned, wrong, {}, ["sriov"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (({"trsut": True},), "Did you mean trust?"),
+        (({"trust": "yes"},), "options.trust: 'yes' is not of type bool"),
+        (({}, ["sriv"]), "Did you mean sriov?"),
+    ],
+)
+def test_wrong_options_of_changes_are_told(arguments: tuple[t.Any, ...], told: str) -> None:
+    planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
+    with pytest.raises(AnsibleFilterError) as caught:
+        changes(planned, bare(), *arguments)
+    assert told in str(caught.value)
+
+
+def test_a_host_without_a_fabric_has_nothing_to_change() -> None:
+    planned = plan(["spark1"], {"topology": "single"}, {})["hosts"]["spark1"]
+    assert changes(planned, bare()) == []

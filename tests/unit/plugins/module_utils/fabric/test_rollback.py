@@ -1,0 +1,165 @@
+"""The guard of a change: it applies, waits, and goes back; with real files and a real process."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import threading
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
+
+PATH = "/etc/netplan/90.yaml"
+
+
+class Node(Host):
+    """`netplan apply` is a small program; what it is told to do stands in `script`."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        super().__init__(str(root))
+        self.script = "print('fine')"
+        self.calls: list[list[str]] = []
+
+    def command(self, argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
+        self.calls.append(list(argv))
+        return 0, "", ""
+
+    def start(self, argv: t.Sequence[str], log: str) -> t.Any:
+        self.calls.append(list(argv))
+        return super().start([sys.executable, "-c", self.script], log)
+
+    def prepared(self, seconds: float) -> None:
+        """A change of two files is pending: one was there, one was not."""
+        self.put(PATH, FileImage(b"old", 0o640, os.geteuid(), os.getegid()))
+        owner = (os.geteuid(), os.getegid())
+        after = {PATH: FileImage(b"new", 0o600, *owner), "/etc/netplan/91.yaml": FileImage(b"more", 0o600, *owner)}
+        rollback.prepare(self, "t1", after, "", deadline=self.clock() + seconds, summary="s")
+
+    def files(self) -> dict[str, bytes]:
+        return {p.name: p.read_bytes() for p in self.path("/etc/netplan").iterdir()}
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Node:
+    return Node(tmp_path)
+
+
+def confirm_once_applied(node: Node) -> threading.Thread:
+    def wait() -> None:
+        while not node.document("apply.json"):
+            time.sleep(0.02)
+        with node.lock():
+            rollback.forget(node)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_the_guard_of_a_confirmed_change_ends_and_leaves_it(node: Node) -> None:
+    node.prepared(600)
+    thread = confirm_once_applied(node)
+    assert rollback.main(["guard", "t1"], node) == 0
+    thread.join()
+    assert node.files() == {"90.yaml": b"new", "91.yaml": b"more"}
+    assert node.calls == [["netplan", "apply"]]
+
+
+def test_the_guard_of_an_unconfirmed_change_goes_back(node: Node) -> None:
+    node.prepared(0.6)
+    assert rollback.main(["guard", "t1"], node) == 0
+    assert node.files() == {"90.yaml": b"old"}
+    assert node.path(PATH).stat().st_mode & 0o777 == 0o640
+    assert node.calls == [["netplan", "apply"], ["netplan", "apply"]]
+    assert node.document("last.json")["id"] == "t1"
+
+
+def test_a_netplan_that_hangs_is_ended_and_taken_back(node: Node) -> None:
+    node.script = "import time; time.sleep(600)"
+    node.prepared(0.6)
+    assert rollback.main(["guard", "t1"], node) == 0
+    assert node.files() == {"90.yaml": b"old"}
+    assert node.document("last.json")["applied"] is False
+
+
+def test_what_netplan_says_is_kept_for_the_one_who_asked(node: Node) -> None:
+    node.script = "import sys; sys.exit('no such device')"
+    node.prepared(600)
+    seen: dict[str, t.Any] = {}
+
+    def sleep(seconds: float) -> None:
+        seen.update(node.document("apply.json"))
+        if seen:
+            rollback.forget(node)
+        time.sleep(0.02)
+
+    node.sleep = sleep  # type: ignore[method-assign]
+    rollback.guard(node, "t1")
+    assert (seen["rc"], seen["said"]) == (1, "no such device")
+
+
+def test_a_guard_that_crashed_and_is_started_anew_only_waits(node: Node) -> None:
+    node.prepared(0.3)
+    node.keep("started", "t1")
+    assert rollback.main(["guard", "t1"], node) == 0
+    assert node.files() == {"90.yaml": b"old"}
+    assert node.calls == [["netplan", "apply"]], "the old files are applied, the new ones not again"
+
+
+def test_the_guard_of_another_change_touches_nothing(node: Node) -> None:
+    node.prepared(600)
+    assert rollback.main(["guard", "t0"], node) == 0
+    assert node.files() == {"90.yaml": b"old"}
+    assert node.calls == []
+
+
+def test_two_steps_never_run_at_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollback, "LOCK_WAIT", 0.3)
+    with node.lock(), pytest.raises(rollback.RollbackError, match="another"), node.lock():
+        pass
+
+
+def test_a_file_is_never_half_written(node: Node) -> None:
+    """What a killed write leaves is no .yaml file, and the next write takes it away."""
+    node.put(PATH, FileImage(b"old", 0o600, os.geteuid(), os.getegid()))
+    (node.path(PATH).parent / ".90.yaml.dgxspark-new").write_bytes(b"ha")
+    node.put(PATH, FileImage(b"new", 0o600, os.geteuid(), os.getegid()))
+    assert node.files() == {"90.yaml": b"new"}
+
+
+def test_the_generator_is_netplan_s_own_program_where_it_is_known(node: Node) -> None:
+    assert node.generator() == ["netplan", "generate"]
+    node.put(rollback.GENERATE, FileImage(b"", 0o755, os.geteuid(), os.getegid()))
+    assert node.generator() == [rollback.GENERATE]
+
+
+def test_commands_that_are_absent_or_take_too_long_are_told_apart(tmp_path: pathlib.Path) -> None:
+    host = Host(str(tmp_path))
+    assert host.command(["dgxspark-no-such-command"])[0] == rollback.NOT_FOUND
+    assert host.command(["sleep", "30"], timeout=0.1)[0] == rollback.TOO_LONG
+
+
+def test_a_disk_that_is_full_is_told_and_nothing_is_applied(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.prepared(0.6)
+
+    def full(host: Host) -> None:
+        raise OSError(28, "No space left on device", PATH)
+
+    monkeypatch.setattr(rollback, "write", full)
+    seen: dict[str, t.Any] = {}
+
+    def sleep(seconds: float) -> None:
+        seen.update(node.document("apply.json"))
+        time.sleep(0.05)
+
+    node.sleep = sleep  # type: ignore[method-assign]
+    assert rollback.guard(node, "t1")
+    assert seen["rc"] == 1
+    assert "No space left" in seen["said"]
+    assert PATH in seen["said"]
+    assert node.calls == [["netplan", "apply"]], "only to go back"
