@@ -140,7 +140,7 @@ def _check_overlay(root: pathlib.Path) -> None:
     """Refuse an owner's folder that is not there, and a folder in it that would never be read."""
     if not root.is_dir():
         raise KnowledgeError(f"{root}: there is no such folder. Correct dgxspark_knowledge_dirs, or make it.")
-    kinds = sorted(path.stem for path in (SHIPPED / "schema").glob("*.json"))
+    kinds = sorted(_folder(path.stem, root).name for path in (SHIPPED / "schema").glob("*.json"))
     for path in sorted(root.iterdir()):
         if path.is_dir() and not path.name.startswith(".") and path.name not in kinds:
             raise KnowledgeError(f"{path}: there is no knowledge of kind {path.name!r}. Kinds: {', '.join(kinds)}.")
@@ -154,16 +154,11 @@ def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
     """
     schema(kind)  # of a kind that there is not, nothing would be found
     loaded: dict[str, Entry] = {}
-<<<<<<< HEAD
-    for root in (SHIPPED, *(pathlib.Path(o).expanduser() for o in overlays)):
-        for path, entry in _entries(kind, _folder(kind, root)):
-=======
     owners = [pathlib.Path(overlay).expanduser() for overlay in overlays]
     for root in owners:
         _check_overlay(root)
     for root in (SHIPPED, *owners):
-        for path, entry in _entries(kind, root / kind):
->>>>>>> main
+        for path, entry in _entries(kind, _folder(kind, root)):
             name = str(entry["id"])
             replaces = entry.get("replaces")
             if replaces is not None and replaces != name:
