@@ -49,6 +49,8 @@ def converted(raw: Row) -> Row:
         "section": raw["section"],
         "source": [raw["source"] + (f" line {raw['line']}" if raw.get("line") else "")],
     }
+    # A seed that only reports a figure is not the log of its run.
+    row["verified"] = "reported" if raw["source"].lower().startswith("seed") else "measured"
     if build != release.group():
         row["engine"]["build"] = build
     if raw.get("note"):

@@ -35,7 +35,7 @@ COLLECTION = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = COLLECTION / "knowledge"
 
 # kind -> (folder of the shipped entries, folder inside an owner's overlay), where these are not knowledge/<kind>
-_FOLDERS = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
+ELSEWHERE = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
 
 Entry = dict[str, t.Any]
 
@@ -111,7 +111,7 @@ def merged(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Entry:
 
 
 def _folder(kind: str, root: pathlib.Path) -> pathlib.Path:
-    shipped, owners = _FOLDERS.get(kind, (SHIPPED / kind, kind))
+    shipped, owners = ELSEWHERE.get(kind, (SHIPPED / kind, kind))
     return shipped if root == SHIPPED else root / owners
 
 

@@ -295,6 +295,7 @@ def row_to_export(
         "verdict": verdict,
         "measured": dict(measured),
         "source": list(source),
+        "verified": "measured",
     }
     if _release(run.version) != run.version:
         row["engine"]["build"] = run.version

@@ -147,6 +147,10 @@ def demand(
     chunk = int(settings.get("chunked_prefill_size") or settings.get("max_num_batched_tokens") or 8192)
     if chunk <= 0:  # SGLang: -1 is no chunking, then a prompt is one chunk
         chunk = int(settings.get("context_length") or facts.native_context)
+    activations = _activations(facts, chunk, assumed.activation_copies)
+    if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
+        # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.
+        activations += facts.vision.peak_bytes / GIB
     eager = settings.get("disable_cuda_graph") or settings.get("enforce_eager")
     return Demand(
         weights=weights,
@@ -162,7 +166,7 @@ def demand(
         slot_bytes=state_bytes(facts.linear, cut) if facts.linear else 0.0,
         draft=own_head + drafter_gib,
         graphs=0.0 if eager else assumed.graphs,
-        activations=_activations(facts, chunk, assumed.activation_copies),
+        activations=activations,
         context=assumed.context,
         load_peak=weights + own_head + drafter_gib + scale_bytes(facts, precision, cut) / GIB,
     )

@@ -102,6 +102,21 @@ class Dense:
 
 
 @dataclass(frozen=True)
+class Vision:
+    """The vision tower, as far as memory goes: widths, and the largest picture in patches of patch_values numbers."""
+
+    width: int
+    intermediate: int
+    patches: int
+    patch_values: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """BF16 at its feed-forward block: residual, norm, two widths of the block, and the picture itself."""
+        return self.patches * (2 * self.width + 2 * self.intermediate + self.patch_values) * 2
+
+
+@dataclass(frozen=True)
 class Head:
     """A prediction head that comes with the model (MTP): a layer of its own kind, sharing embeddings."""
 
@@ -129,6 +144,7 @@ class Facts:
     first_layer: str = "attention"
     position: str = "rope"
     vision_params: float = 0
+    vision: Vision | None = None
 
     @property
     def hybrid(self) -> bool:

@@ -104,7 +104,7 @@ def entry(**changes: t.Any) -> dict[str, t.Any]:
         "names": ["page_size"],
         "message": "Pages of {settings.page_size} tokens.",
         "remedy": "Use 1.",
-        "source": [{"from": "own"}],
+        "source": [{"from": "own", "verified": "measured"}],
     } | changes
 
 
