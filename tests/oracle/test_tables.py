@@ -6,7 +6,7 @@ import pytest
 from engine_parsers import tables
 from engine_parsers.sources import ROOT, NotAvailable
 
-IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.0"))
+IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.1"))
 VERSIONS = [
     pytest.param(engine, version, marks=() if (engine, version) in IN_EVERY_RUN else pytest.mark.long)
     for engine, versions in tables.VERSIONS.items()
