@@ -46,7 +46,7 @@ def accepted() -> t.Iterator[t.Any]:
         (q.NEMOTRON_SUPER_MTP, "0.5.14", SGLANG[4:]),
         # The image was 0.5.11 with PR 24436; the stock release that has it, and a transformers that knows the drafter, is 0.5.13.
         (q.GEMMA_DRAFTER, "0.5.13", SGLANG[3:]),
-        (q.ONE_SPARK_VLLM, "0.17.0", VLLM),
+        (q.ONE_SPARK_VLLM, "0.17.1", VLLM),
     )
     for published, own, versions in ran:
         for version in versions:
@@ -75,14 +75,14 @@ def _wrong() -> t.Iterator[t.Any]:
         ("MTP of a hybrid without its back-port", Asked(q.NEMOTRON_SUPER_MTP, "sglang", "0.5.13"), "resolve", "radix cache"),
         ("attention that the drafter's family cannot have",
          Asked(q.GEMMA_DRAFTER, "sglang", "0.5.13", {"attention_backend": "flashinfer"}), "resolve", "Gemma4 only supports"),
-        ("vLLM: a flag of SGLang", Asked(one, "vllm", "0.17.0", argv=("--mem-fraction-static", "0.8")), "parse", "unrecognized"),
-        ("vLLM: a flag that came later", Asked(one, "vllm", "0.17.0", argv=("--linear-backend", "auto")), "parse", "unrecognized"),
-        ("vLLM: a choice out of its list", Asked(one, "vllm", "0.17.0", argv=("--moe-backend", "nope")), "parse", "invalid choice"),
-        ("vLLM: a share out of range", Asked(one, "vllm", "0.17.0", argv=("--gpu-memory-utilization", "1.7")), "create_engine_config", "less than"),
-        ("vLLM: an unknown backend", Asked(one, "vllm", "0.17.0", argv=("--attention-backend", "NOPE")), "", "NOPE"),
-        ("vLLM: no draft token", Asked(one, "vllm", "0.17.0", {"speculative_config": {"method": "mtp", "num_speculative_tokens": 0}}),
+        ("vLLM: a flag of SGLang", Asked(one, "vllm", "0.17.1", argv=("--mem-fraction-static", "0.8")), "parse", "unrecognized"),
+        ("vLLM: a flag that came later", Asked(one, "vllm", "0.17.1", argv=("--linear-backend", "auto")), "parse", "unrecognized"),
+        ("vLLM: a choice out of its list", Asked(one, "vllm", "0.17.1", argv=("--moe-backend", "nope")), "parse", "invalid choice"),
+        ("vLLM: a share out of range", Asked(one, "vllm", "0.17.1", argv=("--gpu-memory-utilization", "1.7")), "create_engine_config", "less than"),
+        ("vLLM: an unknown backend", Asked(one, "vllm", "0.17.1", argv=("--attention-backend", "NOPE")), "", "NOPE"),
+        ("vLLM: no draft token", Asked(one, "vllm", "0.17.1", {"speculative_config": {"method": "mtp", "num_speculative_tokens": 0}}),
          "create_engine_config", "num_speculative_tokens"),
-        ("vLLM: a rank that does not exist", Asked(one, "vllm", "0.17.0", argv=("--nnodes", "2", "--node-rank", "5", "-tp", "2")),
+        ("vLLM: a rank that does not exist", Asked(one, "vllm", "0.17.1", argv=("--nnodes", "2", "--node-rank", "5", "-tp", "2")),
          "", "rank"),
     )  # fmt: skip
     for name, asked, stage, reason in cases:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from engine_parsers import tables
-from engine_parsers.sources import ROOT, NotAvailable
+from engine_parsers.sources import ROOT, NotAvailable, source
 
-IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.0"))
+IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.1"))
 VERSIONS = [
     pytest.param(engine, version, marks=() if (engine, version) in IN_EVERY_RUN else pytest.mark.long)
     for engine, versions in tables.VERSIONS.items()
@@ -56,3 +56,9 @@ def test_a_written_value_reads_back() -> None:
         "fp8_e4m3",
     ]
     assert yaml.safe_load(tables.scalar({"many": values, "none": {}})) == {"many": values, "none": {}}
+
+
+def test_a_package_that_cannot_be_had_says_so() -> None:
+    """What makes a test *not run*: a reason that names the package, never a traceback of pip's."""
+    with pytest.raises(NotAvailable, match=r"sglang==0\.0\.0 cannot be had: .+"):
+        source("sglang", "0.0.0")

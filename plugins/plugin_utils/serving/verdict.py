@@ -193,6 +193,14 @@ def additions(profile: Profile, draft: speculation.Draft | None, pools: memory.P
         return added
     if draft and settings.get("speculative_num_draft_tokens") != draft.tokens:
         added["speculative_num_draft_tokens"] = draft.tokens
+    if (
+        draft
+        and "speculative_eagle_topk" not in settings
+        and draft.algorithm in speculation.FORCED | {speculation.FROZEN}
+    ):
+        added["speculative_eagle_topk"] = (
+            draft.topk
+        )  # SGLang compares it with 1 unasked: steps without it end in a TypeError
     graph = settings.get("cuda_graph_max_bs")
     if "max_running_requests" not in settings and graph and not settings.get("disable_cuda_graph"):
         slots = pools.mamba_slots if pools else None

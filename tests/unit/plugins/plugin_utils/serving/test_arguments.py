@@ -6,7 +6,7 @@ import json
 import typing as t
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
@@ -225,6 +225,7 @@ values = (
 names = st.sampled_from([*WAYS, *(flag.replace("-", "_") for flag in NEW), "spelt", "no_graphs", "nonsense"])
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["1.9", "1.10"]), st.dictionaries(names, values, max_size=6))
 def test_nothing_that_the_version_does_not_know_is_ever_said(version: str, settings: dict[str, t.Any]) -> None:
     """Any settings: either refused with a finding for a setting that was given, or said with flags of the table alone."""
@@ -243,6 +244,7 @@ def test_nothing_that_the_version_does_not_know_is_ever_said(version: str, setti
     assert all(isinstance(word, str) for word in (*found.argv, *found.env.values()))
 
 
+@settings(deadline=None)
 @given(st.permutations(["eager", "largest", "kernels", "part", "depth", "jobs", "shared_cache", "names"]))
 def test_the_order_of_settings_does_not_matter(order: list[str]) -> None:
     given_values = {
