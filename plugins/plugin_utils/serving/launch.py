@@ -108,14 +108,32 @@ def ranks(
         )
     own = {key: value for key, value in settings.items() if key not in NOT_FLAGS}
     common = engine_environment(profile, settings)
-    made, findings = [], []
+    made: list[Rank] = []
+    findings: list[t.Any] = []
+    said: list[tuple[list[str], dict[str, str]]] = []
     for rank, host in enumerate(hosts[: profile.nodes]):
         spread = (_vllm if profile.engine.name == "vllm" else _sglang)(profile, rank, head, instance)
         complete = spread | own
         argv, more = None, {}
         if build:
-            built = build(profile.engine.name, profile.engine.version, complete)
-            argv, more = list(built.argv), dict(built.env)
-            findings += [f for f in built.findings if f not in findings]
+            place = _rank_word(said)
+            if place is None:
+                built = build(profile.engine.name, profile.engine.version, complete)
+                argv, more = list(built.argv), dict(built.env)
+                findings += [f for f in built.findings if f not in findings]
+                said.append((argv, more))
+            else:
+                argv, more = list(said[0][0]), said[0][1]
+                argv[place] = str(rank)
         made.append(Rank(rank, host, complete, common | dict(env.get(host, {})) | more, argv))
     return made, findings
+
+
+def _rank_word(said: t.Sequence[tuple[list[str], dict[str, str]]]) -> int | None:
+    """Where the first two ranks' words differ, if in their number only: the others need not be built then."""
+    if len(said) != 2 or said[0][1] != said[1][1] or len(said[0][0]) != len(said[1][0]):
+        return None
+    places = [i for i, (first, second) in enumerate(zip(said[0][0], said[1][0], strict=True)) if first != second]
+    if len(places) == 1 and (said[0][0][places[0]], said[1][0][places[0]]) == ("0", "1"):
+        return places[0]
+    return None

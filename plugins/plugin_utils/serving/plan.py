@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory im
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
 
 Plain = dict[str, t.Any]
-_CLUSTER = ("hosts", "free_gib", "platform", "fabric", "nccl")
+_CLUSTER = ("hosts", "free_gib", "taken_gib", "platform", "fabric", "nccl")
 _EXTRA = ("accept", "instance")
 
 
@@ -77,16 +77,31 @@ def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
     return list(hosts)
 
 
-def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> float | None:
-    """Return free GiB: the least of the ranks that were measured, or None."""
-    free = cluster.get("free_gib")
-    if free is None:
-        return None
-    values = [free[host] for host in hosts if host in free] if isinstance(free, t.Mapping) else [free]
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            raise FabricError(f"cluster: free_gib: {value!r} is not a number of GiB above 0.")
-    return min(values, default=None)
+def _gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dict[str, float]:
+    """Return GiB by host from a number for all, or a dictionary; hosts that it leaves out are left out."""
+    given = cluster.get(key)
+    if given is None:
+        return {}
+    by_host = (
+        {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
+    )
+    for value in by_host.values():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+            raise FabricError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
+    return by_host
+
+
+def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], usual: float) -> tuple[float, bool]:
+    """Return free GiB of the poorest rank, less what other instances on its node hold, and whether it was assumed."""
+    free, taken = _gib(cluster, "free_gib", hosts), _gib(cluster, "taken_gib", hosts)
+    left = [free.get(host, usual) - taken.get(host, 0.0) for host in hosts if not free or host in free]
+    least = min(left, default=usual)
+    if least <= 0:
+        raise FabricError(
+            f"cluster: free_gib: nothing is free on a node once other instances have taken theirs ({least:.1f} GiB left). "
+            "Correct free_gib and taken_gib, or choose other nodes."
+        )
+    return least, not free
 
 
 def _environment(
@@ -129,7 +144,8 @@ def launch_plan(
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, ranks.
 
-    cluster: hosts (names in rank order), free_gib (a number, or by host), platform (versions of nccl, kernel, driver),
+    cluster: hosts (names in rank order), free_gib and taken_gib (a number, or by host: free before the load, and what
+    other instances on the nodes hold), platform (versions of nccl, kernel, driver),
     fabric (planned hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment,
     instance (name, vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
     Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
@@ -147,10 +163,12 @@ def launch_plan(
     if cluster.get("hosts") is None:
         hosts = [f"rank{index}" for index in range(chosen.nodes)]
     platform = cluster.get("platform") or {}
+    free, assumed = _free(cluster, hosts[: chosen.nodes], known.constants["memory.free_default"])
     found = verdict.judge(
         chosen,
         known,
-        free_gib=_free(cluster, hosts[: chosen.nodes]),
+        free_gib=free,
+        free_assumed=assumed,
         platform=platform,
         accept=ours.get("accept", ()),
     )
@@ -173,6 +191,8 @@ def launch_plan(
         "settings": found.settings,
         "added": found.added,
         "speculation": _speculation(found),
+        "chat": entry.get("chat", {}),
+        "sampling": entry.get("sampling", {}),
         "findings": [{**f, "names": list(f["names"]), "source": list(f["source"])} for f in findings],
         "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
         "memory": memory_plain(found.pools),
@@ -208,7 +228,10 @@ def mem_fraction(
             f"profile {chosen.id!r}: facts: what the model is made of is not known, so its memory is not planned. "
             "Give the profile its facts, from the model's config.json."
         )
-    found = verdict.judge(chosen, verdict.base(knowledge_dirs), free_gib=_free(cluster, _hosts(cluster)))
+    known = verdict.base(knowledge_dirs)
+    hosts = _hosts(cluster) or [f"rank{index}" for index in range(chosen.nodes)]
+    free, assumed = _free(cluster, hosts, known.constants["memory.free_default"])
+    found = verdict.judge(chosen, known, free_gib=free, free_assumed=assumed)
     return memory_plain(found.pools)
 
 

@@ -139,8 +139,10 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
     return None
 
 
-def pools_of(profile: Profile, draft: speculation.Draft | None, free: float | None, known: Base) -> memory.Pools | None:
-    """Plan one rank's memory; None where the model is not known. free: measured GiB of the poorest rank, or None."""
+def pools_of(
+    profile: Profile, draft: speculation.Draft | None, free: float | None, known: Base, assumed: bool = False
+) -> memory.Pools | None:
+    """Plan one rank's memory; None where the model is not known. free: GiB of the poorest rank, None: the usual."""
     if profile.facts is None:
         return None
     number = known.constants
@@ -169,14 +171,14 @@ def pools_of(profile: Profile, draft: speculation.Draft | None, free: float | No
             given,
             number["memory.total"],
             profile.settings,
-            free_assumed=free is None,
+            free_assumed=assumed or free is None,
             context_length=length,
         )
     return memory.sglang_pools(
         need,
         given,
         profile.settings,
-        free_assumed=free is None,
+        free_assumed=assumed or free is None,
         speculative=draft is not None,
         draft_tokens=draft.tokens if draft else 0,
         context_length=length,
@@ -245,17 +247,18 @@ def judge(
     known: Base,
     *,
     free_gib: float | None = None,
+    free_assumed: bool = False,
     platform: t.Mapping[str, str] | None = None,
     accept: t.Collection[str] = (),
     use_evidence: bool = True,
 ) -> Judgement:
     """Decide. accept: ids of error rules that the owner overrules (they become warnings and stay visible)."""
     draft, found = drafted(profile)
-    pools = pools_of(profile, draft, free_gib, known)
+    pools = pools_of(profile, draft, free_gib, known, free_assumed)
     added = additions(profile, draft, pools)
     if added.get("max_running_requests") and pools:
         limited = dataclasses.replace(profile, settings={**profile.settings, **added})
-        pools = pools_of(limited, draft, free_gib, known)
+        pools = pools_of(limited, draft, free_gib, known, free_assumed)
         if pools and pools.chosen_by == "given" and pools.knob in added:
             pools = dataclasses.replace(pools, chosen_by="planned")
     settings = {**profile.settings, **added}

@@ -201,6 +201,17 @@ def test_two_instances_have_ports_of_their_own() -> None:
     assert rank["settings"]["dist_init_addr"] == "spark1:50001"
 
 
+def test_a_second_instance_gets_what_the_first_leaves() -> None:
+    first = plan.launch_plan("gemma-4-31b-it", {**CLUSTER, "free_gib": 110})
+    taken = first["memory"]["used_gib"]
+    second = plan.launch_plan("qwen3.6-35b-a3b-fp8", {**CLUSTER, "free_gib": 110, "taken_gib": taken})
+    assert second["memory"]["free_gib"] == pytest.approx(110 - taken, abs=0.01)
+    big = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", {**CLUSTER, "free_gib": 110, "taken_gib": taken})
+    assert big["verdict"] == "blocked"
+    with pytest.raises(FabricError, match="nothing is free"):
+        plan.launch_plan("gemma-4-31b-it", {**CLUSTER, "free_gib": 110, "taken_gib": 120})
+
+
 def test_argv_comes_from_whoever_builds_it() -> None:
     class Built(t.NamedTuple):
         argv: list[str]
