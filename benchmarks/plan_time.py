@@ -19,7 +19,7 @@ import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-import conftest  # noqa: E402, F401  (lets a plain checkout be imported by its full name)
+__import__("conftest")  # lets a plain checkout be imported by its full name
 
 from ansible_collections.dgxspark.cluster.plugins.filter.fabric_plan import FilterModule  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (  # noqa: E402
@@ -76,7 +76,7 @@ def job(hosts: int, settings: dict[str, t.Any], seen: bool) -> t.Callable[[], t.
 def best_of(call: t.Callable[[], t.Any], times: int = 5) -> float:
     """Return the shortest of several runs in seconds."""
     shortest = float("inf")
-    for _ in range(times):
+    for _run in range(times):
         gc.collect()
         start = time.process_time()
         call()

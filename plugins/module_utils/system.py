@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 PENDING = "/var/lib/dgxspark/netplan/pending"
 
 # Of files with one name, netplan reads the one in the folder named last here.
-_NETPLAN_FOLDERS = ("/lib/netplan", "/run/netplan", "/etc/netplan")
+_NETPLAN_FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 _RENDERERS = {"systemd-networkd.service": "networkd", "NetworkManager.service": "NetworkManager"}
 
 # YAML is not in the standard library, but where netplan is, the system's Python has it. Only what finds clashes comes

@@ -340,4 +340,4 @@ def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise FabricError(f"{where}: {value!r} is not of type {hint.__name__}.")
     # Ansible's own texts and numbers are subclasses, which YAML libraries will not write.
-    return value if type(value) is hint or hint not in (str, int, float) else hint(value)
+    return hint(value) if hint in (str, int, float) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from conftest import NODES, play, prove, sh
+from harness import NODES, play, prove, sh
 
 INVENTORY_OF_A_NODE = (
     "cat /sys/class/net/*/device/sriov_numvfs; ls /etc/netplan /etc/systemd/system /etc/udev/rules.d /etc/sysctl.d"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from conftest import lab, make_so, play, prove, sh, wait_for
+from harness import lab, make_so, play, prove, sh, wait_for
 
 V0 = "enp1s0f0v0"  # function 0, VF 0
 TWIN = "enP2p1s0f0v0"  # function 1, VF 0: the same wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conftest import NODES, make_so, play, sh, wait_for
+from harness import NODES, make_so, play, sh, wait_for
 
 VFS = {"enp1s0f0v0": "rocep1s0f0v0", "enP2p1s0f0v0": "roceP2p1s0f0v0"}
 

@@ -6,7 +6,7 @@ import os
 import pathlib
 
 import pytest
-from conftest import play, sh
+from harness import play, sh
 
 NODE = "spark1"
 LIMIT = "~^spark1$"

@@ -11,7 +11,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import BIN, ROOT, make_so, play, sh, wait_for
+from harness import BIN, ROOT, make_so, play, sh, wait_for
 
 NODE = "spark1"
 LIMIT = "~^spark1$"

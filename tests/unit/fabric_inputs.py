@@ -41,13 +41,13 @@ def names(count: int) -> list[str]:
     return [f"spark{number}" for number in range(1, count + 1)]
 
 
-def make(hosts: int | t.Sequence[HostInput], settings: t.Any, entry: t.Mapping[str, t.Any] = CLASS) -> Plan:
+def make(hosts: int | t.Sequence[HostInput], settings: t.Any, entry: t.Mapping[str, t.Any] | None = None) -> Plan:
     """Plan for so many unseen hosts, or for these."""
     inputs = [HostInput(name) for name in names(hosts)] if isinstance(hosts, int) else hosts
-    return fabric_plan(inputs, settings, entry)
+    return fabric_plan(inputs, settings, CLASS if entry is None else entry)
 
 
-def refusal(hosts: int | t.Sequence[HostInput], settings: t.Any, entry: t.Mapping[str, t.Any] = CLASS) -> str:
+def refusal(hosts: int | t.Sequence[HostInput], settings: t.Any, entry: t.Mapping[str, t.Any] | None = None) -> str:
     """Return the message with which a plan is refused."""
     try:
         make(hosts, settings, entry)

@@ -134,7 +134,7 @@ def does_not_fit() -> t.Iterator[Case]:
     yield ("pool", *setting("address_pool", "10.100.0.0/22", "subnet_prefix", "vf_stride"))
     yield ("stride", *setting("vf_stride", 256, "address_pool"))
     yield ("subnet", *setting("subnets", {"switch/p0f0/0": "172.30.0.0/30"}, "spark3"))
-    inventory, _ = setting("address_pool", "10.100.0.0/20", topology="ring", hosts=6)
+    inventory, _needles = setting("address_pool", "10.100.0.0/20", topology="ring", hosts=6)
     yield "ring", inventory, ("dgxspark_fabric.address_pool", "room for 16 subnets")
 
 
@@ -197,7 +197,7 @@ def duplicate() -> t.Iterator[Case]:
     vfs = [{"index": 1, "purpose": "bench"}, {"index": 1, "purpose": "serving"}]
     yield ("vfs", *setting("vfs", vfs, "vfs[1].index", "bench"))
     yield ("index-and-position", *of_host("spark4", "dgxspark_fabric_index", 2, "spark2", "index 2"))
-    inventory, _ = of_host("spark1", "dgxspark_fabric_index", 9)
+    inventory, _needles = of_host("spark1", "dgxspark_fabric_index", 9)
     inventory.hosts["spark3"]["dgxspark_fabric_index"] = 9
     yield "two-pinned", inventory, ("spark1", "spark3", "dgxspark_fabric_index", "index 9")
     for key, value in (("netdev", "eth0"), ("pci", "0000:01:00.0")):
@@ -289,7 +289,7 @@ def what_nodes_show() -> t.Iterator[Case]:
         ),
         ("shape", {"functions": {}}, ("dgxspark_roce.functions",)),
     ):
-        inventory, _ = of_host("spark2", "dgxspark_roce", facts)
+        inventory, _needles = of_host("spark2", "dgxspark_roce", facts)
         yield name, inventory, ("spark2", *needles)
 
 

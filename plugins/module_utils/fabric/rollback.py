@@ -132,7 +132,7 @@ class Host:
     def start(self, argv: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
         """Start a command in a process group of its own; what it says goes to the file `log`."""
         with self.path(log).open("wb") as file:
-            return subprocess.Popen(  # pylint: disable=consider-using-with
+            return subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=_environment(), start_new_session=True
             )
 

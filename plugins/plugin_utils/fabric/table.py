@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
-_HEAD = ("function", "VF", "interface", "MAC", "IPv4", "MTU", "segment, purpose", "HCA")
+_HEAD = ("function", "VF", "interface", "MAC", "IPv4", "MTU", "segment/purpose", "HCA")
 _UNSEEN = "?"
 
 Plain = t.Mapping[str, t.Any]

@@ -331,15 +331,15 @@ def test_netplan_s_files_tell_what_finds_clashes_and_no_secret(tmp_path: pathlib
 
 def test_files_shadow_those_of_the_same_name_in_lesser_folders(tmp_path: pathlib.Path) -> None:
     node = spark(tmp_path, vfs=0)
-    for folder, names in (("lib", "abc"), ("run", "bc"), ("etc", "c")):
+    for folder, names in (("lib", "abc"), ("etc", "bc"), ("run", "c")):
         (tmp_path / f"{folder}/netplan").mkdir(parents=True, exist_ok=True)
         for name in names:
             (tmp_path / f"{folder}/netplan/{name}.yaml").write_text(f"network: {{ethernets: {{{folder}: {{}}}}}}")
     files = read(node).netplan.files
     assert [(f.path, f.stanzas[0].id) for f in files] == [
         ("/lib/netplan/a.yaml", "lib"),
-        ("/run/netplan/b.yaml", "run"),
-        ("/etc/netplan/c.yaml", "etc"),
+        ("/etc/netplan/b.yaml", "etc"),
+        ("/run/netplan/c.yaml", "run"),
     ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.limits import check_limit
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
-SPARKS = ["spark1", "spark2", "spark3", "spark4"]
+SPARKS = ("spark1", "spark2", "spark3", "spark4")
 
 
 def inventory(spark: t.Sequence[str] | None, dgx: t.Sequence[str] = SPARKS) -> dict[str, list[str]]:

@@ -434,3 +434,11 @@ def test_a_node_that_is_going_back_right_now_is_asked_again(host: FakeHost, monk
     with host.lock():
         assert netplan_change.confirm(host, request()).state == "waiting"
     assert host.text("pending") == "t1"
+
+
+def test_a_file_that_another_of_its_name_hides_claims_nothing(host: FakeHost) -> None:
+    """netplan reads /run/netplan/40-cx7.yaml instead of /etc/netplan/40-cx7.yaml."""
+    put(host.node.root, VENDOR, CX7)
+    put(host.node.root, "/run/netplan/40-cx7.yaml", "network: {version: 2}\n")
+    assert make(host).state == "pending"
+    assert host.files()["40-cx7.yaml"] == CX7

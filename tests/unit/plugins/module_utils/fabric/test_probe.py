@@ -20,45 +20,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe impo
     programs,
     run_tests,
 )
-
-STAND_IN = """#!{python}
-import os, pathlib, socket, sys, time
-words = sys.argv[1:]
-port = int(words[words.index("-p") + 1])
-client = words[-1] != "-F"
-role = "client" if client else "server"
-behaviour = os.environ.get("STAND_IN_" + role.upper(), "work")
-pathlib.Path({folder!r}, role + ".pid").write_text(str(os.getpid()))
-if behaviour == "fail":
-    sys.exit("Failed to modify QP 17 to RTR")
-if behaviour == "hang-early":
-    time.sleep(60)
-if client:
-    s = socket.create_connection((words[-1], port))
-else:
-    l = socket.socket()
-    l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    time.sleep(0.2)
-    l.bind(("", port))
-    l.listen()
-    s, _ = l.accept()
-s.sendall(b"x")
-s.recv(1)
-if behaviour == "hang":
-    time.sleep(60)
-if behaviour == "mumble":
-    print("no table today")
-else:
-    print(" #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]")
-    print(" 4096       20               0.00               125.00             0.01")
-"""
+from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
 
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    program = tmp_path / "ib_write_bw"
-    program.write_text(STAND_IN.format(python=sys.executable, folder=str(tmp_path)))
-    program.chmod(0o755)
+    install(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     return tmp_path
 

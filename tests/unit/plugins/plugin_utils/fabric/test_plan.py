@@ -215,7 +215,7 @@ def as_ansible_has_it(value: t.Any) -> t.Any:
         return [as_ansible_has_it(item) for item in value]
     if isinstance(value, str):
         return AnsiblesText(value)
-    return AnsiblesNumber(value) if type(value) is int else value
+    return AnsiblesNumber(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def test_what_comes_of_ansible_leaves_as_plain_text_and_numbers() -> None:

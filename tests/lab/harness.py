@@ -1,0 +1,114 @@
+"""The four-node lab as pytest sees it: run playbooks as an owner would, and reach into nodes from outside.
+
+`tools/with_lab.py 4 pytest tests/lab` boots the lab first. Nothing here uses the collection's own code: what is
+observed on a node comes of `ip`, sysfs and friends over ssh.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(sys.executable).parent
+RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+NODES = ("spark1", "spark2", "spark3", "spark4")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished ansible-playbook."""
+
+    code: int
+    output: str
+
+    @property
+    def changed(self) -> dict[str, int]:
+        return {host: int(count) for host, count, _unreachable, _failed in RECAP.findall(self.output)}
+
+
+def lab(*words: object, check: bool = True) -> str:
+    done = subprocess.run(
+        [sys.executable, ROOT / "lab" / "lab", *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert not check or done.returncode == 0, f"lab {words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def sh(node: str, command: str, check: bool = True) -> str:
+    """Run a command on a node, over ssh."""
+    return lab("ssh", node, command, check=check).strip()
+
+
+def play(
+    playbook: str = "site.yml",
+    *arguments: str,
+    limit: str = "spark[1:4]",
+    timeout: float = 900,
+    **environment: str,
+) -> Run:
+    command = [BIN / "ansible-playbook", playbook, "-i", "inventories/lab", "-l", limit, *arguments]
+    env = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        check=False,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout,
+    )
+    assert "Traceback" not in done.stdout, done.stdout
+    return Run(done.returncode, done.stdout)
+
+
+def make_so(*arguments: str) -> Run:
+    """Bring the fabric to its planned state, or fail the test here."""
+    run = play("site.yml", "--tags", "fabric", *arguments)
+    assert run.code == 0, run.output
+    return run
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What verify.yml said."""
+
+    code: int
+    output: str
+    report: dict
+
+    @property
+    def verdict(self) -> str:
+        return self.report["verdict"]
+
+    @property
+    def causes(self) -> str:
+        return json.dumps(self.report["causes"])
+
+
+def prove(report: pathlib.Path, limit: str = "spark[1:4]", *arguments: str) -> Proof:
+    report.unlink(missing_ok=True)
+    run = play("playbooks/verify.yml", "-e", f"dgxspark_report_file={report}", *arguments, limit=limit)
+    assert report.is_file(), run.output
+    return Proof(run.code, run.output, json.loads(report.read_text()))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> float:
+    """Wait until the condition holds; return the seconds it took."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < seconds, f"{what}: not within {seconds} s"
+        time.sleep(0.5)
+    return time.monotonic() - start

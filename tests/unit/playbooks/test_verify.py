@@ -1,0 +1,160 @@
+"""verify.yml as it is run, as far as it goes without Sparks: verdict, report file, exit status, and who is down."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(sys.executable).parent
+SCHEMA = json.loads((ROOT / "docs" / "schema" / "fabric-report.json").read_text(encoding="utf-8"))
+HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+DOWN = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
+
+pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+
+
+class Owner:
+    """An owner's folder with an inventory, from which the playbook is run."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        collection = folder / "collections" / "ansible_collections" / "dgxspark"
+        collection.mkdir(parents=True)
+        (collection / "cluster").symlink_to(ROOT)
+        (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
+
+    def verify(self, hosts: dict[str, dict[str, Any]], *arguments: str, **fabric: Any) -> tuple[int, str, Any]:
+        """Return exit status, output and report (None where there is none)."""
+        variables = {"dgxspark_fabric": {"hardware": "lab", "vf_count": 2, **fabric}}
+        inventory = {"all": {"children": {"dgx": {"hosts": hosts, "vars": variables}}}}
+        (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+        done = self.play(ROOT / "playbooks" / "verify.yml", *arguments)
+        reports = sorted((self.folder / "reports").glob("fabric-*.json"))
+        report = json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.returncode, done.stdout, report
+
+    def play(self, playbook: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(BIN / "ansible-playbook"), "-i", "inventory.yml", str(playbook), *arguments],
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={
+                **os.environ,
+                "PWD": str(self.folder),
+                "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+                "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+            },
+        )
+
+
+@pytest.fixture
+def owner(tmp_path: pathlib.Path) -> Owner:
+    return Owner(tmp_path)
+
+
+def test_a_single_spark_passes_and_says_that_nothing_was_tested(owner: Owner) -> None:
+    code, output, report = owner.verify({"spark1": HERE}, topology="single")
+    assert code == 0, output
+    jsonschema.validate(report, SCHEMA)
+    assert report["verdict"] == "passed"
+    assert report["headline"].startswith("NOTHING TO PROVE")
+    assert "changed=0" in output
+    (written,) = (owner.folder / "reports").iterdir()
+    assert written.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: Owner) -> None:
+    """This machine has none: the plan refuses what it shows, and the proof goes on to say so."""
+    code, output, report = owner.verify({"spark1": HERE, "spark2": HERE}, topology="switch")
+    assert code not in (0, 250), output
+    jsonschema.validate(report, SCHEMA)
+    assert report["verdict"] == "failed"
+    assert {cause["id"] for cause in report["causes"]} == {"function.missing"}
+    assert "spark1" in json.dumps(report["causes"])
+    assert "CAUSE 1" in output
+
+
+def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: Owner) -> None:
+    file = owner.folder / "reports" / "fabric-here.json"
+    code, output, report = owner.verify(
+        {"spark1": DOWN, "spark2": DOWN}, "-e", f"dgxspark_report_file={file}", topology="switch"
+    )
+    assert code != 0, output
+    jsonschema.validate(report, SCHEMA)
+    assert report["verdict"] == "incomplete"
+    assert report["headline"].startswith("INCOMPLETE")
+    assert [host["status"] for host in report["hosts"]] == ["not seen", "not seen"]
+    assert "127.0.0.1" in report["hosts"][0]["reason"]
+
+
+def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:
+    code, output, report = owner.verify({"spark1": HERE, "spark2": HERE}, "--forks", "1", topology="switch")
+    assert code != 0
+    assert report is None
+    assert "--forks 2" in output
+    assert "Read the nodes" not in output
+
+
+def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hosts on loopback, two rounds: who has no peer in a round waits, and answers of all rounds add up."""
+    install(owner.folder)
+    monkeypatch.setenv("PATH", f"{owner.folder}{os.pathsep}{os.environ['PATH']}")
+    address = {"spark1": "127.0.0.11", "spark2": "127.0.0.12", "spark3": "127.0.0.13"}
+
+    def ends(client: str, server: str) -> dict[str, Any]:
+        common = {"id": f"write/{client}>{server}", "program": "ib_write_bw", "hca": "x", "gid_index": 1}
+        common |= {"port": 18700, "size": 64, "iterations": 20}
+        return {
+            client: [common | {"role": "client", "address": address[client], "peer": address[server]}],
+            server: [common | {"role": "server", "address": address[server], "peer": address[client]}],
+        }
+
+    tasks: list[dict[str, Any]] = [
+        {
+            "ansible.builtin.set_fact": {
+                "__verify_seen": {},
+                "__verify_thresholds": {"rdma": {"meet_s": 60, "test_s": 20}},
+            }
+        },
+        {
+            "ansible.builtin.include_tasks": str(ROOT / "playbooks" / "tasks" / "verify_round.yml"),
+            "loop": [ends("spark1", "spark2"), ends("spark3", "spark1")],
+            "loop_control": {"loop_var": "__verify_round"},
+        },
+        {
+            "ansible.builtin.copy": {
+                "content": "{{ __verify_seen | to_json }}",
+                "dest": f"{owner.folder}/{{{{ inventory_hostname }}}}.json",
+            }
+        },
+    ]
+    play = [{"name": "Rounds", "hosts": "all", "gather_facts": False, "tasks": tasks}]
+    (owner.folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
+    inventory = {"all": {"hosts": dict.fromkeys(address, HERE)}}
+    (owner.folder / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    done = owner.play(owner.folder / "play.yml")
+    assert done.returncode == 0, done.stdout
+    found = {name: json.loads((owner.folder / f"{name}.json").read_text(encoding="utf-8"))["rdma"] for name in address}
+    assert {name: [(a["role"], a["status"]) for a in answers] for name, answers in found.items()} == {
+        "spark1": [("client", "ok"), ("server", "ok")],
+        "spark2": [("server", "ok")],
+        "spark3": [("client", "ok")],
+    }
+    assert found["spark3"][0]["figures"]["gbps"] > 0
