@@ -88,6 +88,8 @@ def memory_facts(pools: Pools | None) -> Document:
         "mamba_gib": pools.mamba,
         "kv_gib": pools.kv,
         "draft_gib": pools.draft,
+        "load_peak_gib": pools.load_peak,
+        "load_peak_over": pools.load_peak > pools.free >= pools.weights,
         "reserve_gib": pools.reserve,
         "reserve_needed_gib": pools.draft + pools.graphs + pools.activations + pools.context,
         "floor": pools.floor,

@@ -112,6 +112,14 @@ def test_the_measured_pools_of_the_smaller_sibling() -> None:
     assert found["kv_gib"] == pytest.approx(31.62, abs=0.3)  # logged
 
 
+def test_scales_are_held_twice_while_they_are_loaded() -> None:
+    found = plan.launch_plan(ULTRA, {"free_gib": 88}, {"settings": {"mem_fraction_static": 0.9}})
+    assert found["memory"]["load_peak_gib"] == pytest.approx(83.72 + 7.5, abs=0.1)
+    assert "memory.load-peak" in {f["rule"] for f in found["findings"]}
+    enough = plan.launch_plan(ULTRA, {"free_gib": 92}, {"settings": {"mem_fraction_static": 0.9}})
+    assert "memory.load-peak" not in {f["rule"] for f in enough["findings"]}
+
+
 def test_vllm_counts_from_the_total() -> None:
     pools = memory.vllm_pools(NEED, 110, 120, {"gpu_memory_utilization": 0.8})
     assert pools.kv == pytest.approx(0.8 * 120 - 50 - 1 - 1 - 0.5)
