@@ -20,6 +20,8 @@ test-long: setup lab-deps ## everything: every fault, every boundary, both cores
 bench: setup lab-deps ## the figures in benchmarks/results
 	export PATH="$$PWD/.venv/$$(ls .venv | sort | tail -n 1)/bin:$$PATH"
 	python benchmarks/plan_time.py
+	python benchmarks/verdicts.py
+	python benchmarks/launch_plans.py
 	python tools/with_lab.py 4 python benchmarks/fabric_time.py
 
 link: ## let a checkout resolve its own names (dgxspark.cluster.*) through ./collections

@@ -4,8 +4,12 @@
 """The only loader of `knowledge/` (and of what an owner lays over it): data in, checked plain values out.
 
 A *kind* is a folder of YAML files with one JSON Schema, `knowledge/schema/<kind>.json`, for each entry. A file is one
-entry, or a list of entries under the key `entries`. An owner's folder has the same layout. Its entries are added; one
+entry, or a list of entries under the key `entries`; such a file may state once, under `common`, what its entries share
+(dictionaries are merged, the entry's own value wins). An owner's folder has the same layout. Its entries are added; one
 with the id of a shipped entry must say `replaces: <id>`.
+
+Two kinds do not lie in a folder of their own name: the shipped model profiles are the role's, and an owner's lie in
+`model_profiles/`.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 COLLECTION = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = COLLECTION / "knowledge"
 
+# kind -> (folder of the shipped entries, folder inside an owner's overlay), where these are not knowledge/<kind>
+ELSEWHERE = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
+
 Entry = dict[str, t.Any]
 
 
@@ -37,7 +44,7 @@ class KnowledgeError(FabricError):
     """A bad entry: the message names the file, the key, what is wrong and what to do."""
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML that refuses a key given twice, which PyYAML would silently resolve to the last."""
 
 
@@ -94,16 +101,36 @@ def validate(kind: str, entry: t.Any, where: str) -> None:
         raise KnowledgeError(f"{where}: {key}: {error.message}. See knowledge/schema/{kind}.json.")
 
 
+def merged(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Entry:
+    """Lay `over` on `base`: dictionaries are merged key by key, anything else is replaced."""
+    out = dict(base)
+    for key, value in over.items():
+        old = out.get(key)
+        out[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def _folder(kind: str, root: pathlib.Path) -> pathlib.Path:
+    shipped, owners = ELSEWHERE.get(kind, (SHIPPED / kind, kind))
+    return shipped if root == SHIPPED else root / owners
+
+
 def _entries(kind: str, folder: pathlib.Path) -> t.Iterator[tuple[pathlib.Path, Entry]]:
     for path in sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file()):
         document = read_yaml(path)
-        listed = document.get("entries") if isinstance(document, dict) and set(document) == {"entries"} else [document]
+        is_list = isinstance(document, dict) and "entries" in document and set(document) <= {"entries", "common"}
+        listed = document["entries"] if is_list else [document]
+        common = document.get("common", {}) if is_list else {}
         if not isinstance(listed, list):
             raise KnowledgeError(f"{path}: entries: a list is needed, not {type(listed).__name__}.")
-        for position, entry in enumerate(listed):
-            where = f"{path}" if len(listed) == 1 else f"{path}: entries.{position}"
-            if not isinstance(entry, dict):
-                raise KnowledgeError(f"{where}: a dictionary is needed, not {type(entry).__name__}.")
+        if not isinstance(common, dict):
+            raise KnowledgeError(f"{path}: common: a dictionary is needed, not {type(common).__name__}.")
+        for position, own in enumerate(listed):
+            where = f"{path}: entries.{position}" if is_list else f"{path}"
+            if not isinstance(own, dict):
+                raise KnowledgeError(f"{where}: a dictionary is needed, not {type(own).__name__}.")
+            where += f" (id {own['id']})" if is_list and "id" in own else ""
+            entry = merged(common, own)
             body = {key: value for key, value in entry.items() if key != "replaces"}
             validate(kind, body, where)
             yield path, entry
@@ -113,7 +140,7 @@ def _check_overlay(root: pathlib.Path) -> None:
     """Refuse an owner's folder that is not there, and a folder in it that would never be read."""
     if not root.is_dir():
         raise KnowledgeError(f"{root}: there is no such folder. Correct dgxspark_knowledge_dirs, or make it.")
-    kinds = sorted(path.stem for path in (SHIPPED / "schema").glob("*.json"))
+    kinds = sorted(_folder(path.stem, root).name for path in (SHIPPED / "schema").glob("*.json"))
     for path in sorted(root.iterdir()):
         if path.is_dir() and not path.name.startswith(".") and path.name not in kinds:
             raise KnowledgeError(f"{path}: there is no knowledge of kind {path.name!r}. Kinds: {', '.join(kinds)}.")
@@ -131,7 +158,7 @@ def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
     for root in owners:
         _check_overlay(root)
     for root in (SHIPPED, *owners):
-        for path, entry in _entries(kind, root / kind):
+        for path, entry in _entries(kind, _folder(kind, root)):
             name = str(entry["id"])
             replaces = entry.get("replaces")
             if replaces is not None and replaces != name:
@@ -145,6 +172,22 @@ def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
                 )
             loaded[name] = {k: v for k, v in entry.items() if k != "replaces"} | {"origin": str(path)}
     return loaded
+
+
+@functools.lru_cache(maxsize=64)
+def _loaded(kind: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> dict[str, Entry]:
+    return load(kind, overlays)
+
+
+def stamp(overlays: t.Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return what tells whether an owner's files have changed: every file with its time of change."""
+    files = (path for root in overlays for path in sorted(pathlib.Path(root).expanduser().rglob("*.yml")))
+    return tuple((str(path), path.stat().st_mtime_ns) for path in files)
+
+
+def shared(kind: str, overlays: t.Sequence[str] = ()) -> t.Mapping[str, Entry]:
+    """Return what `load` returns, read once for as long as no overlay file changes. Nobody may change the entries."""
+    return _loaded(kind, tuple(overlays), stamp(overlays))
 
 
 def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:

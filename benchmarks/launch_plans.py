@@ -1,0 +1,43 @@
+"""Time launch_plan: 10,000 calls over all profiles and variants, each with another context length, on one core."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
+_place.mkdir(parents=True)
+(_place / "cluster").symlink_to(ROOT)
+sys.path.insert(0, str(_place.parents[1]))
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile  # noqa: E402
+
+CALLS = 10_000
+LIMIT_S = 10.0
+
+
+def main() -> int:
+    """Print seconds of processor time; exit 1 above the limit."""
+    every = [
+        (name, variant)
+        for name in sorted(knowledge.shared("profile"))
+        for variant in profile.find(name).get("variants", {"": {}})
+    ]
+    cluster = {"hosts": ["spark1", "spark2", "spark3", "spark4"], "free_gib": 104.0}
+    plan.launch_plan(every[0][0], cluster)  # reads the knowledge
+    begun = time.process_time()
+    for number, (name, variant) in zip(range(CALLS), itertools.cycle(every)):
+        settings = {"max_model_len" if "vllm" in name else "context_length": 8192 + number}
+        plan.launch_plan(name, cluster, {"settings": settings} | ({"variant": variant} if variant else {}))
+    spent = time.process_time() - begun
+    print(f"{CALLS} launch plans over {len(every)} variants: {spent:.2f} s of processor time (limit {LIMIT_S:g} s)")
+    return int(spent > LIMIT_S)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

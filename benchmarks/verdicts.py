@@ -1,0 +1,151 @@
+"""Print what the planner says of every measured row: rules alone, evidence alone, and rules of other models only.
+
+A bad row is *caught* when it is blocked, or carries a warning of a rule that names a setting of the row; a stable row
+is *passed* when it is not blocked and carries at most one such warning. A rule's warning counts only where the rule
+fires on at most a fifth of the stable rows.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import sys
+import tempfile
+import typing as t
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    _place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
+    _place.mkdir(parents=True)
+    (_place / "cluster").symlink_to(ROOT)
+    sys.path.insert(0, str(_place.parents[1]))
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, profile, rules, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut  # noqa: E402
+
+SHARE = 0.2
+# What a log calls by another name, or states beside its settings.
+ALIASES = {"ep_size": "ep", "tp_size": "tp", "pp_size": "pp"}
+
+
+def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
+    """The model of a profile with the configuration of a row, and nothing else of the profile's settings."""
+    run = row.run
+    return dataclasses.replace(
+        profile.resolve(entry),
+        model=run.model,
+        engine=profile.Engine(run.engine, run.version, "", run.image),
+        nodes=run.nodes,
+        cut=Cut(run.tp, run.pp, run.ep),
+        settings=dict(run.settings),
+    )
+
+
+def judged(
+    row: evidence.Row, entry: dict[str, t.Any], known: verdict.Base, use_evidence: bool = False
+) -> verdict.Judgement:
+    """Judge one row."""
+    return verdict.judge(profile_of(row, entry), known, use_evidence=use_evidence)
+
+
+@dataclasses.dataclass
+class Table:
+    """Counts of one run over the rows."""
+
+    bad: int = 0
+    caught: int = 0
+    crashes: int = 0
+    crashes_blocked: int = 0
+    garbage: int = 0
+    garbage_blocked: int = 0
+    stable: int = 0
+    stable_blocked: int = 0
+    passed: int = 0
+    missed: list[str] = dataclasses.field(default_factory=list)
+    failed: list[str] = dataclasses.field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"bad {self.caught}/{self.bad} caught (crashes blocked {self.crashes_blocked}/{self.crashes}, garbage "
+            f"blocked {self.garbage_blocked}/{self.garbage}); stable {self.passed}/{self.stable} passed, "
+            f"{self.stable_blocked} blocked"
+        )
+
+
+def names_of(row: evidence.Row) -> set[str]:
+    """The settings that a row states, its spread included."""
+    return set(row.run.settings) | {key for key, attribute in ALIASES.items() if getattr(row.run, attribute) > 1}
+
+
+def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Collection[str]) -> Table:
+    """Count caught and passed rows by rules alone; `noise`: rules whose warnings do not count."""
+    entries = {row.run.model: profile.find(row.run.model) for row in rows}
+    table = Table()
+    for row in rows:
+        found = judged(row, entries[row.run.model], known)
+        blocked = found.verdict == "blocked"
+        warnings = [
+            f
+            for f in found.findings
+            if f.severity == "warning" and f.rule not in noise and set(f.names) & names_of(row)
+        ]
+        if row.verdict == "stable":
+            table.stable += 1
+            table.stable_blocked += blocked
+            ok = not blocked and len(warnings) <= 1
+            table.passed += ok
+            if not ok:
+                table.failed.append(f"{row.id}: {', '.join(f.rule for f in found.findings if f.severity != 'info')}")
+            continue
+        table.bad += 1
+        table.caught += blocked or bool(warnings)
+        table.crashes += row.verdict == "crash"
+        table.crashes_blocked += row.verdict == "crash" and blocked
+        table.garbage += row.verdict == "garbage"
+        table.garbage_blocked += row.verdict == "garbage" and blocked
+        if not blocked:
+            table.missed.append(f"{row.id}: {', '.join(f.rule for f in warnings) or 'nothing'}")
+    return table
+
+
+def noisy(rows: t.Sequence[evidence.Row], known: verdict.Base) -> dict[str, int]:
+    """On how many stable rows each rule with a warning fires."""
+    entries = {row.run.model: profile.find(row.run.model) for row in rows}
+    fired: collections.Counter[str] = collections.Counter()
+    for row in (row for row in rows if row.verdict == "stable"):
+        found = judged(row, entries[row.run.model], known).findings
+        fired.update({f.rule for f in found if f.severity == "warning"})
+    return dict(fired)
+
+
+def main() -> int:
+    """Print the tables; exit 1 where a stable row is blocked."""
+    known = verdict.base()
+    rows = evidence.load_rows()
+    fired = noisy(rows, known)
+    stable = sum(row.verdict == "stable" for row in rows)
+    noise = {rule for rule, count in fired.items() if count > SHARE * stable}
+    print("Warnings on stable rows:", ", ".join(f"{rule} {count}" for rule, count in sorted(fired.items())) or "none")
+    print("Rules whose warnings do not count:", ", ".join(sorted(noise)) or "none")
+    table = confusion(rows, known, noise)
+    print("Rules alone:", table)
+    for line in table.missed:
+        print("  bad, not blocked:", line)
+    for line in table.failed:
+        print("  stable, not passed:", line)
+    for model in sorted({row.run.model for row in rows}):
+        reduced = dataclasses.replace(known, rules=rules.without_rows_of(known.rules, model))
+        own = [row for row in rows if row.run.model == model]
+        print(f"Rules not known from {model} only, on its rows:", confusion(own, reduced, noise))
+    entries = {row.run.model: profile.find(row.run.model) for row in rows}
+    right = 0
+    for row in rows:
+        found = judged(row, entries[row.run.model], known, use_evidence=True)
+        right += (found.verdict == "proven") == (row.verdict == "stable")
+    print(f"With evidence (a look-up): right on {right}/{len(rows)}")
+    return 1 if table.stable_blocked else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: launch_plan
+short_description: Plan how a model is launched on Sparks
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Says before any weight is loaded whether a model will run, why not, how much memory it takes, and what each rank is
+    started with.
+  - The verdict is C(blocked) where a rule of severity error holds or an equal measured configuration was bad, C(proven)
+    where an equal one was stable, else C(unproven).
+positional: cluster, overrides, knowledge_dirs
+options:
+  _input:
+    description: The id of a profile, the name of a model that has one profile, or a profile as a dictionary.
+    type: raw
+    required: true
+  cluster:
+    description: >-
+      What the model shall run on. C(hosts), names in the order of ranks; C(free_gib), free memory before the load in
+      GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold; C(platform), versions of C(nccl), C(kernel), C(driver), C(firmware)
+      and the kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of P(dgxspark.cluster.nccl_env#filter).
+    type: dict
+    default: {}
+  overrides:
+    description: >-
+      What the owner wants otherwise. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the
+      profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of error rules
+      that are overruled and stay visible as warnings.
+    type: dict
+    default: {}
+  knowledge_dirs:
+    description: The owner's folders of knowledge, laid over the shipped one.
+    type: list
+    elements: str
+    default: []
+requirements:
+  - jsonschema (Python library, on the controller)
+  - jmespath (Python library, on the controller)
+"""
+
+EXAMPLES = r"""
+- name: Refuse a launch that would not work
+  ansible.builtin.assert:
+    that: plan.verdict != 'blocked'
+    fail_msg: "{{ plan.findings | selectattr('severity', 'eq', 'error') | map(attribute='message') | join(' ') }}"
+  vars:
+    plan: "{{ 'qwen3.5-397b-a17b-nvfp4' | dgxspark.cluster.launch_plan({'hosts': groups['dgx']}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: >-
+    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(ranks), C(settings) and C(added), what
+    the plan put into them.
+  type: dict
+"""
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Any]:
+        return {"launch_plan": as_filter("launch_plan", launch_plan)}

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: serving_table
+short_description: Show a serving plan as text
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Returns the lines of a plan as a person reads it, with memory as a bar, findings with their remedy, measured rows, and
+    what each rank is started with.
+options:
+  _input:
+    description: The plan, as P(dgxspark.cluster.launch_plan#filter) returns it.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the plan
+  ansible.builtin.debug:
+    msg: "{{ k8s_dgx_plan | dgxspark.cluster.serving_table }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The lines.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Any]:
+        return {"serving_table": as_filter("serving_table", serving_table)}

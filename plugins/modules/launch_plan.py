@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: launch_plan
+short_description: Plan how a model is launched on Sparks
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Says before any weight is loaded whether a model will run, why not, how much memory it takes, and what each rank is
+    started with. It decides on the controller, where profiles and knowledge lie, and touches no node.
+  - The verdict is V(blocked) where a rule of severity error holds or an equal measured configuration was bad, V(proven)
+    where an equal one was stable, else V(unproven).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  profile:
+    description: The id of a profile, the name of a model that has one profile, or a profile as a dictionary.
+    type: raw
+    required: true
+  cluster:
+    description:
+      - What the model shall run on. C(hosts), names in the order of ranks; C(free_gib), free memory before the load in
+        GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold; C(platform), versions of C(nccl), C(kernel), C(driver),
+        C(firmware) and the kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of
+        P(dgxspark.cluster.nccl_env#filter).
+    type: dict
+    default: {}
+  overrides:
+    description:
+      - What the owner wants otherwise. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the
+        profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of error
+        rules that are overruled and stay visible as warnings.
+    type: dict
+    default: {}
+  traffic_shape:
+    description:
+      - Chooses the variant that was measured best for 1, 4 or 8 requests at once, or a compromise. A variant in
+        O(overrides) wins.
+    type: str
+    choices: [single, agents, throughput, mixed]
+  fail_when_blocked:
+    description: Fail where the verdict is V(blocked), with every error and its remedy.
+    type: bool
+    default: true
+  knowledge_dirs:
+    description: The owner's folders of knowledge, laid over the shipped one.
+    type: list
+    elements: path
+    default: []
+requirements:
+  - jsonschema (Python library, on the controller)
+  - jmespath (Python library, on the controller)
+"""
+
+EXAMPLES = r"""
+- name: Plan the model, and stop where it would not run
+  dgxspark.cluster.launch_plan:
+    profile: nemotron-3-ultra-550b-nvfp4
+    cluster:
+      hosts: "{{ groups['dgx'] }}"
+      free_gib: "{{ free_memory }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+plan:
+  description: The plan.
+  type: dict
+  returned: success
+  contains:
+    verdict:
+      description: V(blocked), V(unproven) or V(proven).
+      type: str
+      returned: always
+    conflict:
+      description: Whether rules and measured rows disagree.
+      type: bool
+      returned: always
+    findings:
+      description: What rules say, with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
+      type: list
+      elements: dict
+      returned: always
+    evidence:
+      description: Equal and near measured rows, with C(differs) and what they came to.
+      type: list
+      elements: dict
+      returned: always
+    memory:
+      description: The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's knob.
+      type: dict
+      returned: always
+    ranks:
+      description: For each rank C(host), C(settings), C(argv) and C(env).
+      type: list
+      elements: dict
+      returned: always
+recommendation:
+  description: The choice for O(traffic_shape), with its measured row or the words that there is none.
+  type: dict
+  returned: with O(traffic_shape)
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "profile": {"type": "raw", "required": True},
+    "cluster": {"type": "dict", "default": {}},
+    "overrides": {"type": "dict", "default": {}},
+    "traffic_shape": {"type": "str", "choices": ["single", "agents", "throughput", "mixed"]},
+    "fail_when_blocked": {"type": "bool", "default": True},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="launch_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.launch_plan."
+    )
+
+
+if __name__ == "__main__":
+    main()

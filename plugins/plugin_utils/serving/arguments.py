@@ -1,0 +1,339 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings → the argument list and environment of one engine version, by table.
+
+Two kinds of data decide everything. `knowledge/engines/` holds what each version's own parser accepts.
+`knowledge/settings/` says how a setting is said to an engine: as a list of *ways*, the preferred first; the first one that
+the version knows is taken. A setting without such an entry is a flag of the engine in its own vocabulary, written with
+underscores (`chunked_prefill_size`). Nothing is emitted that the version's table does not have, and flags stand in full:
+both parsers accept prefixes, which the next version may find ambiguous.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
+
+Entry = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Engine versions and settings by id."""
+
+    engines: t.Mapping[str, Entry]
+    settings: t.Mapping[str, Entry]
+
+    @functools.cached_property
+    def names(self) -> dict[str, str]:
+        """Every name of a setting, aliases included, with its id."""
+        return {name: key for key, entry in self.settings.items() for name in (key, *entry.get("aliases", ()))}
+
+    @functools.cached_property
+    def parsers(self) -> dict[str, words.Parser]:
+        """The engine versions, ready to be asked, by id."""
+        return {key: words.Parser(entry) for key, entry in self.engines.items()}
+
+    def versions(self, engine: str) -> list[words.Parser]:
+        """Return the versions of one engine, oldest first."""
+        own = [parser for parser in self.parsers.values() if parser.engine == engine]
+        return sorted(own, key=lambda parser: words.order(parser.version))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """How to start one rank: `program`, then `argv`, with `env`. `findings` are worth knowing and forbid nothing."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    findings: tuple[Finding, ...] = ()
+    program: tuple[str, ...] = ()
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(overlays: tuple[str, ...]) -> Tables:
+    return Tables(knowledge.load("engines", overlays), knowledge.load("settings", overlays))
+
+
+def load_tables(overlays: t.Sequence[str] = ()) -> Tables:
+    """Return the shipped tables with the owner's laid over them; read once per process."""
+    return _loaded(tuple(map(str, overlays)))
+
+
+def engine_parser(engine: str, version: str, tables: Tables) -> words.Parser:
+    """Return one version's parser; FabricError lists the versions there are."""
+    found = tables.parsers.get(f"{engine}-{version}")
+    if found is None:
+        known = ", ".join(parser.version for parser in tables.versions(engine))
+        what = (
+            f"{engine} {version}: there is no flag table of this version" if known else f"engine {engine!r} is unknown"
+        )
+        which = f"Known versions: {known}." if known else "Known engines: sglang, vllm."
+        raise FabricError(
+            f"{what}. {which} Name the release that the image is built from, or make a table "
+            f"(tools/engine_flags.py {engine} {version}) and lay it into the overlay."
+        )
+    return found
+
+
+def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], tables: Tables) -> Arguments:
+    """Say the settings to one engine version.
+
+    settings: by our names or by the engine's own (underscores for dashes); None means not set. Raises FabricError whose
+    `findings` name every setting that the version cannot be told, with version, flag and remedy.
+    """
+    build = _Build(engine, version, tables, engine_parser(engine, version, tables), tuple(settings))
+    given: dict[str, str] = {}
+    for name, value in settings.items():
+        key = tables.names.get(name, name)
+        if value is None:
+            continue
+        if key in given:
+            build.refuse("conflict", name, f"it is the same setting as {given[key]}.", "Give one of the two.")
+        given[key] = name
+    for key in (*(k for k in tables.settings if k in given), *sorted(k for k in given if k not in tables.settings)):
+        build.setting(given[key], settings[given[key]], tables.settings.get(key))
+    return build.result()
+
+
+def check_environment(engine: str, version: str, env: t.Mapping[str, str], tables: Tables) -> tuple[Finding, ...]:
+    """Find variables that carry the engine's prefix (`SGLANG_`, `VLLM_`) but that this version does not declare."""
+    declared = engine_parser(engine, version, tables).environment
+    findings = []
+    for name in sorted(env):
+        if name.startswith(f"{engine.upper()}_") and name not in declared:
+            having = [other.version for other in tables.versions(engine) if name in other.environment]
+            findings.append(
+                Finding(
+                    "arguments.variable",
+                    "warning",
+                    f"environment.{name}",
+                    f"{engine} {version} does not declare it, so it has no effect. {words.which(having)}".strip(),
+                    words.nearest(name, declared),
+                )
+            )
+    return tuple(findings)
+
+
+@dataclass
+class _Build:
+    """The argument list while it grows."""
+
+    engine: str
+    version: str
+    tables: Tables
+    parser: words.Parser
+    given: t.Collection[str] = ()
+    positionals: list[str] = field(default_factory=list)
+    flags: dict[str, list[str]] = field(default_factory=dict)
+    objects: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    owner: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def what(self) -> str:
+        return f"{self.engine} {self.version}"
+
+    def refuse(self, kind: str, name: str, message: str, remedy: str) -> None:
+        self.findings.append(Finding(f"arguments.{kind}", "error", f"settings.{name}", message, remedy))
+
+    def setting(self, name: str, value: t.Any, entry: Entry | None) -> None:
+        """Say one setting, or find why it cannot be said."""
+        if entry is None:
+            self.native(name, value)
+            return
+        wrong = words.fault(value, entry["type"], entry)
+        if wrong:
+            kind, why, remedy = wrong
+            self.refuse(kind, name, why, remedy)
+            return
+        if entry.get("plan_only"):
+            return
+        ways = entry.get(self.engine)
+        if ways is None:
+            other = entry.get("instead", {}).get(self.engine)
+            remedy = f"{self.engine} has {other}, which means something else." if other else "Leave it out."
+            self.refuse("engine", name, f"{self.engine} has no such setting.", remedy)
+            return
+        for way in ways:
+            parts = way if isinstance(way, list) else [way]
+            if all(self.knows(part) for part in parts):
+                for part in parts:
+                    self.say(name, value, part)
+                return
+        self.unknown(name, [part for way in ways for part in (way if isinstance(way, list) else [way])])
+
+    def knows(self, part: Entry) -> bool:
+        """Whether this version has what a part of a way needs."""
+        if "flag" in part:
+            spec = self.parser.spec(part["flag"])
+            return spec is not None and spec.get("deprecated") not in ("refused", "no effect")
+        if "env" in part:
+            return bool(part.get("foreign")) or part["env"] in self.parser.environment
+        return "positional" not in part or part["positional"] in self.parser.table["positionals"]
+
+    def say(self, name: str, value: t.Any, part: Entry) -> None:
+        """Say a value by one part of a way."""
+        if "note" in part:
+            if value is not False:
+                self.findings.append(Finding("arguments.implied", "info", f"settings.{name}", part["note"]))
+            return
+        spec = self.parser.spec(part["flag"]) if "flag" in part else None
+        said = words.translate(value, part, spec)
+        if said is None:
+            return
+        if "positional" in part:
+            self.positionals.append(str(said))
+        elif "env" in part:
+            self.put(name, part["env"], str(said))
+        elif "key" in part:
+            self.inside(name, part["flag"], part["key"], said)
+        else:
+            assert spec is not None  # knows() has seen it
+            self.flag(name, part["flag"], spec, said)
+
+    def native(self, name: str, value: t.Any) -> None:
+        """Say a setting that is a flag in the engine's own vocabulary."""
+        flag = name.replace("_", "-")
+        spec = self.parser.spec(flag)
+        if spec is None:
+            self.unknown(name, [{"flag": flag}])
+        elif spec.get("deprecated") in ("refused", "no effect"):
+            self.refuse(
+                "removed", name, f"{self.what} keeps --{flag} without effect.", f"{spec.get('use', 'Leave it out')}."
+            )
+        elif spec["type"] == "json" and isinstance(value, dict):
+            for key, item in value.items():
+                self.inside(name, flag, str(key), item)
+        else:
+            self.flag(name, flag, spec, value)
+
+    def flag(self, name: str, flag: str, spec: Entry, value: t.Any) -> None:
+        """Write a flag in full, after its type and choices."""
+        if isinstance(value, dict) and spec["type"] == "str":
+            value = json.dumps(value, sort_keys=True)  # a flag whose text the engine itself reads as JSON
+        wrong = words.fault(value, words.expected(spec)) or self.choice(flag, spec, value)
+        if wrong:
+            kind, why, remedy = wrong
+            self.refuse(kind, name, f"--{flag} of {self.what}: {why}", remedy)
+            return
+        if spec.get("deprecated"):
+            use = f"Its successor: {spec['use']}." if spec.get("use") else ""
+            text = f"{self.what} still takes --{flag}, but a later version will not. {use}".strip()
+            self.findings.append(Finding("arguments.deprecated", "info", f"settings.{name}", text))
+        written = words.written(flag, spec, value)
+        if written:
+            self.put(name, f"--{self.parser.primary(flag)}", written)
+
+    def choice(self, flag: str, spec: Entry, value: t.Any) -> words.Fault | None:
+        """Compare a value with what the parser, or a later check, takes."""
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if words.accepted(item, spec) or (spec.get("known") and self.plugged(flag)):
+                continue
+            having = [
+                other.version
+                for other in self.tables.versions(self.engine)
+                if words.accepted(item, other.spec(flag) or {"choices": []})
+            ]
+            choices = spec.get("choices") or spec["known"]
+            remedy = f"Choose one of {', '.join(map(str, choices))}."
+            return "choice", f"{item!r} is not one of its choices. {words.which(having)}".strip(), remedy
+        return None
+
+    def plugged(self, flag: str) -> bool:
+        """Whether a plugin may bring more values (vLLM's parsers)."""
+        return f"{flag}-plugin".replace("-", "_") in self.given
+
+    def inside(self, name: str, flag: str, key: str, value: t.Any) -> None:
+        """Put a value into a flag's JSON object."""
+        whole = f"{flag}.{key}"
+        known = self.parser.table["facts"].get("known_values", {}).get(whole)
+        if known and isinstance(value, str) and not words.accepted(value, {"known": known}):
+            self.refuse(
+                "choice", name, f"{key} of --{flag}: {self.what} does not know {value!r}.",
+                f"Choose one of {', '.join(known)}.",
+            )  # fmt: skip
+            return
+        held = self.objects.setdefault(flag, {})
+        if key in held and held[key] != value:
+            self.clash(name, whole, f"{key} in --{flag}")
+            return
+        held[key] = value
+        self.owner.setdefault(whole, name)
+
+    def put(self, name: str, place: str, value: list[str] | str) -> None:
+        """Keep one flag or variable; two settings may not say different things in one place."""
+        held = self.flags.get(place) if isinstance(value, list) else self.env.get(place)
+        if held is not None and held != value:
+            self.clash(name, place, place)
+            return
+        self.owner.setdefault(place, name)
+        if isinstance(value, list):
+            self.flags[place] = value
+        else:
+            self.env[place] = value
+
+    def clash(self, name: str, owned: str, place: str) -> None:
+        self.refuse(
+            "conflict",
+            name,
+            f"{place} is set to something else by settings.{self.owner[owned]}.",
+            "Give one of the two.",
+        )
+
+    def unknown(self, name: str, parts: t.Sequence[Entry]) -> None:
+        """Find a setting that this version cannot be told, with what the other tables know of it."""
+        flags = [part["flag"] for part in parts if "flag" in part]
+        variables = [part["env"] for part in parts if "env" in part]
+        having, successors = [], []
+        versions = self.tables.versions(self.engine)
+        for parser in versions:
+            specs = [spec for spec in map(parser.spec, flags) if spec is not None]
+            if specs or any(variable in parser.environment for variable in variables):
+                having.append(parser.version)
+            successors += [spec["use"] for spec in specs if spec.get("use")]
+        said = " or ".join([*(f"--{flag}" for flag in flags), *variables])
+        remedy = f"Use its successor {successors[-1]}." if successors else ""
+        if not having:
+            others = {p.engine for p in self.tables.parsers.values() if any(map(p.spec, flags))} - {self.engine}
+            if others:
+                remedy = f"It is a flag of {', '.join(sorted(others))}. " + self.meant(flags)
+            remedy = remedy or words.nearest(
+                name, [*self.tables.names, *(flag for parser in versions for flag in parser.flags)]
+            )
+        self.refuse(
+            "unknown", name, f"{self.what} has no {said}. {words.which(having)}".strip(), remedy or "Leave it out."
+        )
+
+    def meant(self, flags: t.Sequence[str]) -> str:
+        """Name the setting that says another engine's flag here."""
+        for key, entry in self.tables.settings.items():
+            ways = [w for e in ("sglang", "vllm") if e != self.engine for w in entry.get(e, ())]
+            parts = [part for way in ways for part in (way if isinstance(way, list) else [way])]
+            if entry.get(self.engine) and any(part.get("flag") in flags for part in parts):
+                return f"The setting {key} says it to both."
+        return ""
+
+    def result(self) -> Arguments:
+        """Put the list together; FabricError where anything was refused or a needed flag is missing."""
+        for flag, held in self.objects.items():
+            text = json.dumps(held, sort_keys=True)
+            self.put(self.owner[f"{flag}.{next(iter(held))}"], f"--{flag}", [f"--{flag}", text])
+        for flag in self.parser.required:
+            if f"--{flag}" not in self.flags and not any(f.severity == "error" for f in self.findings):
+                self.refuse("missing", flag.replace("-", "_"), f"{self.what} needs --{flag}.", "Set it.")
+        errors = [finding for finding in self.findings if finding.severity == "error"]
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise FabricError(f"{errors[0]}{more}", findings=errors)
+        argv = (*self.positionals, *(word for written in self.flags.values() for word in written))
+        program = tuple(self.parser.table["facts"]["program"]["value"])
+        return Arguments(argv, dict(self.env), tuple(self.findings), program)

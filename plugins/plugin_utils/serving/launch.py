@@ -1,0 +1,139 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What each rank is started with: settings in one vocabulary, environment, and argv where the flag tables make it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+
+# Settings that are no flag of any version: they become environment, or were for the plan alone.
+NOT_FLAGS = frozenset({"nccl_transport", "enable_spec_v2", "disable_deep_gemm", "jit_max_jobs", "estimate_cudagraphs"})
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One of several models on the same nodes: its name, its VF, and ports that no other instance has."""
+
+    name: str = "default"
+    vf_index: int = 0
+    port: int = 30000
+    dist_port: int = 50000
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank. settings: for the engine's parser, by our names; argv: None where no flag table was at hand."""
+
+    rank: int
+    host: str
+    settings: dict[str, t.Any]
+    env: dict[str, str]
+    argv: list[str] | None = None
+
+
+class BuildArgv(t.Protocol):
+    """Turns settings into the argv of an engine version: `arguments.build_argv` with its tables."""
+
+    def __call__(self, engine: str, version: str, settings: t.Mapping[str, t.Any]) -> t.Any:
+        """Return argv, env and findings."""
+
+
+def engine_environment(profile: Profile, settings: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Return the variables that settings stand for where an engine has no flag."""
+    env: dict[str, str] = {}
+    version = profile.engine.version
+    if profile.engine.name == "sglang":
+        # No SGLang parser from 0.5.10 to 0.5.23 has --disable-deep-gemm.
+        if settings.get("disable_deep_gemm"):
+            env["SGLANG_ENABLE_JIT_DEEPGEMM"] = "false"
+        if settings.get("enable_spec_v2") and matches(version, "<0.5.14"):  # unconditional from 0.5.14
+            env["SGLANG_ENABLE_SPEC_V2"] = "1"
+        if settings.get("json_model_override_args"):
+            env["SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"] = "1"
+    if settings.get("jit_max_jobs"):
+        env["MAX_JOBS"] = str(settings["jit_max_jobs"])
+    return env | dict(profile.environment)
+
+
+def _sglang(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
+    own: dict[str, t.Any] = {"model_path": profile.model, "tp_size": profile.cut.tp, "pp_size": profile.cut.pp}
+    if profile.cut.ep > 1:
+        own["ep_size"] = profile.cut.ep
+    own |= {"host": "0.0.0.0", "port": instance.port}
+    if profile.nodes > 1:
+        own |= {"nnodes": profile.nodes, "node_rank": rank, "dist_init_addr": f"{head}:{instance.dist_port}"}
+    return own
+
+
+def _vllm(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
+    own: dict[str, t.Any] = {"model": profile.model, "tensor_parallel_size": profile.cut.tp}
+    if profile.cut.pp > 1:
+        own["pipeline_parallel_size"] = profile.cut.pp
+    if profile.cut.ep > 1:
+        own["enable_expert_parallel"] = True  # a switch in vLLM: EP is then TP × DP
+    if rank == 0:
+        own |= {"host": "0.0.0.0", "port": instance.port}
+    else:
+        own["headless"] = True
+    if profile.nodes > 1:
+        own |= {
+            "nnodes": profile.nodes,
+            "node_rank": rank,
+            "master_addr": head,
+            "master_port": instance.dist_port,
+        }
+    return own
+
+
+def ranks(
+    profile: Profile,
+    settings: t.Mapping[str, t.Any],
+    hosts: t.Sequence[str],
+    head: str,
+    instance: Instance,
+    env: t.Mapping[str, t.Mapping[str, str]],
+    build: BuildArgv | None = None,
+) -> tuple[list[Rank], list[t.Any]]:
+    """Return all ranks in order, and what the flag tables had to say. head: address of rank 0 for the others."""
+    if len(hosts) < profile.nodes:
+        raise FabricError(
+            f"profile {profile.id!r}: parallel.nodes: {profile.nodes} nodes are needed, the cluster has {len(hosts)}. "
+            "Take a profile for fewer nodes, or override parallel."
+        )
+    own = {key: value for key, value in settings.items() if key not in NOT_FLAGS}
+    common = engine_environment(profile, settings)
+    made: list[Rank] = []
+    findings: list[t.Any] = []
+    said: list[tuple[list[str], dict[str, str]]] = []
+    for rank, host in enumerate(hosts[: profile.nodes]):
+        spread = (_vllm if profile.engine.name == "vllm" else _sglang)(profile, rank, head, instance)
+        complete = spread | own
+        argv, more = None, {}
+        if build:
+            place = _rank_word(said)
+            if place is None:
+                built = build(profile.engine.name, profile.engine.version, complete)
+                argv, more = list(built.argv), dict(built.env)
+                findings += [f for f in built.findings if f not in findings]
+                said.append((argv, more))
+            else:
+                argv, more = list(said[0][0]), said[0][1]
+                argv[place] = str(rank)
+        made.append(Rank(rank, host, complete, common | dict(env.get(host, {})) | more, argv))
+    return made, findings
+
+
+def _rank_word(said: t.Sequence[tuple[list[str], dict[str, str]]]) -> int | None:
+    """Where the first two ranks' words differ, if in their number only: the others need not be built then."""
+    if len(said) != 2 or said[0][1] != said[1][1] or len(said[0][0]) != len(said[1][0]):
+        return None
+    places = [i for i, (first, second) in enumerate(zip(said[0][0], said[1][0], strict=True)) if first != second]
+    if len(places) == 1 and (said[0][0][places[0]], said[1][0][places[0]]) == ("0", "1"):
+        return places[0]
+    return None

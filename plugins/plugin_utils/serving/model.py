@@ -1,0 +1,370 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a model is made of, and what follows of it: tensors by kind, bytes per GPU, bytes per token, state per request.
+
+Facts are those of a public config.json. Sizes in bytes. Formulas name the engine's source that they follow.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+GIB = 2**30
+
+# Bytes per weight. NVFP4: 4 bits and one FP8 scale for 16 weights; MXFP4: one for 32; INT4 (AWQ, GPTQ): a BF16 scale
+# and 4-bit zero point for 128. FP8 scales are one per tensor or per 128 × 128 block: nothing.
+BYTES = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "nvfp4": 0.5 + 1 / 16,
+    "mxfp4": 0.5 + 1 / 32,
+    "int4": 0.5 + 2.5 / 128,
+}
+KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
+NVFP4_GROUP = 16
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Layers of softmax attention. gated: the query projection is doubled. window: tokens of a sliding window."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    gated: bool = False
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class Mla:
+    """Layers of multi-head latent attention: the cache holds one latent of kv_lora_rank + rope_dim per token."""
+
+    layers: int
+    heads: int
+    kv_lora_rank: int
+    nope_dim: int
+    rope_dim: int
+    v_dim: int
+    q_lora_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Layers with a state instead of a cache: mamba2 (key = group and state size), gdn (gated delta net)."""
+
+    kind: t.Literal["mamba2", "gdn"]
+    layers: int
+    key_heads: int
+    key_dim: int
+    value_heads: int
+    value_dim: int
+    conv: int = 4
+    state_bytes: int = 4
+
+    @property
+    def inner(self) -> int:
+        """Width of the values."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def conv_width(self) -> int:
+        """Width that goes through the convolution: values, and two of keys' width."""
+        return self.inner + 2 * self.key_heads * self.key_dim
+
+
+@dataclass(frozen=True)
+class Moe:
+    """Layers with routed experts. latent: the width that experts work in, where it is not the model's."""
+
+    layers: int
+    experts: int
+    top_k: int
+    intermediate: int
+    gated: bool = True
+    latent: int | None = None
+    shared_intermediate: int = 0
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Layers with a plain feed-forward block."""
+
+    layers: int
+    intermediate: int
+    gated: bool = True
+
+
+@dataclass(frozen=True)
+class Vision:
+    """The vision tower, as far as memory goes: widths, and the largest picture in patches of patch_values numbers."""
+
+    width: int
+    intermediate: int
+    patches: int
+    patch_values: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """BF16 at its feed-forward block: residual, norm, two widths of the block, and the picture itself."""
+        return self.patches * (2 * self.width + 2 * self.intermediate + self.patch_values) * 2
+
+
+@dataclass(frozen=True)
+class Head:
+    """A prediction head that comes with the model (MTP): a layer of its own kind, sharing embeddings."""
+
+    attention: Attention | None = None
+    mla: Mla | None = None
+    moe: Moe | None = None
+    dense: Dense | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A model. Widths in elements; params: numbers of weights that no rule derives, by kind (vision, drafter …)."""
+
+    architecture: str
+    hidden_size: int
+    vocab_size: int
+    native_context: int
+    attention: tuple[Attention, ...] = ()
+    mla: Mla | None = None
+    linear: Linear | None = None
+    moe: Moe | None = None
+    dense: Dense | None = None
+    head: Head | None = None
+    tied_embeddings: bool = False
+    first_layer: str = "attention"
+    position: str = "rope"
+    vision_params: float = 0
+    vision: Vision | None = None
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether some layers keep a state per request (SGLang: mamba pool)."""
+        return self.linear is not None
+
+    @property
+    def head_dim_max(self) -> int:
+        """The widest attention head, which attention kernels must have."""
+        dims = [a.head_dim for a in self.attention]
+        return max(dims + ([self.mla.nope_dim + self.mla.rope_dim] if self.mla else []), default=0)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Weights of one kind: on all GPUs together, and how they are cut. experts: cut by EP × TP."""
+
+    kind: str
+    params: float
+    precision: str
+    cut: t.Literal["tp", "experts", "none"]
+
+    @property
+    def bytes(self) -> float:
+        """Size in the checkpoint."""
+        return self.params * BYTES[self.precision]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a model is spread: tensor, pipeline and expert parallelism."""
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+
+
+def _attention_params(facts: Facts, a: Attention, tp: int) -> tuple[float, float]:
+    """Weights of the layers, and how many more all GPUs together hold because KV heads are copied."""
+    query = a.heads * a.head_dim * (2 if a.gated else 1)
+    kv_width = 2 * a.kv_heads * a.head_dim
+    once = facts.hidden_size * (query + kv_width + a.heads * a.head_dim)
+    # QKVParallelLinear: with fewer KV heads than ranks each rank keeps one whole head.
+    copies = max(tp / a.kv_heads, 1) - 1
+    return a.layers * once, a.layers * facts.hidden_size * kv_width * copies
+
+
+def _mla_params(facts: Facts, m: Mla) -> tuple[float, float]:
+    """Weights that are cut, and weights that every rank holds (the down projections)."""
+    query_out = m.heads * (m.nope_dim + m.rope_dim)
+    down = facts.hidden_size * (m.kv_lora_rank + m.rope_dim)
+    query = facts.hidden_size * query_out
+    if m.q_lora_rank:
+        down += facts.hidden_size * m.q_lora_rank
+        query = m.q_lora_rank * query_out
+    up = m.kv_lora_rank * m.heads * (m.nope_dim + m.v_dim) + m.heads * m.v_dim * facts.hidden_size
+    return m.layers * (query + up), m.layers * down
+
+
+def _linear_params(facts: Facts, linear: Linear) -> float:
+    gates = 1 if linear.kind == "mamba2" else 2  # dt, or a and b, per value head
+    inward = facts.hidden_size * (linear.conv_width + linear.inner + gates * linear.value_heads)
+    return linear.layers * (inward + linear.inner * facts.hidden_size + linear.conv_width * linear.conv)
+
+
+def _moe_tensors(facts: Facts, moe: Moe, precision: t.Mapping[str, str], prefix: str = "") -> list[Tensors]:
+    width = moe.latent or facts.hidden_size
+    matrices = 3 if moe.gated else 2
+    name = prefix or "experts"
+    found = [
+        Tensors(name, moe.layers * moe.experts * matrices * width * moe.intermediate, precision["experts"], "experts"),
+        Tensors(prefix or "router", moe.layers * moe.experts * facts.hidden_size, precision["router"], "none"),
+    ]
+    if moe.shared_intermediate:
+        shared = moe.layers * matrices * facts.hidden_size * moe.shared_intermediate
+        found.append(Tensors(prefix or "shared_experts", shared, precision["shared_experts"], "tp"))
+    if moe.latent:
+        latent = moe.layers * 2 * facts.hidden_size * moe.latent
+        found.append(Tensors(prefix or "latent", latent, precision["latent"], "none"))
+    return found
+
+
+def _blocks(
+    facts: Facts,
+    block: Facts | Head,
+    attention: t.Sequence[Attention],
+    precision: t.Mapping[str, str],
+    cut: Cut,
+    prefix: str = "",
+) -> list[Tensors]:
+    found: list[Tensors] = []
+    for a in attention:
+        own, copied = _attention_params(facts, a, cut.tp)
+        found.append(Tensors(prefix or "attention", own + copied, precision["attention"], "tp"))
+    if block.mla:
+        sharded, everywhere = _mla_params(facts, block.mla)
+        found.append(Tensors(prefix or "attention", sharded, precision["attention"], "tp"))
+        found.append(Tensors(prefix or "attention", everywhere, precision["attention"], "none"))
+    if block.moe:
+        found += _moe_tensors(facts, block.moe, precision, prefix)
+    if block.dense:
+        d = block.dense
+        params = d.layers * (3 if d.gated else 2) * facts.hidden_size * d.intermediate
+        found.append(Tensors(prefix or "dense", params, precision["dense"], "tp"))
+    return found
+
+
+def tensors(facts: Facts, precision: t.Mapping[str, str], cut: Cut | None = None) -> list[Tensors]:
+    """List a model's weights by kind. Norms and biases are left out: below one in a thousand."""
+    cut = cut or Cut()
+    found = _blocks(facts, facts, facts.attention, precision, cut)
+    if facts.linear:
+        found.append(Tensors("linear", _linear_params(facts, facts.linear), precision["linear"], "tp"))
+    tables = 1 if facts.tied_embeddings else 2
+    found.append(Tensors("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp"))
+    if facts.vision_params:
+        found.append(Tensors("vision", facts.vision_params, precision["vision"], "tp"))
+    if facts.head:
+        same = dict.fromkeys(precision, precision["head"])
+        attention = (facts.head.attention,) if facts.head.attention else ()
+        found += _blocks(facts, facts.head, attention, same, cut, "head")
+        # It joins hidden state and embedding: one matrix of 2 × hidden → hidden, on every rank.
+        found.append(Tensors("head", 2 * facts.hidden_size**2, precision["head"], "none"))
+    return found
+
+
+def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut) -> float:
+    """Routed experts on one GPU, the engine's padding included.
+
+    SGLang 0.5.10 to 0.5.15, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod.process_weights_after_loading: rows of the
+    first matrix are padded to 128 (experts without a gate only); its scales then no longer fit into their own storage
+    and are kept a second time.
+    """
+    share = total / (cut.tp * cut.pp)  # EP × what is left of TP: always TP parts in all
+    if precision != "nvfp4" or moe.gated:
+        return share
+    rows = moe.intermediate / (cut.tp / cut.ep)
+    padded = math.ceil(rows / 128) * 128
+    if padded == rows:
+        return share
+    scales = moe.layers * moe.experts / cut.ep / cut.pp * padded * width / NVFP4_GROUP
+    return share * padded / rows + scales
+
+
+def gpu_bytes(facts: Facts, precision: t.Mapping[str, str], cut: Cut, head: bool) -> dict[str, float]:
+    """Bytes of weights on one GPU, by kind. head: whether the model's own prediction head is loaded."""
+    found: dict[str, float] = {}
+    for item in tensors(facts, precision, cut):
+        if item.kind == "head" and not head:
+            continue
+        # The head is on the last pipeline stage; embeddings are on the first, the output layer on the last.
+        stages = 1 if item.kind in ("head", "embeddings", "vision") else cut.pp
+        if item.cut == "experts":
+            moe = facts.head.moe if item.kind == "head" and facts.head else facts.moe
+            assert moe is not None
+            own = Cut(cut.tp, stages, cut.ep)
+            size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own)
+        else:
+            size = item.bytes / (cut.tp if item.cut == "tp" else 1) / stages
+        found[item.kind] = found.get(item.kind, 0.0) + size
+    return found
+
+
+def scale_bytes(facts: Facts, precision: t.Mapping[str, str], cut: Cut) -> float:
+    """Bytes of the experts' block scales on one GPU: held twice while a checkpoint is being loaded.
+
+    SGLang 0.5.10 to 0.5.15, modelopt_quant.py, create_weights: placeholders for the swizzled scales beside the scales.
+    """
+    if facts.moe is None or precision.get("experts") != "nvfp4":
+        return 0.0
+    moe = facts.moe
+    params = moe.layers * moe.experts * (3 if moe.gated else 2) * (moe.latent or facts.hidden_size) * moe.intermediate
+    return params / NVFP4_GROUP / (cut.tp * cut.pp)
+
+
+def kv_bytes(facts: Facts, dtype: str, cut: Cut, head: bool = False, window_share: float = 1.0) -> float:
+    """Bytes of cache per token on one GPU.
+
+    dtype: as the engines name it; `auto` and unknown names count as BF16. head: one more layer for the model's own
+    prediction head. window_share: tokens kept for sliding-window layers for each token of the others (SGLang:
+    swa_full_tokens_ratio, 0.8); what a window holds does not grow with the context, the pools do.
+    Follows SGLang 0.5.12 model_runner_kv_cache_mixin.py (get_cell_size_per_token): K and V, KV heads cut by TP down to
+    one per rank; MLA's latent is not cut.
+    """
+    size = KV_BYTES.get(dtype, 2.0)
+
+    def per_layer(a: Attention) -> float:
+        return 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * size
+
+    total = sum(
+        a.layers / cut.pp * per_layer(a) * (window_share if a.window is not None else 1.0) for a in facts.attention
+    )
+    if facts.mla:
+        total += facts.mla.layers / cut.pp * (facts.mla.kv_lora_rank + facts.mla.rope_dim) * size
+    if head and facts.head:
+        if facts.head.attention:
+            total += facts.head.attention.layers * per_layer(facts.head.attention)
+        if facts.head.mla:
+            total += facts.head.mla.layers * (facts.head.mla.kv_lora_rank + facts.head.mla.rope_dim) * size
+    return total
+
+
+def state_bytes(linear: Linear, cut: Cut) -> float:
+    """Bytes of state per slot on one GPU: convolution and recurrent state.
+
+    SGLang 0.5.12 configs/mamba_utils.py (Mamba2StateShape, mamba_cache_per_req): conv (kernel − 1) × width in BF16,
+    state heads × head_dim × state size in `mamba_ssm_dtype`.
+    """
+    conv = (linear.conv - 1) * linear.conv_width / cut.tp * 2
+    state = linear.value_heads / cut.tp * linear.value_dim * linear.key_dim * linear.state_bytes
+    return linear.layers / cut.pp * (conv + state)
+
+
+def check_cut(facts: Facts, cut: Cut) -> None:
+    """Refuse a spread that no engine can make: FabricError names what does not divide."""
+    if cut.tp % cut.ep:
+        raise FabricError(f"ep: {cut.ep} does not divide tp {cut.tp}. Choose ep 1 or a divisor of tp.")
+    heads = {a.heads for a in facts.attention} | ({facts.mla.heads} if facts.mla else set())
+    bad = sorted(count for count in heads if count % cut.tp)
+    if bad:
+        raise FabricError(f"tp: {cut.tp} does not divide the {bad[0]} attention heads of {facts.architecture}.")
+    if facts.moe and facts.moe.experts % cut.ep:
+        raise FabricError(f"ep: {cut.ep} does not divide the {facts.moe.experts} experts of {facts.architecture}.")

@@ -1,0 +1,358 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole serving plan: what filters, the module and playbooks call. Plain values in, plain values out."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, launch, speculation, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
+
+Plain = dict[str, t.Any]
+_CLUSTER = ("hosts", "free_gib", "taken_gib", "platform", "fabric", "nccl")
+_EXTRA = ("accept", "instance")
+
+
+def _dict(value: t.Any) -> Plain:
+    """Return a dataclass as a dictionary, without copying what is in it."""
+    return dict(vars(value))
+
+
+def _round(value: t.Any) -> t.Any:
+    return round(value, 2) if isinstance(value, float) else value
+
+
+def memory_plain(pools: Pools | None) -> Plain:
+    """Return the memory plan as DESIGN names it: GiB, shares, counts. Empty where nothing is known of the model."""
+    if pools is None:
+        return {}
+    plain = {key: _round(value) for key, value in _dict(pools).items() if key != "weights_by_kind"}
+    renamed = {
+        "free": "free_gib",
+        "weights": "weights_gib",
+        "mamba": "mamba_gib",
+        "kv": "kv_gib",
+        "draft": "draft_gib",
+        "graphs": "graphs_gib",
+        "activations": "activations_gib",
+        "context": "context_gib",
+        "reserve": "reserve_gib",
+        "load_peak": "load_peak_gib",
+        "total": "total_gib",
+    }
+    plain = {renamed.get(key, key): value for key, value in plain.items()}
+    return plain | {
+        "used_gib": _round(pools.used),
+        "weights_by_kind": {key: _round(value) for key, value in pools.weights_by_kind.items()},
+        "floor": round(pools.floor, 4),
+        "ceiling": round(pools.ceiling, 4),
+    }
+
+
+def _row_plain(found: evidence.Comparison) -> Plain:
+    row = found.row
+    return {
+        "id": row.id,
+        "source": list(row.source),
+        "case": row.case,
+        "verdict": row.verdict,
+        "equal": found.equal,
+        "differs": {key: {"row": theirs, "plan": ours} for key, (theirs, ours) in found.differs.items()},
+        "unstated": list(found.unstated),
+        "note": row.note,
+        **{key: row.measured.get(key) for key in ("n1", "n4", "n8", "accept_len")},
+    }
+
+
+def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
+    hosts = cluster.get("hosts") or []
+    if not isinstance(hosts, (list, tuple)) or not all(isinstance(host, str) for host in hosts):
+        raise FabricError(f"cluster: hosts: a list of names is needed, not {hosts!r}.")
+    return list(hosts)
+
+
+def _gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dict[str, float]:
+    """Return GiB by host from a number for all, or a dictionary; hosts that it leaves out are left out."""
+    given = cluster.get(key)
+    if given is None:
+        return {}
+    by_host = (
+        {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
+    )
+    for value in by_host.values():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+            raise FabricError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
+    return by_host
+
+
+def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], usual: float) -> tuple[float, bool]:
+    """Return free GiB of the poorest rank, less what other instances on its node hold, and whether it was assumed."""
+    free, taken = _gib(cluster, "free_gib", hosts), _gib(cluster, "taken_gib", hosts)
+    left = [free.get(host, usual) - taken.get(host, 0.0) for host in hosts if not free or host in free]
+    least = min(left, default=usual)
+    if least <= 0:
+        raise FabricError(
+            f"cluster: free_gib: nothing is free on a node once other instances have taken theirs ({least:.1f} GiB left). "
+            "Correct free_gib and taken_gib, or choose other nodes."
+        )
+    return least, not free
+
+
+def _environment(
+    profile: Profile,
+    cluster: t.Mapping[str, t.Any],
+    hosts: t.Sequence[str],
+    instance: launch.Instance,
+    workarounds: Plain,
+) -> tuple[dict[str, dict[str, str]], str]:
+    """Return each rank's NCCL environment and the head's address, from the fabric plan where there is one."""
+    fabric = cluster.get("fabric") or {}
+    if not fabric or profile.nodes == 1:
+        return {host: dict(workarounds) for host in hosts}, hosts[0] if hosts else "127.0.0.1"
+    missing = [host for host in hosts if host not in fabric]
+    if missing:
+        raise FabricError(
+            f"cluster: fabric: {missing[0]} is not in the fabric plan. Plan the fabric of all ranks first."
+        )
+    planned = [from_plain(PlannedHost, fabric[host], f"cluster: fabric.{host}") for host in hosts]
+    chosen = {"vf_index": instance.vf_index, "transport": profile.settings.get("nccl_transport", "roce")}
+    options = from_plain(nccl.Options, chosen | dict(cluster.get("nccl") or {}), "cluster: nccl")
+    env = nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds)
+    return env, nccl.address(planned[0], instance.vf_index)
+
+
+def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
+    overrides = overrides or {}
+    if not isinstance(overrides, t.Mapping):
+        raise FabricError(f"overrides: a dictionary is needed, not {type(overrides).__name__}.")
+    ours = {key: overrides[key] for key in _EXTRA if key in overrides}
+    return {key: value for key, value in overrides.items() if key not in _EXTRA}, ours
+
+
+def launch_plan(
+    profile: str | Plain,
+    cluster: t.Mapping[str, t.Any] | None = None,
+    overrides: t.Mapping[str, t.Any] | None = None,
+    knowledge_dirs: t.Sequence[str] = (),
+    build: launch.BuildArgv | None = None,
+) -> Plain:
+    """Plan a model's launch: verdict, findings, evidence, memory, ranks.
+
+    cluster: hosts (names in rank order), free_gib and taken_gib (a number, or by host: free before the load, and what
+    other instances on the nodes hold), platform (versions of nccl, kernel, driver),
+    fabric (planned hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment,
+    instance (name, vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
+    Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
+    """
+    cluster = cluster or {}
+    unknown = sorted(set(cluster) - set(_CLUSTER))
+    if unknown:
+        raise FabricError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
+    laid, ours = _split(overrides)
+    entry = find(profile, knowledge_dirs)
+    chosen = resolve(entry, laid)
+    known = verdict.base(knowledge_dirs)
+    instance = from_plain(launch.Instance, ours.get("instance", {}), "overrides: instance")
+    hosts = _hosts(cluster)
+    if cluster.get("hosts") is None:
+        hosts = [f"rank{index}" for index in range(chosen.nodes)]
+    platform = cluster.get("platform") or {}
+    free, assumed = _free(cluster, hosts[: chosen.nodes], known.constants["memory.free_default"])
+    found = verdict.judge(
+        chosen,
+        known,
+        free_gib=free,
+        free_assumed=assumed,
+        platform=platform,
+        accept=ours.get("accept", ()),
+    )
+    env, head = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
+    ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
+    findings = [_dict(f) for f in found.findings]
+    findings += [_dict(note) for note in notes]
+    state = found.verdict if not any(f["severity"] == "error" for f in findings) else "blocked"
+    return {
+        "profile": chosen.id,
+        "variant": chosen.variant,
+        "title": chosen.title,
+        "model": chosen.model,
+        "proven": chosen.proven,
+        "verdict": state,
+        "conflict": found.conflict,
+        "engine": {"name": chosen.engine.name, "version": chosen.engine.version, "image": chosen.engine.image},
+        "parallel": {"nodes": chosen.nodes, **_dict(chosen.cut)},
+        "instance": _dict(instance),
+        "settings": found.settings,
+        "added": found.added,
+        "speculation": _speculation(found),
+        "chat": entry.get("chat", {}),
+        "sampling": entry.get("sampling", {}),
+        "findings": [{**f, "names": list(f["names"]), "source": list(f["source"])} for f in findings],
+        "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
+        "memory": memory_plain(found.pools),
+        "ranks": [_dict(rank) for rank in ranks],
+    }
+
+
+def _speculation(found: verdict.Judgement) -> Plain:
+    if not found.draft:
+        return {}
+    draft = found.draft
+    return {
+        "algorithm": draft.algorithm,
+        "steps": draft.steps,
+        "topk": draft.topk,
+        "tokens": draft.tokens,
+        "forced": draft.forced,
+    }
+
+
+def mem_fraction(
+    profile: str | Plain,
+    cluster: t.Mapping[str, t.Any] | None = None,
+    overrides: t.Mapping[str, t.Any] | None = None,
+    knowledge_dirs: t.Sequence[str] = (),
+) -> Plain:
+    """Return the memory plan of one rank alone: the engine's knob with floor, ceiling and choice, and the pools."""
+    cluster = cluster or {}
+    laid, _ours = _split(overrides)
+    chosen = resolve(find(profile, knowledge_dirs), laid)
+    if chosen.facts is None:
+        raise FabricError(
+            f"profile {chosen.id!r}: facts: what the model is made of is not known, so its memory is not planned. "
+            "Give the profile its facts, from the model's config.json."
+        )
+    known = verdict.base(knowledge_dirs)
+    hosts = _hosts(cluster) or [f"rank{index}" for index in range(chosen.nodes)]
+    free, assumed = _free(cluster, hosts, known.constants["memory.free_default"])
+    found = verdict.judge(chosen, known, free_gib=free, free_assumed=assumed)
+    return memory_plain(found.pools)
+
+
+def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
+    """Return the best measured configuration of a profile's model for a traffic shape, and its nearest variant.
+
+    Without any row for the shape the profile's own choice comes back, marked unproven, and `reason` says so.
+    """
+    entry = find(profile, knowledge_dirs)
+    first = resolve(entry)
+    rows = [
+        row
+        for (model, _engine), own in verdict.base(knowledge_dirs).rows.items()
+        if model == first.model
+        for row in own
+    ]
+    best = evidence.recommend_row(first.model, shape, rows)
+    variants = first.variants or ("default",)
+    if best.row is None:
+        own = first.shapes.get(shape, variants[0])
+        return {
+            "shape": shape,
+            "profile": first.id,
+            "variant": own,
+            "verdict": "unproven",
+            "row": None,
+            "settings": dict(resolve(entry, {"variant": own} if first.variants else {}).settings),
+            "measured": {},
+            "losses": {},
+            "reason": best.reason + f" The profile's own choice is {own}.",
+        }
+    row = best.row
+
+    def distance(variant: str) -> int:
+        one = resolve(entry, {"variant": variant} if first.variants else {})
+        run = evidence.Configuration(
+            one.model, one.engine.name, one.engine.version, one.nodes, one.cut.tp, one.cut.pp, one.cut.ep,
+            one.engine.image, one.settings,
+        )  # fmt: skip
+        return len(evidence.compare(run, row).differs)
+
+    return {
+        "shape": shape,
+        "profile": first.id,
+        "variant": min(variants, key=distance),
+        "verdict": "proven",
+        "row": row.id,
+        "engine": {"name": row.run.engine, "version": row.run.version, "image": row.run.image},
+        "parallel": {"nodes": row.run.nodes, "tp": row.run.tp, "pp": row.run.pp, "ep": row.run.ep},
+        "settings": dict(row.run.settings),
+        "measured": dict(row.measured),
+        "losses": best.losses,
+        "source": list(row.source),
+        "note": row.note,
+        "reason": best.reason,
+    }
+
+
+def evidence_export(
+    plan: t.Mapping[str, t.Any],
+    row_id: str,
+    outcome: evidence.Verdict,
+    measured: t.Mapping[str, float],
+    source: t.Sequence[str],
+    note: str = "",
+) -> Plain:
+    """Return what came of a plan as a row for `knowledge/evidence`: what the plan was given, without what it added."""
+    for key in ("model", "engine", "parallel", "settings"):
+        if not isinstance(plan, t.Mapping) or key not in plan:
+            raise FabricError(
+                f"evidence_export: {key} is missing. Give the plan that was run, as launch_plan returns it."
+            )
+    own = {key: value for key, value in plan["settings"].items() if key not in plan.get("added", {})}
+    run = evidence.Configuration(
+        model=plan["model"],
+        engine=plan["engine"]["name"],
+        version=plan["engine"]["version"],
+        image=plan["engine"].get("image"),
+        nodes=plan["parallel"]["nodes"],
+        tp=plan["parallel"]["tp"],
+        pp=plan["parallel"]["pp"],
+        ep=plan["parallel"]["ep"],
+        settings=own,
+    )
+    return evidence.row_to_export(run, row_id, outcome, measured, source, note)
+
+
+def draft_tokens(
+    algorithm: str,
+    steps: int | None = None,
+    tokens: int | None = None,
+    topk: int | None = None,
+    version: str = "",
+    frozen_drafter: bool = False,
+    gamma: int | None = None,
+) -> Plain:
+    """Return what SGLang verifies: algorithm, steps, topk, tokens, whether it was forced, and what there is to say."""
+    draft = speculation.sglang_draft(
+        algorithm, steps, tokens, topk, version=version, frozen_drafter=frozen_drafter, gamma=gamma
+    )
+    return _dict(draft) | {"findings": [str(finding) for finding in draft.findings]}
+
+
+def nccl_env(
+    hosts: t.Mapping[str, t.Any],
+    ranks: t.Sequence[str] | None = None,
+    options: t.Mapping[str, t.Any] | None = None,
+    engine: str = "sglang",
+    nccl_version: str | None = None,
+    knowledge_dirs: t.Sequence[str] = (),
+) -> dict[str, dict[str, str]]:
+    """Return NCCL's environment by host, from the fabric plan's hosts; ranks: which of them, in order."""
+    if not isinstance(hosts, t.Mapping):
+        raise FabricError(f"nccl_env: the fabric plan's hosts are needed as a dictionary, not {type(hosts).__name__}.")
+    names = list(hosts) if ranks is None else list(ranks)
+    missing = [name for name in names if name not in hosts]
+    if missing:
+        raise FabricError(f"nccl_env: ranks: {missing[0]} is not in the fabric plan. Known: {', '.join(hosts)}.")
+    planned = [from_plain(PlannedHost, hosts[name], f"nccl_env: {name}") for name in names]
+    _findings, workarounds = verdict.platform_findings(
+        {"nccl": nccl_version} if nccl_version else {}, verdict.base(knowledge_dirs).known_bad
+    )
+    chosen = from_plain(nccl.Options, dict(options or {}), "nccl_env: options")
+    return nccl.environment(planned, chosen, engine=engine, workarounds=workarounds)

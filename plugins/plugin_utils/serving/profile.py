@@ -1,0 +1,215 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Profiles: a name or an inline dictionary in, one resolved variant out, with whatever the owner overrides."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+
+KIND = "profile"
+Entry = dict[str, t.Any]
+DEFAULT_PRECISION = dict.fromkeys(
+    ("experts", "shared_experts", "attention", "linear", "dense", "embeddings", "router", "latent", "head", "vision"),
+    "bf16",
+)
+_LAID_OVER = ("engine", "parallel", "settings", "environment")
+_OVERRIDES = frozenset({"variant", *_LAID_OVER})
+# Settings that the plan computes with: a wrong type would end in nonsense or a traceback.
+_WHOLE = [
+    "context_length",
+    "max_model_len",
+    "max_running_requests",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_mamba_cache_size",
+    "cuda_graph_max_bs",
+    "speculative_num_steps",
+    "speculative_num_draft_tokens",
+    "speculative_eagle_topk",
+    "page_size",
+]
+_SHARES = ("mem_fraction_static", "gpu_memory_utilization", "swa_full_tokens_ratio")
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """A draft model beside the model. params: weights; gamma: DSPARK's block."""
+
+    model: str
+    params: float = 0
+    precision: str = "bf16"
+    frozen_kv: bool = False
+    gamma: int | None = None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine to run. versions: the range that a profile claims."""
+
+    name: str
+    version: str
+    versions: str = ""
+    image: str | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One variant of a profile, ready to plan. facts: None where the model's make-up is not known."""
+
+    id: str
+    variant: str
+    title: str
+    model: str
+    proven: str
+    engine: Engine
+    nodes: int
+    cut: Cut
+    settings: t.Mapping[str, t.Any]
+    facts: Facts | None = None
+    precision: t.Mapping[str, str] = field(default_factory=dict)
+    drafter: Drafter | None = None
+    environment: t.Mapping[str, str] = field(default_factory=dict)
+    checkpoint_gb: float | None = None
+    variants: tuple[str, ...] = ()
+    shapes: t.Mapping[str, str] = field(default_factory=dict)
+
+
+def extended(entry: Entry, known: t.Mapping[str, Entry]) -> Entry:
+    """Lay a profile on what it extends, and drop the link. KnowledgeError for an unknown base or a circle."""
+    seen = [str(entry["id"])]
+    while "extends" in entry:
+        base = entry["extends"]
+        if base in seen:
+            raise knowledge.KnowledgeError(f"profile {seen[0]!r}: extends: {' → '.join([*seen, base])} is a circle.")
+        if base not in known:
+            raise knowledge.KnowledgeError(
+                f"profile {seen[0]!r}: extends: there is no profile {base!r}. Known: {', '.join(sorted(known))}."
+            )
+        seen.append(base)
+        own = {key: value for key, value in entry.items() if key != "extends"}
+        entry = knowledge.merged(known[base], own)
+        if "extends" not in known[base]:
+            break
+    return entry
+
+
+@functools.lru_cache(maxsize=256)
+def _found(profile: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Entry:
+    known = knowledge.shared(KIND, overlays)
+    if profile in known:
+        return extended(known[profile], known)
+    named = [entry for entry in (extended(e, known) for e in known.values()) if entry["model"] == profile]
+    if not named:
+        raise knowledge.KnowledgeError(f"There is no profile {profile!r}. Known: {', '.join(sorted(known))}.")
+    if len(named) > 1:
+        ids = ", ".join(sorted(entry["id"] for entry in named))
+        raise knowledge.KnowledgeError(f"profile: {profile!r} has several profiles: {ids}. Name one of these.")
+    return named[0]
+
+
+def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:
+    """Return a checked, fully extended profile: by its id or its model's name, or the given dictionary itself."""
+    if isinstance(profile, str):
+        return _found(profile, tuple(overlays), knowledge.stamp(overlays))
+    if not isinstance(profile, t.Mapping):
+        raise FabricError(f"profile: a name or a dictionary is needed, not {type(profile).__name__}.")
+    knowledge.validate(KIND, {k: v for k, v in profile.items() if k != "origin"}, "inline profile")
+    return extended(dict(profile), knowledge.shared(KIND, overlays))
+
+
+# Facts of shipped and owners' profiles, by the entry that they were read of; the entry is kept, so its id stays its own.
+_parsed: dict[int, tuple[Entry, Facts]] = {}
+
+
+def _facts(entry: Entry, name: str) -> Facts | None:
+    if "facts" not in entry:
+        return None
+    known = _parsed.get(id(entry))
+    if known and known[0] is entry:
+        return known[1]
+    facts = from_plain(Facts, entry["facts"], f"profile {name!r}: facts")
+    if "origin" in entry:  # an inline dictionary may still be changed by its owner
+        if len(_parsed) > 512:
+            _parsed.clear()
+        _parsed[id(entry)] = (entry, facts)
+    return facts
+
+
+def _check_settings(name: str, settings: t.Mapping[str, t.Any]) -> None:
+    for key in settings:
+        value = settings[key]
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if key in _WHOLE and not (number and isinstance(value, int) and value >= 1):
+            raise FabricError(f"profile {name!r}: settings.{key}: {value!r} is not a whole number of at least 1.")
+        if key in _SHARES and not number:
+            raise FabricError(f"profile {name!r}: settings.{key}: {value!r} is not a number, such as 0.8.")
+
+
+def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None) -> Profile:
+    """Choose the variant, lay the owner's overrides over it, and check what needs no engine to be checked.
+
+    Raises FabricError naming profile and key: an unknown variant or override, a spread that does not divide, a version
+    outside the range that the profile claims.
+    """
+    overrides = overrides or {}
+    name = entry["id"]
+    unknown = sorted(set(overrides) - _OVERRIDES)
+    if unknown:
+        raise FabricError(f"profile {name!r}: override {unknown[0]!r} is not one of {', '.join(sorted(_OVERRIDES))}.")
+    variants = entry.get("variants", {})
+    usual = entry.get("shapes", {}).get("mixed") or (next(iter(variants)) if variants else "default")
+    variant = overrides.get("variant") or usual
+    if variants and variant not in variants:
+        raise FabricError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants)}.")
+    chosen: Entry = {key: entry.get(key, {}) for key in _LAID_OVER}
+    for layer in (variants.get(variant, {}), overrides):
+        for key in _LAID_OVER:
+            if key in layer and not isinstance(layer[key], t.Mapping):
+                raise FabricError(f"profile {name!r}: {key}: a dictionary is needed, not {layer[key]!r}.")
+        chosen = knowledge.merged(chosen, {key: layer[key] for key in _LAID_OVER if key in layer})
+    parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1} | chosen["parallel"]
+    for key, value in parallel.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise FabricError(f"profile {name!r}: parallel.{key}: {value!r} is not a whole number of at least 1.")
+    engine = from_plain(Engine, dict(chosen["engine"]), f"profile {name!r}: engine")
+    if engine.versions and not matches(engine.version, engine.versions):
+        raise FabricError(
+            f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
+            "Take a version of the range, or widen engine.versions to try it unproven."
+        )
+    facts = _facts(entry, name)
+    cut = Cut(parallel["tp"], parallel["pp"], parallel["ep"])
+    if facts:
+        try:
+            check_cut(facts, cut)
+        except FabricError as exc:
+            raise FabricError(f"profile {name!r}: parallel.{exc}") from exc
+    drafter = entry.get("drafter")
+    settings = {key: value for key, value in chosen["settings"].items() if value is not None}
+    _check_settings(name, settings)
+    return Profile(
+        id=name,
+        variant=variant,
+        title=entry["title"],
+        model=entry["model"],
+        proven=variants.get(variant, {}).get("proven", entry["proven"]),
+        engine=engine,
+        nodes=parallel["nodes"],
+        cut=cut,
+        settings=settings,
+        facts=facts,
+        precision=DEFAULT_PRECISION | entry.get("precision", {}),
+        drafter=from_plain(Drafter, drafter, f"profile {name!r}: drafter") if drafter else None,
+        environment=chosen["environment"],
+        checkpoint_gb=entry.get("checkpoint_gb"),
+        variants=tuple(variants),
+        shapes=entry.get("shapes", {}),
+    )

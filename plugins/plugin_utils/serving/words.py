@@ -1,0 +1,171 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words of an argument list: a flag's specification, a value's type and choice, and how both are written."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import operator
+import re
+import typing as t
+
+Spec = t.Mapping[str, t.Any]
+Fault = tuple[str, str, str]  # kind, why, remedy
+
+_NAMES = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "json": "a dictionary, a list or a JSON text",
+    "list": "a list",
+}
+_BOUNDS: dict[str, tuple[str, t.Callable[[t.Any, t.Any], bool]]] = {
+    "minimum": ("at least", operator.ge),
+    "maximum": ("at most", operator.le),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
+}
+
+
+def order(version: str) -> tuple[tuple[int, str], ...]:
+    """Sort key of a version: numbers count as numbers."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[a-z]+", version))
+
+
+def which(versions: t.Sequence[str]) -> str:
+    """Say which versions have something."""
+    return f"Versions that have it: {', '.join(versions)}." if versions else ""
+
+
+def nearest(name: str, known: t.Iterable[str]) -> str:
+    """Name what may have been meant."""
+    spelled = {other.replace("-", "_"): other for other in known}
+    close = difflib.get_close_matches(name, spelled, n=2, cutoff=0.75)
+    return f"Did you mean {' or '.join(spelled[c] for c in close)}?" if close else ""
+
+
+class Parser:
+    """One version's table, ready to be asked: flags by every name they have, declared variables, needed flags."""
+
+    def __init__(self, table: Spec) -> None:
+        self.table = table
+        self.engine: str = table["engine"]
+        self.version: str = table["version"]
+        self.flags: dict[str, tuple[str, Spec]] = {}
+        for name, spec in table["flags"].items():
+            for alias in (name, *spec.get("aliases", ())):
+                self.flags[alias] = (name, spec)
+        self.environment = frozenset(table["environment"])
+        self.required = tuple(name for name, spec in table["flags"].items() if spec.get("required"))
+
+    def spec(self, flag: str) -> Spec | None:
+        """Return the specification of a flag by its full name or an alias of it."""
+        found = self.flags.get(flag)
+        return found[1] if found else None
+
+    def primary(self, flag: str) -> str:
+        """Return the name that stands for all names of a flag."""
+        return self.flags[flag][0]
+
+
+def expected(spec: Spec) -> str:
+    """Return the type that a flag's value has in settings."""
+    kind: str = spec["type"]
+    if kind in ("switch", "toggle"):
+        return "bool"
+    return f"list of {kind}" if spec.get("many") or spec.get("repeat") else kind
+
+
+def fault(value: t.Any, kind: str, limits: Spec | None = None) -> Fault | None:
+    """Find what is wrong with a value: its type, or its range (`minimum`, `maximum`, `above`, `below`)."""
+    if kind.startswith("list of "):
+        if not isinstance(value, (list, tuple)):
+            value = [value]
+        return next((found for item in value if (found := fault(item, kind.removeprefix("list of ")))), None)
+    if not _is(value, kind):
+        return "type", f"{value!r} is not {_NAMES[kind]}.", f"Give {_NAMES[kind]}."
+    bounds = limits or {}
+    if "pattern" in bounds and not re.fullmatch(bounds["pattern"], value):
+        return "type", f"{value!r} does not have the form {bounds['pattern']}.", "Write it in that form."
+    for name, (word, holds) in _BOUNDS.items():
+        if name in bounds and not holds(value, bounds[name]):
+            said = [f"{_BOUNDS[other][0]} {bounds[other]}" for other in _BOUNDS if other in bounds]
+            return "range", f"{value!r} is not {word} {bounds[name]}.", f"Give a number {' and '.join(said)}."
+    return None
+
+
+def _is(value: t.Any, kind: str) -> bool:
+    if kind == "bool":
+        return isinstance(value, bool)
+    if kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind == "float":
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if kind == "list":
+        return isinstance(value, (list, tuple))
+    if kind == "json":
+        return isinstance(value, (dict, list)) or (isinstance(value, str) and _is_json(value))
+    return isinstance(value, str) and value != "" and "\x00" not in value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def accepted(value: t.Any, spec: Spec) -> bool:
+    """Whether a value is among a flag's choices; what only a later check knows is compared without case, as it does."""
+    if "choices" in spec:
+        return any(
+            value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in spec["choices"]
+        )
+    if "known" in spec and isinstance(value, str):
+        return value.lower() in {str(known).lower() for known in spec["known"]}
+    return True
+
+
+def translate(value: t.Any, part: Spec, spec: Spec | None) -> t.Any:
+    """Turn our value into the engine's, as one part of a way says; None means that nothing is to be said.
+
+    `values` replaces (`*` for all others), `synonyms` offers candidates of which the first that the version accepts is
+    taken, `half` takes the host or the port of `host:port`.
+    """
+    if "values" in part:
+        key = json.dumps(value) if isinstance(value, (bool, int, float)) else str(value)
+        values: Spec = part["values"]
+        return values.get(key, values.get("*", value))
+    if "half" in part:
+        host, _colon, port = str(value).rpartition(":")
+        return host.strip("[]") if part["half"] == "host" else int(port)
+    candidates = part.get("synonyms", {}).get(value, ()) if isinstance(value, str) else ()
+    return next((other for other in candidates if spec is None or accepted(other, spec)), value)
+
+
+def written(flag: str, spec: Spec, value: t.Any) -> list[str]:
+    """Write a flag with its value as words; an empty list where nothing needs to be said."""
+    if spec["type"] == "switch":
+        return [f"--{flag}"] if value else []
+    if spec["type"] == "toggle":
+        return [f"--{flag}" if value else f"--{spec['off']}"]
+    items = list(value) if isinstance(value, (list, tuple)) and spec["type"] != "json" else [value]
+    texts = [_text(item) for item in items]
+    if spec.get("repeat"):
+        return [word for text in texts for word in (f"--{flag}", text)]
+    if len(texts) == 1 and texts[0].startswith("-"):
+        return [f"--{flag}={texts[0]}"]  # a separate word would be read as a flag
+    return [f"--{flag}", *texts] if texts else []
+
+
+def _text(value: t.Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, sort_keys=True)
+    return repr(value) if isinstance(value, float) else str(value)

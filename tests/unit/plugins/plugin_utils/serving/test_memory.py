@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import GIB
+
+NEED = memory.Demand(
+    weights=50.0,
+    weights_by_kind={},
+    weights_from="made",
+    kv_bytes_token=1024.0,
+    slot_bytes=0.0,
+    draft=1.0,
+    graphs=2.0,
+    activations=1.0,
+    context=0.5,
+    load_peak=51.0,
+)
+STATES = memory.Demand(**{**NEED.__dict__, "slot_bytes": 0.1 * GIB})
+ULTRA = "nemotron-3-ultra-550b-nvfp4"
+
+
+def ultra(fraction: float, **settings: t.Any) -> dict[str, t.Any]:
+    return plan.launch_plan(ULTRA, {"free_gib": 100.7}, {"settings": {"mem_fraction_static": fraction, **settings}})
+
+
+def test_more_fraction_is_more_cache() -> None:
+    low, high = (memory.sglang_pools(NEED, 100, {"mem_fraction_static": share}) for share in (0.6, 0.8))
+    assert low.kv == pytest.approx(10)
+    assert high.kv == pytest.approx(30)
+    assert high.kv_tokens == 30 * GIB // 1024
+
+
+def test_the_floor_is_where_the_cache_is_empty() -> None:
+    pools = memory.sglang_pools(STATES, 100, {"mem_fraction_static": 0.6, "max_mamba_cache_size": 40})
+    assert pools.floor == pytest.approx((50 + 4) / 100)
+    at_floor = memory.sglang_pools(STATES, 100, {"mem_fraction_static": pools.floor, "max_mamba_cache_size": 40})
+    assert at_floor.kv == pytest.approx(0, abs=1e-9)
+
+
+def test_the_ceiling_leaves_what_comes_after_the_pools() -> None:
+    pools = memory.sglang_pools(NEED, 100, {"mem_fraction_static": 0.6})
+    assert pools.ceiling == pytest.approx(1 - (1 + 2 + 1 + 0.5) / 100)
+
+
+@given(st.floats(60, 120), st.integers(1, 10**6))
+def test_a_planned_fraction_lies_between_floor_and_ceiling(free: float, context: int) -> None:
+    pools = memory.sglang_pools(NEED, free, {}, context_length=context)
+    assert pools.chosen_by == "planned"
+    assert pools.chosen <= pools.ceiling
+    assert pools.kv > 0
+
+
+def test_states_without_a_number_take_their_share_of_the_rest() -> None:
+    pools = memory.sglang_pools(STATES, 100, {"mem_fraction_static": 0.69})
+    assert pools.mamba == pytest.approx(19 * 0.9 / 1.9, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "speculative", "slots"),
+    [
+        ({}, False, 3),
+        ({}, True, 5),
+        ({"mamba_scheduler_strategy": "extra_buffer"}, False, 5),
+        ({"mamba_scheduler_strategy": "extra_buffer", "disable_overlap_schedule": True}, True, 4),
+        ({"mamba_scheduler_strategy": "no_buffer"}, True, 3),
+        ({"disable_radix_cache": True}, True, 1),
+    ],
+)
+def test_slots_of_one_request(settings: dict[str, t.Any], speculative: bool, slots: int) -> None:
+    assert memory.slots_per_request(settings, speculative) == slots
+
+
+@pytest.mark.parametrize(
+    ("slots", "speculative", "running"), [(48, False, 16), (96, True, 19), (160, True, 32), (18, False, 6)]
+)
+def test_measured_requests_of_hybrids(slots: int, speculative: bool, running: int) -> None:
+    pools = memory.sglang_pools(
+        STATES,
+        100,
+        {"mem_fraction_static": 0.9, "max_mamba_cache_size": slots},
+        speculative=speculative,
+        draft_tokens=4,
+    )
+    assert pools.max_running_requests == running
+
+
+def test_the_measured_boots_of_the_largest_model() -> None:
+    """P = 100.7 GiB and the measured weights: 0.85 has no cache, 0.88 less than one context, 0.90 and 0.92 are fine."""
+    refused = ultra(0.85)
+    assert refused["verdict"] == "blocked"
+    assert refused["memory"]["kv_gib"] < 0
+    assert "memory.below-floor" in {f["rule"] for f in refused["findings"] if f["severity"] == "error"}
+    tight = ultra(0.88)
+    assert tight["verdict"] != "blocked"
+    assert "memory.below-one-context" in {f["rule"] for f in tight["findings"] if f["severity"] == "warning"}
+    for fraction in (0.90, 0.92):
+        fine = ultra(fraction)
+        assert fine["verdict"] == "proven"
+        assert not {f["rule"] for f in fine["findings"] if f["rule"] == "memory.below-one-context"}
+    assert ultra(0.90)["memory"]["kv_gib"] == pytest.approx(2.22, abs=0.2)  # logged
+
+
+def test_the_measured_pools_of_the_smaller_sibling() -> None:
+    found = plan.launch_plan("nemotron-3-super-120b-nvfp4", {"free_gib": 104}, {"variant": "ep1"})["memory"]
+    assert found["kv_gib"] == pytest.approx(31.62, abs=0.3)  # logged
+
+
+def test_scales_are_held_twice_while_they_are_loaded() -> None:
+    found = plan.launch_plan(ULTRA, {"free_gib": 88}, {"settings": {"mem_fraction_static": 0.9}})
+    assert found["memory"]["load_peak_gib"] == pytest.approx(83.72 + 7.5, abs=0.1)
+    assert "memory.load-peak" in {f["rule"] for f in found["findings"]}
+    enough = plan.launch_plan(ULTRA, {"free_gib": 92}, {"settings": {"mem_fraction_static": 0.9}})
+    assert "memory.load-peak" not in {f["rule"] for f in enough["findings"]}
+
+
+def test_vllm_counts_from_the_total() -> None:
+    pools = memory.vllm_pools(NEED, 110, 120, {"gpu_memory_utilization": 0.8})
+    assert pools.kv == pytest.approx(0.8 * 120 - 50 - 1 - 1 - 0.5)
+    assert pools.ceiling == pytest.approx(110 / 120)
+    assert pools.knob == "gpu_memory_utilization"
+
+
+def test_vllm_on_one_spark_against_what_was_measured() -> None:
+    """17 GiB of cache were reported at 0.80, and within 1 GiB is asked for: the plan is 1.8 GiB above, and says so here."""
+    found = plan.launch_plan("qwen3.5-122b-a10b-nvfp4-vllm")["memory"]
+    assert found["weights_gib"] == 76
+    assert found["kv_gib"] - 17 == pytest.approx(1.8, abs=0.1)
+
+
+def test_the_knobs_are_not_mixed() -> None:
+    found = plan.launch_plan(ULTRA, {}, {"settings": {"gpu_memory_utilization": 0.8}})
+    assert found["verdict"] == "blocked"
+    assert "memory.vllm-fraction-given" in {f["rule"] for f in found["findings"]}
+
+
+def test_instances_on_one_node_add_up() -> None:
+    one = memory.sglang_pools(NEED, 120, {"mem_fraction_static": 0.6})
+    assert memory.beside([one], 120) == pytest.approx(120 - one.used)
+    assert memory.beside([one, one], 120) < 0
+    with pytest.raises(FabricError, match="instances"):
+        memory.beside([one], 100)

@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import copy
+import pathlib
+import random
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, plan, profile
+
+HOSTS = ["spark1", "spark2", "spark3", "spark4"]
+CLUSTER = {"hosts": HOSTS}
+VARIANTS = [
+    (name, variant)
+    for name in sorted(knowledge.shared("profile"))
+    for variant in (*profile.find(name).get("variants", {}), None)
+]
+
+
+def planned(name: str, variant: str | None = None, **overrides: t.Any) -> dict[str, t.Any]:
+    return plan.launch_plan(name, CLUSTER, ({"variant": variant} if variant else {}) | overrides)
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_no_shipped_profile_is_blocked(name: str, variant: str | None) -> None:
+    made = planned(name, variant)
+    assert made["verdict"] != "blocked", [f["message"] for f in made["findings"] if f["severity"] == "error"]
+    assert len(made["ranks"]) == made["parallel"]["nodes"]
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_what_is_called_measured_is_proven(name: str, variant: str | None) -> None:
+    made = planned(name, variant)
+    if made["proven"] == "measured" and made["variant"] != "ep1-mtp-512k":  # of seed 004; its row has EP 4
+        assert made["verdict"] == "proven"
+        assert made["evidence"][0]["equal"]
+
+
+def test_a_plan_is_plain() -> None:
+    made = planned("nemotron-3-ultra-550b-nvfp4")
+    assert yaml.safe_load(yaml.safe_dump(made)) == made
+
+
+# --- the launch settings that the seeds report, by the keys that they set ----------------------------------------------
+
+SEED_001 = {
+    "quantization": "modelopt_fp4",
+    "tp_size": 4,
+    "pp_size": 1,
+    "ep_size": 4,
+    "nnodes": 4,
+    "context_length": 262144,
+    "kv_cache_dtype": "fp8_e4m3",
+    "mem_fraction_static": 0.9,
+    "attention_backend": "flashinfer",
+    "moe_runner_backend": "flashinfer_cutlass",
+    "max_mamba_cache_size": 48,
+    "cuda_graph_max_bs": 8,
+    "disable_piecewise_cuda_graph": True,
+    "reasoning_parser": "nemotron_3",
+    "tool_call_parser": "qwen3_coder",
+    "trust_remote_code": True,
+}
+SEED_002 = {
+    "attention_backend": "triton",
+    "disable_cuda_graph": False,
+    "disable_piecewise_cuda_graph": False,
+    "kv_cache_dtype": "fp8_e4m3",
+    "mem_fraction_static": 0.6,
+    "context_length": 262144,
+    "cuda_graph_max_bs": 8,
+    "speculative_algorithm": "NEXTN",
+    "speculative_draft_model_path": "google/gemma-4-31B-it-assistant",
+    "speculative_num_steps": 4,
+    "speculative_num_draft_tokens": 5,
+    "speculative_eagle_topk": 1,
+}
+SEED_004 = {
+    "quantization": "modelopt_fp4",
+    "tp_size": 4,
+    "pp_size": 1,
+    "nnodes": 4,
+    "context_length": 524288,
+    "mem_fraction_static": 0.8,
+    "attention_backend": "flashinfer",
+    "moe_runner_backend": "flashinfer_cutlass",
+    "fp4_gemm_backend": "flashinfer_cutlass",
+    "kv_cache_dtype": "fp8_e4m3",
+    "reasoning_parser": "nemotron_3",
+    "tool_call_parser": "qwen3_coder",
+    "disable_piecewise_cuda_graph": True,
+    "speculative_algorithm": "EAGLE",
+    "speculative_num_steps": 3,
+    "speculative_num_draft_tokens": 4,
+    "speculative_eagle_topk": 1,
+    "json_model_override_args": '{"max_position_embeddings": 524288}',
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "seed"),
+    [
+        ("nemotron-3-ultra-550b-nvfp4", "ep4", SEED_001),
+        ("gemma-4-31b-it", "steps-4", SEED_002),
+        ("nemotron-3-super-120b-nvfp4", "ep1-mtp-512k", SEED_004),
+    ],
+)
+def test_the_seeds_settings_come_out(name: str, variant: str, seed: dict[str, t.Any]) -> None:
+    ranks = planned(name, variant)["ranks"]
+    for number, rank in enumerate(ranks):
+        assert {key: rank["settings"].get(key) for key in seed} == seed
+        assert rank["settings"]["node_rank"] == number
+        assert rank["settings"]["dist_init_addr"] == "spark1:50000"
+
+
+def test_what_no_parser_knows_is_environment() -> None:
+    rank = planned("nemotron-3-ultra-550b-nvfp4")["ranks"][0]
+    assert "disable_deep_gemm" not in rank["settings"]
+    assert rank["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "false"
+    assert planned("gemma-4-31b-it")["ranks"][0]["env"]["SGLANG_ENABLE_SPEC_V2"] == "1"
+    assert planned("nemotron-3-ultra-550b-nvfp4", "ep4-512k")["ranks"][0]["env"][
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
+    ] == "1"  # fmt: skip
+
+
+def test_vllm_ranks_have_its_own_words() -> None:
+    rank = planned("qwen3.5-122b-a10b-nvfp4-vllm")["ranks"][0]
+    assert rank["settings"]["model"] == "Sehyo/Qwen3.5-122B-A10B-NVFP4"
+    assert "nnodes" not in rank["settings"]
+    assert "mem_fraction_static" not in rank["settings"]
+
+
+# --- what the plan adds, and what it refuses --------------------------------------------------------------------------
+
+
+def test_the_plan_s_own_request_limit_stays_in_the_captured_graphs() -> None:
+    assert planned("nemotron-3-ultra-550b-nvfp4")["added"]["max_running_requests"] == 8
+    few = planned("nemotron-3-ultra-550b-nvfp4", settings={"max_mamba_cache_size": 12})
+    assert few["added"]["max_running_requests"] == 4
+
+
+def test_larger_batches_are_an_error_only_where_eager_is_measured_nonsense() -> None:
+    more = planned("nemotron-3-ultra-550b-nvfp4", settings={"max_running_requests": 16})
+    assert {f["rule"]: f["severity"] for f in more["findings"]}["graphs.batch-over"] == "warning"
+    assert more["verdict"] != "blocked"
+    garbage = planned("qwen3.5-397b-a17b-nvfp4", "ep4", settings={"max_running_requests": 32})
+    assert {f["rule"]: f["severity"] for f in garbage["findings"]}["graphs.batch-over-garbage"] == "error"
+
+
+def test_an_owner_may_overrule_a_rule_and_sees_it() -> None:
+    settings = {"max_running_requests": 32}
+    made = planned("qwen3.5-397b-a17b-nvfp4", "ep4", settings=settings, accept=["graphs.batch-over-garbage"])
+    found = [f for f in made["findings"] if f["rule"] == "graphs.batch-over-garbage"]
+    assert found[0]["severity"] == "warning"
+    assert found[0]["message"].startswith("Accepted by the owner")
+
+
+def test_a_conflict_of_rule_and_row_is_shown() -> None:
+    made = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", {"free_gib": 90})  # a node with less free memory
+    assert made["verdict"] == "blocked"
+    assert made["conflict"]
+
+
+def test_draft_tokens_below_steps_plus_one_block() -> None:
+    made = planned("gemma-4-31b-it", "steps-6", settings={"speculative_num_draft_tokens": 6})
+    assert made["verdict"] == "blocked"
+    assert any("steps + 1 = 7" in f["message"] for f in made["findings"])
+
+
+def test_the_least_free_memory_of_the_ranks_counts() -> None:
+    free = {"spark1": 110, "spark2": 98.5, "spark3": 110, "spark4": 110}
+    made = plan.launch_plan("glm-4.7-nvfp4", {**CLUSTER, "free_gib": free})
+    assert made["memory"]["free_gib"] == 98.5
+    assert not made["memory"]["free_assumed"]
+    assert planned("glm-4.7-nvfp4")["memory"]["free_assumed"]
+
+
+def test_a_bad_platform_is_found() -> None:
+    made = plan.launch_plan("glm-4.7-nvfp4", {**CLUSTER, "platform": {"nccl": "2.30.4", "kernel": "7.0.0-1019-nvidia"}})
+    found = {f["rule"]: f["severity"] for f in made["findings"]}
+    assert found["platform.kernel-7.0.0-1019"] == "error"
+    assert found["platform.nccl-2.30.4-nvls"] == "info"
+    assert all(rank["env"]["NCCL_NVLS_ENABLE"] == "0" for rank in made["ranks"])
+    cured = {"kernel": "7.0.0-1019-nvidia", "cmdline": "ro quiet kho=off"}
+    again = plan.launch_plan("glm-4.7-nvfp4", {**CLUSTER, "platform": cured})
+    assert not [f for f in again["findings"] if f["rule"].startswith("platform.")]
+
+
+def test_too_few_nodes_are_refused() -> None:
+    with pytest.raises(FabricError, match=r"'glm-4\.7-nvfp4': parallel\.nodes: 4 nodes are needed, the cluster has 2"):
+        plan.launch_plan("glm-4.7-nvfp4", {"hosts": HOSTS[:2]})
+
+
+def test_two_instances_have_ports_of_their_own() -> None:
+    rank = planned("glm-4.7-nvfp4", instance={"name": "second", "port": 30001, "dist_port": 50001})["ranks"][1]
+    assert rank["settings"]["port"] == 30001
+    assert rank["settings"]["dist_init_addr"] == "spark1:50001"
+
+
+def test_a_second_instance_gets_what_the_first_leaves() -> None:
+    first = plan.launch_plan("gemma-4-31b-it", {**CLUSTER, "free_gib": 110})
+    taken = first["memory"]["used_gib"]
+    second = plan.launch_plan("qwen3.6-35b-a3b-fp8", {**CLUSTER, "free_gib": 110, "taken_gib": taken})
+    assert second["memory"]["free_gib"] == pytest.approx(110 - taken, abs=0.01)
+    big = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", {**CLUSTER, "free_gib": 110, "taken_gib": taken})
+    assert big["verdict"] == "blocked"
+    with pytest.raises(FabricError, match="nothing is free"):
+        plan.launch_plan("gemma-4-31b-it", {**CLUSTER, "free_gib": 110, "taken_gib": 120})
+
+
+def test_argv_comes_from_whoever_builds_it() -> None:
+    class Built(t.NamedTuple):
+        argv: list[str]
+        env: dict[str, str]
+        findings: list[t.Any]
+
+    def build(engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
+        return Built([engine, version, str(settings["node_rank"])], {"X": "1"}, [])
+
+    ranks = plan.launch_plan("glm-4.7-nvfp4", CLUSTER, build=build)["ranks"]
+    assert [rank["argv"] for rank in ranks] == [["sglang", "0.5.10", str(n)] for n in range(4)]
+    assert ranks[0]["env"]["X"] == "1"
+
+
+def test_a_profile_may_be_the_owner_s(tmp_path: pathlib.Path) -> None:
+    own = {key: value for key, value in profile.find("glm-4.7-nvfp4").items() if key != "origin"}
+    own |= {"id": "mine", "settings": own["settings"] | {"mem_fraction_static": 0.62}}
+    (tmp_path / "model_profiles").mkdir()
+    (tmp_path / "model_profiles" / "mine.yml").write_text(yaml.safe_dump(own), encoding="utf-8")
+    by_name = plan.launch_plan("mine", CLUSTER, knowledge_dirs=[str(tmp_path)])
+    inline = plan.launch_plan(own, CLUSTER)
+    assert by_name == inline
+    assert by_name["memory"]["chosen"] == 0.62
+
+
+def test_without_facts_memory_is_said_to_be_unknown() -> None:
+    made = planned("apertus-70b-instruct-nvfp4")
+    assert made["memory"] == {}
+    assert "memory.unknown" in {f["rule"] for f in made["findings"]}
+    with pytest.raises(FabricError, match="facts"):
+        plan.mem_fraction("apertus-70b-instruct-nvfp4")
+
+
+def test_a_planned_fraction_is_passed_on() -> None:
+    made = planned("glm-4.7-nvfp4", settings={"mem_fraction_static": None})
+    assert made["memory"]["chosen_by"] == "planned"
+    assert (
+        made["ranks"][0]["settings"]["mem_fraction_static"]
+        == made["memory"]["chosen"]
+        == made["added"]["mem_fraction_static"]
+    )
+
+
+def test_what_was_run_goes_out_without_what_the_plan_added() -> None:
+    made = planned("nemotron-3-ultra-550b-nvfp4")
+    row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
+    assert "max_running_requests" not in row["settings"]
+    assert evidence.compare(evidence.row_of(row).run, evidence.row_of(row)).equal
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "variants"),
+    [
+        ("gemma-4-31b-it", "single", {"steps-6"}),
+        ("gemma-4-31b-it", "agents", {"steps-6"}),
+        ("gemma-4-31b-it", "throughput", {"steps-4"}),
+        ("nemotron-3-super-120b-nvfp4", "single", {"ep4-mtp"}),
+        ("nemotron-3-super-120b-nvfp4", "throughput", {"ep1-mtp", "ep1-mtp-512k", "ep4-mtp"}),
+        ("qwen3.5-397b-a17b-nvfp4", "single", {"ep1-mtp"}),
+        ("qwen3.5-397b-a17b-nvfp4", "throughput", {"ep1-mtp"}),
+        ("glm-4.7-nvfp4", "single", {"mtp-triton"}),
+        ("glm-4.7-nvfp4", "agents", {"mtp-triton"}),
+        ("glm-4.7-nvfp4", "throughput", {"mtp-cutlass"}),
+    ],
+)
+def test_recommended_variants(name: str, shape: str, variants: set[str]) -> None:
+    found = plan.recommend(name, shape)
+    assert found["variant"] in variants
+    assert found["verdict"] == "proven"
+
+
+def test_a_recommendation_without_a_row_says_so() -> None:
+    found = plan.recommend("minimax-m2.7-nvfp4", "single")
+    assert found["verdict"] == "unproven"
+    assert found["row"] is None
+    assert "nothing is proven" in found["reason"]
+
+
+# --- broken profiles: one clear error that names the key --------------------------------------------------------------
+
+
+def leaves(node: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from leaves(value, (*path, index))
+    else:
+        yield path
+
+
+def put(entry: dict[str, t.Any], path: tuple[t.Any, ...], value: t.Any) -> None:
+    place: t.Any = entry
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+
+
+def drop(entry: dict[str, t.Any], path: tuple[t.Any, ...]) -> None:
+    place: t.Any = entry
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+
+
+def inline(name: str) -> dict[str, t.Any]:
+    return copy.deepcopy({key: value for key, value in profile.find(name).items() if key != "origin"})
+
+
+NAMES = ["qwen3.5-397b-a17b-nvfp4", "glm-4.7-nvfp4", "gemma-4-31b-it", "nemotron-3-super-120b-nvfp4"]
+NUMERIC = (*profile._WHOLE, *profile._SHARES)
+REQUIRED = [
+    ("id",),
+    ("title",),
+    ("model",),
+    ("proven",),
+    ("precision",),
+    ("engine",),
+    ("parallel",),
+    ("settings",),
+    ("source",),
+]
+FACTS = [("facts", key) for key in ("architecture", "hidden_size", "vocab_size", "native_context")]
+
+
+def mutations() -> t.Iterator[tuple[str, str, dict[str, t.Any], str]]:
+    """Yield mutator, profile, the broken profile and the key that its error must name."""
+    for name in NAMES:
+        entry = inline(name)
+        for path in REQUIRED + FACTS:
+            broken = copy.deepcopy(entry)
+            drop(broken, path)
+            yield "missing", name, broken, path[-1]
+        for path in leaves(entry["facts"], ("facts",)):
+            broken = copy.deepcopy(entry)
+            put(broken, path, ["a", "list"])
+            yield "wrong type", name, broken, str(path[-1])
+            if isinstance(t.cast(t.Any, entry), dict) and path[-1] in ("layers", "heads", "experts", "hidden_size"):
+                broken = copy.deepcopy(entry)
+                put(broken, path, -4)
+                yield "negative", name, broken, str(path[-1])
+        for key in ("facts", "settings", "engine", "parallel"):
+            broken = copy.deepcopy(entry)
+            broken[key] = "text"
+            yield "no dictionary", name, broken, key
+        for place in ("facts", "engine", "parallel", "precision"):
+            broken = copy.deepcopy(entry)
+            broken[place]["colour"] = 3
+            yield "unknown key", name, broken, "colour"
+        for key in NUMERIC:
+            if key in entry["settings"]:
+                broken = copy.deepcopy(entry)
+                broken["settings"][key] = "many"
+                yield "no number", name, broken, key
+        for key, value in (("tp", 7), ("ep", 3), ("tp", 0), ("nodes", -1)):
+            broken = copy.deepcopy(entry)
+            broken["parallel"][key] = value
+            for variant in broken["variants"].values():
+                variant.pop("parallel", None)
+            yield "impossible spread", name, broken, key
+        broken = copy.deepcopy(entry)
+        broken["engine"]["version"] = "9.9.9"
+        yield "version out of range", name, broken, "version"
+        broken = copy.deepcopy(entry)
+        broken["engine"]["versions"] = "about 0.5"
+        yield "bad range", name, broken, "version range"
+        broken = copy.deepcopy(entry)
+        broken["extends"] = "nobody"
+        yield "unknown base", name, broken, "extends"
+
+
+MUTATIONS = list(mutations())
+
+
+def test_there_are_enough_mutations() -> None:
+    assert len(MUTATIONS) >= 200
+    assert len({kind for kind, *_rest in MUTATIONS}) >= 9
+
+
+@pytest.mark.parametrize(
+    "number", range(len(MUTATIONS)), ids=lambda n: f"{MUTATIONS[n][0]}-{MUTATIONS[n][1]}-{MUTATIONS[n][3]}"
+)
+def test_a_mutated_profile_is_one_clear_error(number: int) -> None:
+    _kind, _name, broken, key = MUTATIONS[number]
+    with pytest.raises(FabricError) as caught:
+        plan.launch_plan(broken, CLUSTER)
+    assert key in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        ({"variant": "ep9"}, "variant 'ep9' is not one of"),
+        ({"setting": {}}, "override 'setting' is not one of"),
+        ({"settings": "x"}, "settings: a dictionary"),
+        ({"instance": {"porch": 1}}, "porch"),
+        ({"engine": {"version": "0.5.20"}}, r"engine\.version: 0\.5\.20 is not in the range"),
+        ({"parallel": {"tp": "four"}}, r"parallel\.tp: 'four'"),
+    ],
+)
+def test_a_bad_override_is_refused(overrides: dict[str, t.Any], text: str) -> None:
+    with pytest.raises(FabricError, match=text):
+        plan.launch_plan("glm-4.7-nvfp4", CLUSTER, overrides)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "text"),
+    [
+        ({"nodes": 4}, "unknown key 'nodes'"),
+        ({"hosts": "spark1"}, "hosts"),
+        ({"free_gib": "much"}, "free_gib"),
+        ({"hosts": HOSTS, "fabric": {"spark1": {}}}, "spark2 is not in the fabric plan"),
+    ],
+)
+def test_a_bad_cluster_is_refused(cluster: dict[str, t.Any], text: str) -> None:
+    with pytest.raises(FabricError, match=text):
+        plan.launch_plan("glm-4.7-nvfp4", cluster)
+
+
+def test_knowledge_is_read_once() -> None:
+    """Not a timing: plans after the first must not read files again."""
+    planned("glm-4.7-nvfp4")
+    before = knowledge._loaded.cache_info().misses
+    for seed in range(20):
+        planned("glm-4.7-nvfp4", settings={"context_length": random.Random(seed).randint(1, 9999)})
+    assert knowledge._loaded.cache_info().misses == before

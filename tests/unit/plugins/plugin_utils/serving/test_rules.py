@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import pathlib
+import sys
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, profile, rules, verdict
+
+ROOT = pathlib.Path(__file__).resolve().parents[5]
+_spec = importlib.util.spec_from_file_location("verdicts", ROOT / "benchmarks" / "verdicts.py")
+assert _spec and _spec.loader
+verdicts = importlib.util.module_from_spec(_spec)
+sys.modules["verdicts"] = verdicts
+_spec.loader.exec_module(verdicts)
+
+ROWS = evidence.load_rows()
+KNOWN = verdict.base()
+ENTRIES = {row.run.model: profile.find(row.run.model) for row in ROWS}
+
+
+@pytest.fixture(scope="module")
+def noise() -> set[str]:
+    stable = sum(row.verdict == "stable" for row in ROWS)
+    return {rule for rule, count in verdicts.noisy(ROWS, KNOWN).items() if count > verdicts.SHARE * stable}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.verdict == "stable"], ids=lambda row: row.id)
+def test_no_rule_contradicts_a_stable_row(row: evidence.Row) -> None:
+    found = verdicts.judged(row, ENTRIES[row.run.model], KNOWN)
+    assert found.verdict != "blocked", [f.rule for f in found.findings if f.severity == "error"]
+
+
+def test_rules_alone(noise: set[str]) -> None:
+    table = verdicts.confusion(ROWS, KNOWN, noise)
+    assert table.caught >= 0.95 * table.bad
+    assert table.crashes_blocked >= 0.8 * table.crashes
+    assert table.garbage_blocked == table.garbage == 8
+    assert table.stable_blocked == 0
+    assert table.passed >= 0.9 * table.stable
+
+
+@pytest.mark.parametrize("model", sorted({row.run.model for row in ROWS}))
+def test_rules_of_other_models_block_no_stable_row(model: str, noise: set[str]) -> None:
+    reduced = dataclasses.replace(KNOWN, rules=rules.without_rows_of(KNOWN.rules, model))
+    table = verdicts.confusion([row for row in ROWS if row.run.model == model], reduced, noise)
+    assert table.stable_blocked == 0
+    assert table.caught >= 0.95 * table.bad
+
+
+def test_with_evidence_every_row_is_told_right() -> None:
+    for row in ROWS:
+        found = verdicts.judged(row, ENTRIES[row.run.model], KNOWN, use_evidence=True)
+        assert found.verdict == {"stable": "proven"}.get(row.verdict, "blocked"), row.id
+        assert not found.conflict
+
+
+def test_a_rule_without_its_rows_can_be_told_apart() -> None:
+    left = {rule.id for rule in rules.without_rows_of(KNOWN.rules, "nvidia/Qwen3.5-397B-A17B-NVFP4")}
+    assert "experts.eager-garbage" not in left
+    assert "experts.flashinfer-cutlass-0.5.10" in left  # another model's rows say it too
+
+
+def test_every_rule_is_asked_of_facts_that_exist() -> None:
+    """A misspelt path is never true: each rule must speak of paths that the plan's document has."""
+    found = verdict.judge(profile.resolve(profile.find("qwen3.5-397b-a17b-nvfp4")), KNOWN)
+    assert found.findings
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import facts
+
+    known = profile.resolve(profile.find("qwen3.5-397b-a17b-nvfp4"))
+    document = facts.document(known, found.settings, found.draft, found.pools, {})
+    for rule in KNOWN.rules:
+        for path in paths(rule.condition):
+            place: t.Any = document
+            for key in path:
+                if path[0] == "settings":
+                    break
+                assert key in place, f"{rule.id}: {'.'.join(path)}"
+                place = place[key]
+
+
+def paths(node: dict[str, t.Any]) -> t.Iterator[tuple[str, ...]]:
+    if node["type"] == "subexpression":
+        inner = [list(paths(child)) for child in node["children"]]
+        yield tuple(key for part in inner for path in part for key in path)
+    elif node["type"] == "field":
+        yield (node["value"],)
+    else:
+        for child in node.get("children", []):
+            if isinstance(child, dict):
+                yield from paths(child)
+
+
+def entry(**changes: t.Any) -> dict[str, t.Any]:
+    return {
+        "id": "own.rule",
+        "when": "settings.page_size > `1`",
+        "severity": "error",
+        "names": ["page_size"],
+        "message": "Pages of {settings.page_size} tokens.",
+        "remedy": "Use 1.",
+        "source": [{"from": "own", "verified": "measured"}],
+    } | changes
+
+
+def overlay(tmp_path: pathlib.Path, *entries: dict[str, t.Any]) -> list[str]:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "own.yml").write_text(yaml.safe_dump({"entries": list(entries)}), encoding="utf-8")
+    return [str(tmp_path)]
+
+
+def test_an_owner_adds_a_rule(tmp_path: pathlib.Path) -> None:
+    found = rules.evaluate(rules.load_rules(overlay(tmp_path, entry())), {"settings": {"page_size": 64}})
+    assert [f.message for f in found if f.rule == "own.rule"] == ["Pages of 64 tokens."]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"when": "settings.page_size >"}, "rule 'own.rule': when:"),
+        ({"when": "!settings.page_size"}, r"write !\(a\.b\)"),
+        ({"engines": {"sglang": "newest"}}, "version range"),
+        ({"severity": "fatal"}, r"own\.yml: entries\.0 \(id own\.rule\): severity"),
+        ({"id": "graphs.off"}, "already defined"),
+    ],
+)
+def test_a_bad_rule_is_one_error(tmp_path: pathlib.Path, changes: dict[str, t.Any], text: str) -> None:
+    with pytest.raises(Exception, match=text) as caught:
+        rules.load_rules(overlay(tmp_path, entry(**changes)))
+    assert isinstance(caught.value, knowledge.FabricError)
+
+
+def test_a_rule_speaks_of_its_versions_only() -> None:
+    rule = next(rule for rule in KNOWN.rules if rule.id == "experts.cutlass-removed")
+    assert rule.concerns("sglang", "0.5.12")
+    assert not rule.concerns("sglang", "0.5.11")
+    assert not rule.concerns("vllm", "0.17.0")
+
+
+def test_errors_come_first() -> None:
+    order = [f.severity for f in verdict.judge(profile.resolve(profile.find("glm-4.7-nvfp4")), KNOWN).findings]
+    assert order == sorted(order, key=["error", "warning", "info"].index)

@@ -1,0 +1,179 @@
+"""vLLM's parser and engine configuration (see run.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pathlib
+import re
+import sys
+import typing
+
+from run import Refused
+
+COMPILED = re.compile(r"vllm\.(_C\w*|_moe_C\w*|_\w+_C|cumem_allocator|_flashmla\w*|vllm_flash_attn\._vllm\w*)$").match
+PLATFORM = "vllm.platforms.cuda.CudaPlatform"
+SOURCE: list[pathlib.Path] = []
+
+
+def prepare(request) -> None:
+    """Take the CUDA platform for granted: finding it needs NVML."""
+    SOURCE[:] = [pathlib.Path(request["source"])]
+    import vllm
+    import vllm.platforms as platforms
+
+    platforms.resolve_current_platform_cls_qualname = lambda: PLATFORM
+    platforms._current_platform = None
+    cuda = platforms.current_platform
+    for module in list(sys.modules.values()):  # some took the undetected platform while vllm was imported
+        if getattr(module, "__name__", "").startswith("vllm.") and "current_platform" in vars(module):
+            module.current_platform = cuda
+    del vllm
+
+
+def _cli():
+    for place in ("common", "launchers", "openai"):  # the module moved twice
+        if (SOURCE[0] / "vllm" / "entrypoints" / place / "cli_args.py").is_file():
+            return importlib.import_module(f"vllm.entrypoints.{place}.cli_args")
+    raise RuntimeError("vLLM's cli_args.py is in none of the places known")
+
+
+def parser():
+    """Build the parser of `vllm serve`."""
+    try:
+        from vllm.utils.argparse_utils import FlexibleArgumentParser
+    except ImportError:
+        from vllm.utils import FlexibleArgumentParser
+
+    class Parser(FlexibleArgumentParser):
+        def error(self, message):
+            raise Refused(message)
+
+    made = _cli().make_arg_parser(Parser(prog="vllm serve"))
+    if len(made._actions) < 150:
+        raise RuntimeError(f"only {len(made._actions)} flags: a package that the parser is made of was stood in for")
+    return made
+
+
+def validate(argv: list[str], stage: list[str]) -> dict:
+    """Parse, check and build the engine's configuration as `vllm serve` does; return the parts that a plan speaks of."""
+    namespace = parser().parse_args(argv)
+    stage[0] = "validate_parsed_serve_args"
+    _cli().validate_parsed_serve_args(namespace)
+    if getattr(namespace, "model_tag", None):
+        namespace.model = namespace.model_tag
+    stage[0] = "engine_args"
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    args = AsyncEngineArgs.from_cli_args(namespace)
+    stage[0] = "create_engine_config"
+    _know_models_by_their_source()
+    from vllm.usage.usage_lib import UsageContext
+
+    config = args.create_engine_config(UsageContext.OPENAI_API_SERVER)
+    stage[0] = "done"
+    parts = ("cache_config", "parallel_config", "scheduler_config", "speculative_config", "attention_config")
+    return {part: _fields(getattr(config, part, None)) for part in parts} | {
+        "model_config": {
+            name: getattr(config.model_config, name, None)
+            for name in ("max_model_len", "quantization", "architectures", "enforce_eager", "served_model_name")
+        }
+    }
+
+
+def _fields(part) -> dict | None:
+    simple = (str, int, float, bool, type(None), list, tuple, dict)
+    return None if part is None else {k: v for k, v in vars(part).items() if isinstance(v, simple) and k[0] != "_"}
+
+
+def _know_models_by_their_source() -> None:
+    """Fill vLLM's model information from the base classes in the model's source.
+
+    vLLM itself imports the model in a process of its own, which needs a real torch.
+    """
+    from vllm.model_executor.models import registry
+
+    names = {field.name for field in dataclasses.fields(registry._ModelInfo)}
+
+    def inspect_model_cls(self):
+        source = SOURCE[0].joinpath(*self.module_name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        bases = _bases(source, self.class_name)
+        known = {
+            "architecture": self.class_name, "is_text_generation_model": True, "attn_type": "decoder",
+            "default_seq_pooling_type": "LAST", "default_tok_pooling_type": "ALL", "default_pooling_type": "LAST",
+            "supports_pp": "SupportsPP" in bases, "is_hybrid": "IsHybrid" in bases,
+            "has_inner_state": bool({"HasInnerState", "IsHybrid"} & bases),
+            "supports_multimodal": bool({"SupportsMultiModal"} & bases),
+            "supports_mamba_prefix_caching": "SupportsMambaPrefixCaching" in bases,
+            "is_attention_free": "IsAttentionFree" in bases,
+        }  # fmt: skip
+        return registry._ModelInfo(**{name: known.get(name, False) for name in names})
+
+    registry._LazyRegisteredModel.inspect_model_cls = inspect_model_cls
+
+
+def _bases(source: str, name: str) -> set[str]:
+    """Collect the base classes of a class, through classes of the same file."""
+    found: set[str] = set()
+    match = re.search(rf"^class {re.escape(name)}\((.*?)\):", source, re.S | re.M)
+    for base in re.findall(r"\w+", match[1] if match else ""):
+        if base not in found:
+            found |= {base} | (_bases(source, base) if base != name else set())
+    return found
+
+
+def facts() -> dict:
+    """Tell the values that a later check knows where the parser takes any text."""
+    return {"known_values": {flag: sorted(find()) for flag, find in KNOWN.items()}}
+
+
+def _attention() -> list[str]:
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    return list(AttentionBackendEnum.__members__)
+
+
+def _quantization() -> list[str]:
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+    return list(QUANTIZATION_METHODS)
+
+
+def _parsers(*places: tuple[str, str]) -> list[str]:
+    for module, manager in places:
+        try:
+            return getattr(importlib.import_module(module), manager).list_registered()
+        except ImportError:
+            continue
+    raise RuntimeError(f"none of {places} is in this vLLM")
+
+
+def _literals(hint) -> set[str]:
+    found = {hint} if isinstance(hint, str) else set()
+    for part in typing.get_args(hint):
+        found |= _literals(part)
+    return found
+
+
+def _speculative() -> set[str]:
+    from vllm.config.speculative import SpeculativeConfig
+
+    return _literals(typing.get_type_hints(SpeculativeConfig)["method"])
+
+
+def _cache_dtypes() -> set[str]:
+    from vllm.config import cache
+
+    return _literals(cache.CacheDType)
+
+
+KNOWN = {
+    "attention-backend": _attention,
+    "quantization": _quantization,
+    "kv-cache-dtype": _cache_dtypes,
+    "speculative-config.method": _speculative,
+    "reasoning-parser": lambda: _parsers(("vllm.reasoning", "ReasoningParserManager")),
+    "tool-call-parser": lambda: _parsers(
+        ("vllm.tool_parsers", "ToolParserManager"), ("vllm.entrypoints.openai.tool_parsers", "ToolParserManager")
+    ),
+}

@@ -1,0 +1,188 @@
+"""Run in a bare interpreter (`python -S -E run.py REQUEST ANSWER`): load one engine's real parser and put questions to it.
+
+REQUEST (JSON): engine, source (unpacked wheel), packages (real packages), versions (of stood-in packages), total_gib and
+free_gib of the pretended GB10, task (`flags` or `cases`), cases (argument lists). ANSWER (JSON): the flags, or per case
+{accepted, stage, reason, resolved, log}. Each case runs in a fork of the loaded engine, so none sees another's traces.
+Engines log to standard output: answers go to a file.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import json
+import logging
+import os
+import pathlib
+import signal
+import sys
+import time
+import traceback
+import types
+import warnings
+
+TIMEOUT_S = 120
+
+
+class Refused(Exception):
+    """The parser's own refusal (argparse would print its usage and exit)."""
+
+
+def plain(value):
+    """Keep what JSON can say; the rest becomes None, not a text with an object's address."""
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [plain(item) for item in value]
+        return sorted(items, key=str) if isinstance(value, (set, frozenset)) else items
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, enum.Enum):
+        return value.name
+    names = getattr(value, "__struct_fields__", None) or getattr(type(value), "__dataclass_fields__", None)
+    if names and not isinstance(value, type):
+        return {name: plain(getattr(value, name, None)) for name in names}
+    return None
+
+
+def flags(parser) -> list[dict]:
+    """Describe every action of a parser. The type is found by trying the converter, since many are nameless functions."""
+    found = []
+    for action in parser._actions:
+        kind = type(action).__name__
+        if kind in ("_HelpAction", "_VersionAction") or (not action.option_strings and action.dest == "help"):
+            continue
+        converter = action.type
+        found.append(
+            {
+                "options": list(action.option_strings),
+                "dest": action.dest,
+                "action": kind,
+                "type": _type_of(converter),
+                "default": plain(action.default),
+                "choices": None if action.choices is None else [plain(choice) for choice in action.choices],
+                "nargs": action.nargs,
+                "const": plain(action.const),
+                "required": bool(action.required),
+                "new_flag": getattr(action, "new_flag", None),
+                "const_value": plain(getattr(action, "const_value", None)),
+                "error_message": getattr(action, "error_message", None),
+                "deprecated": bool(getattr(action, "deprecated", False)),
+                "help": action.help if isinstance(action.help, str) else None,
+            }
+        )
+    return found
+
+
+def _type_of(converter) -> str:
+    if converter is None:
+        return "str"
+    direct = {str: "str", int: "int", float: "float", bool: "bool"}
+    if converter in direct:
+        return direct[converter]
+    answers = {}
+    for sample in ("17", "1.5", "17K", "true", '{"a": 1}', "{}", "[1]", "word"):
+        try:
+            answers[sample] = converter(sample)
+        except BaseException:
+            continue
+    whole, part = answers.get("17"), answers.get("1.5")
+    if isinstance(answers.get("true"), bool):
+        return "json" if isinstance(answers.get('{"a": 1}'), dict) else "bool"
+    if isinstance(answers.get('{"a": 1}'), dict) or isinstance(answers.get("[1]"), list):
+        return "json"
+    if isinstance(whole, int) and "word" not in answers:
+        return "int"
+    if isinstance(part, float) and "word" not in answers:
+        return "float"
+    if not isinstance(answers.get("{}", ""), str) and "word" not in answers:
+        return "json"  # a converter that builds an object of its own from JSON
+    return "str"
+
+
+def ask(engine, argv: list[str]) -> dict:
+    """Put one argument list to parser and validation."""
+    log: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            if record.levelno >= logging.WARNING or "promot" in record.getMessage():
+                log.append(f"{record.levelname}: {record.getMessage()}")
+
+    for logger in (logging.getLogger(), logging.getLogger("vllm")):
+        logger.addHandler(Keep())
+    logging.getLogger().setLevel(logging.INFO)
+    stage, answer = ["parse"], {"accepted": True, "reason": None, "resolved": {}}
+    try:
+        answer["resolved"] = plain(engine.validate(argv, stage))
+    except BaseException as exc:
+        if isinstance(exc, KeyboardInterrupt):
+            raise
+        kind = "" if isinstance(exc, Refused) else f"{type(exc).__name__}: "
+        frames = [
+            f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(exc.__traceback__)
+        ]
+        answer.update(accepted=False, reason=f"{kind}{str(exc).strip()}"[:2000], where=frames[-6:])
+    return {**answer, "stage": stage[0], "log": log}
+
+
+def ask_in_fork(engine, argv: list[str], place: pathlib.Path) -> dict:
+    """Run one case in a child, so that caches and environment of the engine start fresh."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            place.write_text(json.dumps(ask(engine, argv)), encoding="utf-8")
+        finally:
+            os._exit(0)
+    end = time.monotonic() + TIMEOUT_S
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            break
+        time.sleep(0.005)
+    if not place.is_file():
+        return {"accepted": False, "reason": "the harness got no answer", "stage": "harness", "resolved": {}, "log": []}
+    answer = json.loads(place.read_text(encoding="utf-8"))
+    place.unlink()
+    return answer
+
+
+def pretend_memory(total_gib: float, free_gib: float) -> None:
+    """Give psutil the GB10's unified memory instead of this machine's."""
+    import psutil
+
+    gib = 1 << 30
+    memory = types.SimpleNamespace(
+        total=int(total_gib * gib), available=int(free_gib * gib), free=int(free_gib * gib), used=0, percent=0.0
+    )
+    psutil.virtual_memory = lambda: memory
+
+
+def main() -> None:
+    """Answer the request that the first argument names into the file that the second names."""
+    request = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
+    answer = pathlib.Path(sys.argv[2])
+    warnings.simplefilter("ignore")
+    sys.path[1:1] = [request["source"], request["packages"]]
+    sys.dont_write_bytecode = False
+    import fake_torch
+    import stubs
+
+    engine = importlib.import_module(f"engine_{request['engine']}")
+    fake_torch.real_transformers_first()
+    pretend_memory(request["total_gib"], request["free_gib"])
+    stubs.install(request["engine"], request["versions"], engine.COMPILED)
+    fake_torch.apply(request["total_gib"], request["free_gib"])
+    engine.prepare(request)
+    if request["task"] == "flags":
+        result = {"flags": flags(engine.parser()), "facts": plain(engine.facts())}
+    else:
+        engine.parser()
+        result = [ask_in_fork(engine, case, answer.with_suffix(".case")) for case in request["cases"]]
+    answer.write_text(json.dumps(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

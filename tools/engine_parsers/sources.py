@@ -1,0 +1,123 @@
+"""Get an engine's source and the packages that its parser really needs, by pip; keep both under `.cache/oracle`.
+
+Nothing of an engine is installed: its wheel is unpacked (sources and metadata only) and put on a child's path.
+"""
+
+from __future__ import annotations
+
+import email
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The wheels are taken for one fixed platform, whatever this machine is: only their sources are read.
+PLATFORM = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312", "--abi", "abi3", "--abi", "none"]
+for _glibc in ("2_35", "2_34", "2_31", "2_28", "2_17"):
+    PLATFORM += ["--platform", f"manylinux_{_glibc}_x86_64"]
+# Kernel sources too: SGLang's resolution looks for the folder of its just-in-time kernels.
+MEMBERS = (".py", ".cuh", ".cu", ".h", ".dist-info/METADATA")
+PLATFORM += ["--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64", "--platform", "any"]
+# What parsers are made of, or what resolution computes with: these cannot be stood in for.
+REAL = ("numpy", "pydantic", "msgspec", "packaging", "typing_extensions", "psutil", "orjson", "regex", "pyyaml",
+        "cachetools", "cloudpickle", "jinja2", "pillow")  # fmt: skip
+# Packages that are stood in for, by the name under which an engine requires them: they state the version required.
+STOOD_IN = {"torch": "torch", "flashinfer-python": "flashinfer", "sglang-kernel": "sgl_kernel"}
+
+
+class NotAvailable(Exception):
+    """A package could not be had; the text says which and why."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An unpacked engine. `requires` holds its requirements by normalised name, such as {"transformers": "==5.3.0"}."""
+
+    engine: str
+    version: str
+    folder: pathlib.Path
+    wheel: str
+    sha256: str
+    requires: dict[str, str]
+
+    @property
+    def stood_in(self) -> dict[str, str]:
+        """Versions that stood-in packages state of themselves."""
+        pins = {module: self.requires.get(name, "") for name, module in STOOD_IN.items()}
+        return {"triton": "3.6.0"} | {m: pin.removeprefix("==") for m, pin in pins.items() if pin.startswith("==")}
+
+
+def cache() -> pathlib.Path:
+    """Return the folder of everything fetched or made here."""
+    return pathlib.Path(os.environ.get("DGXSPARK_ORACLE_CACHE", ROOT / ".cache" / "oracle"))
+
+
+def _pip(*arguments: str, what: str) -> None:
+    command = [sys.executable, "-m", "pip", *arguments[:1], "-q", "--disable-pip-version-check", *arguments[1:]]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ran.returncode:
+        said = [line for line in ran.stderr.splitlines() if "ERROR" in line] or ran.stderr.splitlines()[-1:]
+        raise NotAvailable(f"{what} cannot be had: {' '.join(said)[:400]}")
+
+
+def _requires(folder: pathlib.Path) -> dict[str, str]:
+    metadata = next(folder.glob("*.dist-info/METADATA")).read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    for line in email.message_from_string(metadata).get_all("Requires-Dist") or []:
+        text, _semicolon, marker = line.partition(";")
+        match = re.match(r"\s*([A-Za-z0-9._-]+)\s*(\[[^]]*\])?\s*\(?([^)]*)\)?\s*$", text)
+        if match and "extra" not in marker:
+            found.setdefault(re.sub(r"[-_.]+", "-", match[1]).lower(), match[3].replace(" ", ""))
+    return found
+
+
+@functools.cache
+def source(engine: str, version: str) -> Source:
+    """Return the unpacked wheel of one version, fetched on the first call. NotAvailable says why there is none."""
+    folder = cache() / "src" / f"{engine}-{version}"
+    stamp = folder / "made-of.json"
+    if not stamp.is_file():
+        with tempfile.TemporaryDirectory(prefix="engine-wheel-") as place:
+            what = f"{engine}=={version}"
+            _pip("download", "--no-deps", "-d", place, *PLATFORM, "--only-binary", ":all:", what, what=what)
+            wheel = next(pathlib.Path(place).glob("*.whl"))
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            with zipfile.ZipFile(wheel) as archive:
+                for name in archive.namelist():
+                    if name.startswith(f"{engine}") and name.endswith(MEMBERS):
+                        archive.extract(name, folder)
+            digest = hashlib.sha256()
+            with wheel.open("rb") as data:
+                for block in iter(lambda: data.read(1 << 20), b""):
+                    digest.update(block)
+            stamp.write_text(json.dumps({"wheel": wheel.name, "sha256": digest.hexdigest()}), encoding="utf-8")
+    made = json.loads(stamp.read_text(encoding="utf-8"))
+    return Source(engine, version, folder, made["wheel"], made["sha256"], _requires(folder))
+
+
+@functools.cache
+def _packages(transformers: str) -> pathlib.Path:
+    wanted = [f"transformers{transformers}", *REAL]
+    key = hashlib.sha256(repr((wanted, sys.version_info[:2], platform.machine())).encode()).hexdigest()[:16]
+    folder = cache() / "packages" / key
+    if not (folder / "made-of.json").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        _pip("install", "--target", str(folder), "--no-warn-conflicts", *wanted, what=wanted[0])
+        (folder / "made-of.json").write_text(json.dumps(wanted), encoding="utf-8")
+    return folder
+
+
+def packages(engine: Source) -> pathlib.Path:
+    """Return a folder with the transformers that this version requires and what its parser is made of."""
+    return _packages(engine.requires.get("transformers", ""))
