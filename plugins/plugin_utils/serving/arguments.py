@@ -196,8 +196,7 @@ class _Build:
             self.put(name, part["env"], str(said))
         elif "key" in part:
             self.inside(name, part["flag"], part["key"], said)
-        else:
-            assert spec is not None  # knows() has seen it
+        elif spec is not None:  # as knows() has seen
             self.flag(name, part["flag"], spec, said)
 
     def native(self, name: str, value: t.Any) -> None:

@@ -19,8 +19,7 @@ SOURCE: list[pathlib.Path] = []
 def prepare(request) -> None:
     """Take the CUDA platform for granted: finding it needs NVML."""
     SOURCE[:] = [pathlib.Path(request["source"])]
-    import vllm
-    import vllm.platforms as platforms
+    from vllm import platforms
 
     platforms.resolve_current_platform_cls_qualname = lambda: PLATFORM
     platforms._current_platform = None
@@ -28,7 +27,6 @@ def prepare(request) -> None:
     for module in list(sys.modules.values()):  # some took the undetected platform while vllm was imported
         if getattr(module, "__name__", "").startswith("vllm.") and "current_platform" in vars(module):
             module.current_platform = cuda
-    del vllm
 
 
 def _cli():
