@@ -15,3 +15,12 @@ if ROOT.parent.name != "dgxspark":  # in ansible-test's own tree the names resol
     (_links / "ansible_collections" / "dgxspark").mkdir(parents=True)
     (_links / "ansible_collections" / "dgxspark" / "cluster").symlink_to(ROOT)
     sys.path.insert(0, str(_links))
+
+# A busy machine is no failure: how long an example takes is the benchmarks' business.
+try:
+    import hypothesis
+except ImportError:  # the lab and package stages have no properties
+    pass
+else:
+    hypothesis.settings.register_profile("dgxspark", deadline=None)
+    hypothesis.settings.load_profile("dgxspark")

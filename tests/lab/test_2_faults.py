@@ -38,11 +38,11 @@ def test_mtu_1500_on_one_node(report: pathlib.Path) -> None:
 
 
 def test_link_of_one_function_down(report: pathlib.Path) -> None:
-    lab("link", "spark4", "1", "down")
+    lab("link", "spark4", "2", "down")  # the second function: p0f1
     try:
         proof = prove(report, "~^spark[34]$")
     finally:
-        lab("link", "spark4", "1", "up")
+        lab("link", "spark4", "2", "up")
     assert proof.verdict == "failed"
     assert "spark4" in proof.causes
     assert "link" in proof.causes

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 
 import pytest
 
-testinfra_hosts = ["ansible://dgx"]
+# The inventory names four Sparks; a scenario boots as many as it says.
+NODES = {"default": 2}.get(os.environ.get("MOLECULE_SCENARIO_NAME", ""), 4)
+testinfra_hosts = [f"ansible://spark{number}" for number in range(1, NODES + 1)]
 
 FUNCTIONS = {"enp1s0f0np0": "enp1s0f0v", "enP2p1s0f0np0": "enP2p1s0f0v"}
 VFS = [(pf, f"{stem}{index}") for pf, stem in FUNCTIONS.items() for index in range(2)]

@@ -25,7 +25,12 @@ def ask(folder: pathlib.Path, expression: str, *arguments: str) -> tuple[int, st
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections, "ANSIBLE_NOCOLOR": "1"},
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": collections,
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        },
     )
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
