@@ -6,15 +6,28 @@ computed by the planner that is under test.
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import json
 import os
+import tempfile
 
 import pytest
 
-# The inventory names four Sparks; a scenario boots as many as it says.
+# A scenario boots as many of the four Sparks as it says. testinfra does not read templates in an inventory, so it is given
+# the lab's own way in.
 NODES = {"default": 2}.get(os.environ.get("MOLECULE_SCENARIO_NAME", ""), 4)
-testinfra_hosts = [f"ansible://spark{number}" for number in range(1, NODES + 1)]
+CACHE = os.environ.get("DGXSPARK_LAB_CACHE") or os.path.expanduser("~/.cache/dgxspark-lab")
+PORT = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
+SSH = "".join(
+    f"Host spark{number}\n  HostName 127.0.0.1\n  Port {PORT + number}\n  User root\n  IdentityFile {CACHE}/id_lab\n"
+    f"  HostKeyAlias dgxspark-lab\n  UserKnownHostsFile {CACHE}/known_hosts\n"
+    for number in range(1, NODES + 1)
+)
+with tempfile.NamedTemporaryFile("w", prefix="dgxspark-ssh-", delete=False) as _file:
+    _file.write(SSH)
+atexit.register(os.unlink, _file.name)
+testinfra_hosts = [f"ssh://spark{number}?ssh_config={_file.name}" for number in range(1, NODES + 1)]
 
 FUNCTIONS = {"enp1s0f0np0": "enp1s0f0v", "enP2p1s0f0np0": "enP2p1s0f0v"}
 VFS = [(pf, f"{stem}{index}") for pf, stem in FUNCTIONS.items() for index in range(2)]
