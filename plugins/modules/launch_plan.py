@@ -25,7 +25,8 @@ options:
   cluster:
     description:
       - What the model shall run on. C(hosts), names in the order of ranks; C(free_gib), free memory before the load in
-        GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold; C(platform), versions of C(nccl), C(kernel), C(driver),
+        GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold;
+        C(platform), versions of C(nccl), C(kernel), C(driver),
         C(firmware) and the kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of
         P(dgxspark.cluster.nccl_env#filter).
     type: dict

@@ -299,7 +299,10 @@ def gpu_bytes(facts: Facts, precision: t.Mapping[str, str], cut: Cut, head: bool
         stages = 1 if item.kind in ("head", "embeddings", "vision") else cut.pp
         if item.cut == "experts":
             moe = facts.head.moe if item.kind == "head" and facts.head else facts.moe
-            assert moe is not None
+            if moe is None:
+                raise FabricError(
+                    f"{item.kind}: tensors cut by experts, but the model states no experts (moe). Add them."
+                )
             own = Cut(cut.tp, stages, cut.ep)
             size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own)
         else:

@@ -25,12 +25,12 @@ def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
     if not memory:
         return ["memory    unknown: the profile has no facts of this model"]
     whole = max(memory["free_gib"], memory["used_gib"])
-    bar = "".join(sign * round(max(memory[key], 0) / whole * WIDTH) for key, sign, _name in _PARTS)
-    bar = bar[:WIDTH].ljust(round(min(memory["free_gib"] / whole, 1) * WIDTH), ".")
+    gauge = "".join(sign * round(max(memory[key], 0) / whole * WIDTH) for key, sign, _name in _PARTS)
+    gauge = gauge[:WIDTH].ljust(round(min(memory["free_gib"] / whole, 1) * WIDTH), ".")
     legend = ", ".join(f"{sign} {name} {memory[key]:g}" for key, sign, name in _PARTS if memory[key])
     assumed = " (assumed: nobody measured it)" if memory["free_assumed"] else ""
     return [
-        f"memory    [{bar}] of {memory['free_gib']:g} GiB free per node{assumed}",
+        f"memory    [{gauge}] of {memory['free_gib']:g} GiB free per node{assumed}",
         f"          {legend} GiB; weights {memory['weights_from']}",
         f"          {memory['knob']} {memory['chosen']:g} ({memory['chosen_by']}; floor {memory['floor']:.3f}, "
         f"ceiling {memory['ceiling']:.3f}); {memory['kv_tokens']} tokens of cache, "

@@ -15,7 +15,7 @@ def lines(free: float, fraction: float) -> list[str]:
     return serving_table(plan)
 
 
-def bar(shown: list[str]) -> str:
+def gauge(shown: list[str]) -> str:
     found = re.search(r"\[([A-Z.]+)\] of", "\n".join(shown))
     assert found
     return found.group(1)
@@ -29,7 +29,7 @@ def test_verdict_comes_first_and_each_finding_has_its_remedy() -> None:
 
 
 def test_the_bar_is_the_memory_of_a_node() -> None:
-    drawn = bar(lines(120, 0.8))
+    drawn = gauge(lines(120, 0.8))
     assert len(drawn) == WIDTH
     assert drawn.count("W") == round(83.72 / 120 * WIDTH)
     assert drawn.endswith(".")  # what is left to the host
@@ -37,7 +37,7 @@ def test_the_bar_is_the_memory_of_a_node() -> None:
 
 @pytest.mark.parametrize("fraction", [0.85, 0.99])
 def test_a_plan_that_does_not_fit_is_still_drawn(fraction: float) -> None:
-    assert len(bar(lines(100.7, fraction))) <= WIDTH
+    assert len(gauge(lines(100.7, fraction))) <= WIDTH
 
 
 def test_equal_rows_carry_their_figures_and_ranks_their_command() -> None:
