@@ -54,11 +54,11 @@ def stages() -> list[Stage]:
         *(Stage(f"unit-{core}", [unit], core) for core in CORES),
         Stage("docs", [["pytest", "tests/docs"]]),
         *(Stage(f"package-{core}", [["pytest", "tests/package"]], core) for core in CORES),
-        Stage("oracle", [["pytest", "tests/oracle", "-m", "not long", "-rs"]]),
+        Stage("oracle", [["pytest", "tests/oracle", "-m", "not long", "-rs"]], "2.19"),
         *(Stage(f"sanity-{core}", [["python", "tools/sanity.py", str(ROOT / ".venv" / core)]], core) for core in CORES),
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]]),
         Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]]),
-        Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], long=True),
+        Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], "2.19", long=True),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True),
     ]
