@@ -186,6 +186,13 @@ class Node:
     files: tuple[FileState, ...] = ()
     units: dict[str, str] = field(default_factory=dict)  # systemd unit -> "enabled", "disabled", "not-found" …
 
+    def function(self, pci: str | None, netdev: str | None = None) -> Function | None:
+        """Return the function at a PCI address; by the name of its interface where no address is known."""
+        for function in self.functions:
+            if function.pci == pci or (pci is None and function.netdev is not None and function.netdev.name == netdev):
+                return function
+        return None
+
 
 # --- what a node shall have -----------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def judge(node: Node, planned: t.Sequence[PlannedFunction]) -> tuple[list[GidEnt
     entries: list[GidEntry] = []
     findings: list[Finding] = []
     for plan in planned:
-        function = find_function(node, plan)
+        function = node.function(plan.pci, plan.netdev)
         if function is None:
             where = " and ".join(filter(None, (plan.netdev, plan.pci and f"PCI {plan.pci}")))
             findings.append(
@@ -78,14 +78,6 @@ def judge(node: Node, planned: t.Sequence[PlannedFunction]) -> tuple[list[GidEnt
             else:
                 entries.append(result)
     return entries, findings
-
-
-def find_function(node: Node, plan: PlannedFunction) -> Function | None:
-    """Return the node's function of a planned one: by PCI address where the plan has it, else by netdev."""
-    for function in node.functions:
-        if function.pci == plan.pci if plan.pci else function.netdev and function.netdev.name == plan.netdev:
-            return function
-    return None
 
 
 def common_index(per_host: t.Mapping[str, t.Sequence[GidEntry]]) -> CommonIndex:

@@ -169,7 +169,7 @@ class Sriov:
         """Bring back what was there before, and leave nothing of ours."""
         self._uninstall()
         for entry in before["functions"]:
-            function = vfs.find(node, entry["pci"])
+            function = node.function(entry["pci"])
             macs = {vf["index"]: vf["mac"] for vf in entry["vfs"]}
             if function and function.numvfs and any(vf.admin_mac != macs.get(vf.index) for vf in function.vfs):
                 # Made anew, VFs have the kernel's own MACs again.

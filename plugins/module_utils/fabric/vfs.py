@@ -43,19 +43,11 @@ class Options:
 # --- documents --------------------------------------------------------------------------------------------------------
 
 
-def find(node: Node, pci: str | None, netdev: str | None = None) -> Function | None:
-    """Return the node's function at a PCI address; by the name of its interface where no address is known."""
-    for function in node.functions:
-        if function.pci == pci or (pci is None and function.netdev is not None and function.netdev.name == netdev):
-            return function
-    return None
-
-
 def desired(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> Document:
     """Return the document of a plan. A function without an address that the node does not have is left out."""
     functions = []
     for plan in planned:
-        function = find(node, plan.pci, plan.netdev)
+        function = node.function(plan.pci, plan.netdev)
         pci = function.pci if function else plan.pci
         if pci is None:
             continue
@@ -100,7 +92,7 @@ def before(node: Node, document: Document) -> Document:
     """Return the document of what is there now, for the functions of another one: what `absent` shall bring back."""
     functions = []
     for entry in document["functions"]:
-        function = find(node, entry["pci"])
+        function = node.function(entry["pci"])
         if function is None:
             continue
         vfs = [
@@ -176,7 +168,7 @@ def compare(node: Node, document: Document) -> list[Change]:
     """Return how the node's functions and VFs differ from a document. A function that is not there is no difference."""
     changes: list[Change] = []
     for entry in document["functions"]:
-        function, slot = find(node, entry["pci"]), str(entry["slot"])
+        function, slot = node.function(entry["pci"]), str(entry["slot"])
         if function is None:
             continue
         if function.eswitch is not None and entry.get("eswitch") not in (None, function.eswitch):
@@ -199,7 +191,7 @@ def stranded(node: Node, planned: t.Sequence[PlannedFunction]) -> list[tuple[str
     """Return the VFs of planned functions whose interface is in a namespace without processes, by slot and index."""
     found = []
     for plan in planned:
-        function = find(node, plan.pci, plan.netdev)
+        function = node.function(plan.pci, plan.netdev)
         vfs = function.vfs if function else ()
         found += [(f"{plan.slot}v{vf.index}", vf) for vf in vfs if vf.place.state == "stranded"]
     return found
@@ -302,7 +294,7 @@ def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options 
     findings: list[Finding] = []
     entries = {entry["pci"]: entry for entry in desired(node, planned, options)["functions"]}
     for plan in planned:
-        function = find(node, plan.pci, plan.netdev)
+        function = node.function(plan.pci, plan.netdev)
         if function is None:
             findings.append(_missing(plan.slot, plan.netdev, plan.pci))
             continue
@@ -328,6 +320,6 @@ def removal_refusals(node: Node, document: Document) -> list[Finding]:
     """Return what speaks against taking the VFs of a document's functions away."""
     findings = []
     for entry in document["functions"]:
-        function = find(node, entry["pci"])
+        function = node.function(entry["pci"])
         findings += [f for vf in (function.vfs if function else ()) if (f := _using(str(entry["slot"]), vf))]
     return findings

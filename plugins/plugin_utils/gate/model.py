@@ -9,7 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry, find_function, judge
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry, judge
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     FabricError,
     Finding,
@@ -160,7 +160,7 @@ class Evidence:
             Place(name, planned.slot): function
             for name, seen in self.hosts.items()
             for planned in (self.plan[name].functions if seen.node else ())
-            if seen.node and (function := find_function(seen.node, planned))
+            if seen.node and (function := seen.node.function(planned.pci, planned.netdev))
         }
 
     @functools.cached_property
