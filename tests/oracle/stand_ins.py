@@ -91,6 +91,7 @@ def cutlass_moe(define: Run) -> Combined:
         "scaled_fp4_experts_quant": lambda *_a, **_k: (Tensor((4, 8)), Tensor((4, 1))),
         "cutlass_fp4_group_mm": lambda *_a, **_k: Product((4, 16)),
         "silu_and_mul": lambda *_a: None,
+        "silu_and_mul_scaled_fp4_experts_quant_packed": lambda *_a: (Tensor((4, 8)), Tensor((4, 1))),
         "shuffle_rows": lambda rows, _map, _shape: rows,
         "apply_shuffle_mul_sum": combine,
     }
