@@ -97,6 +97,14 @@ plan:
       description: The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's knob.
       type: dict
       returned: always
+    patches:
+      description:
+        - The start-up patches that this image needs at this version and these settings, with C(id), C(title), C(why),
+          C(package), C(file) and C(edits); C(moved), where the code that they change went in later versions. As JSON, this
+          is what C(plugins/module_utils/serving/patches.py) takes in the container, before the engine starts.
+      type: list
+      elements: dict
+      returned: always
     ranks:
       description: For each rank C(host), C(settings), C(argv) and C(env).
       type: list

@@ -142,7 +142,7 @@ def launch_plan(
     knowledge_dirs: t.Sequence[str] = (),
     build: launch.BuildArgv | None = None,
 ) -> Plain:
-    """Plan a model's launch: verdict, findings, evidence, memory, ranks.
+    """Plan a model's launch: verdict, findings, evidence, memory, start-up patches, ranks.
 
     cluster: hosts (names in rank order), free_gib and taken_gib (a number, or by host: free before the load, and what
     other instances on the nodes hold), platform (versions of nccl, kernel, driver),
@@ -196,6 +196,7 @@ def launch_plan(
         "findings": [{**f, "names": list(f["names"]), "source": list(f["source"])} for f in findings],
         "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
         "memory": memory_plain(found.pools),
+        "patches": [dict(patch) for patch in found.patches],
         "ranks": [_dict(rank) for rank in ranks],
     }
 
