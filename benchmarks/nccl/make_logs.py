@@ -202,7 +202,11 @@ def main() -> int:
             entries.append(run_case(case, range(case.ranks), folder, deadline))
             print(f"{case.name}: {entries[-1].get('exits')} {entries[-1].get('seconds')} s", flush=True)
     said = subprocess.run(
-        [sys.executable, "-c", "import torch; print(torch.__version__, torch.cuda.nccl.version(), torch.cuda.get_device_name())"],
+        [
+            sys.executable,
+            "-c",
+            "import torch; print(torch.__version__, torch.cuda.nccl.version(), torch.cuda.get_device_name())",
+        ],
         capture_output=True,
         text=True,
         check=False,
