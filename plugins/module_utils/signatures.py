@@ -32,6 +32,8 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _MASK,
     ),
+    # The rest of a long token whose beginning lies in the piece before.
+    (re.compile(r"[A-Za-z0-9_.=-]{160,4000}"), _MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[A-Za-z0-9._~+/=-]{6,2000}"), rf"\1\2{_MASK}"),
     # What stands behind a telling name: password=…, "secret": "…"; token=…, --api-key …, where it is no mere word.
     (

@@ -34,7 +34,7 @@ def test_no_line_takes_long(name: str) -> None:
     entry = SIGNATURES[name]
     if free_repeats(entry["pattern"]) < 2:
         return  # each start and one free end: the square of the length at most
-    for short, long in zip(worst_lines(entry["example"], 60), worst_lines(entry["example"], 120), strict=True):
+    for short, long in zip(worst_lines(entry["example"], 40), worst_lines(entry["example"], 80), strict=True):
         few, many = steps(entry["pattern"], short), steps(entry["pattern"], long)
         assert many <= 8.8 * few + 2000, long
 
