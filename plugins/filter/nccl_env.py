@@ -15,6 +15,8 @@ description:
     cables lead to different neighbours (C(triangle), C(ring)), NCCL is told to find the HCA by the peer's subnet, which
     needs NCCL 2.30u1 or newer, and start-up traffic needs another interface (C(bootstrap)).
 positional: ranks, options, engine, nccl_version, knowledge_dirs, only
+extends_documentation_fragment:
+  - dgxspark.cluster.serving.knowledge
 options:
   _input:
     description: The hosts of the fabric plan, by name.
@@ -40,18 +42,10 @@ options:
   nccl_version:
     description: NCCL's version, for known workarounds.
     type: str
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
-    type: list
-    elements: str
-    default: []
   only:
     description: The ranks whose variables are wanted, all by default. Of the others no HCA need be known.
     type: list
     elements: str
-requirements:
-  - jsonschema (Python library, on the controller)
-  - jmespath (Python library, on the controller)
 """
 
 EXAMPLES = r"""

@@ -20,6 +20,8 @@ description:
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.attributes.proc_root
+  - dgxspark.cluster.attributes.system_root
 options:
   state:
     description: Whether the node shall have these settings, or what it had before.
@@ -54,14 +56,6 @@ options:
     description: Sysctls by name. They are set at once, too.
     type: dict
     default: {}
-  system_root:
-    description: What the paths of this module's files begin with. Tests put a tree of their own here.
-    type: path
-    default: /
-  proc_root:
-    description: Where procfs is. Tests put a tree of their own here.
-    type: path
-    default: /proc
 notes:
   - Needs root (C(become)).
 seealso:
