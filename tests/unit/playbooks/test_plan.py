@@ -71,11 +71,19 @@ def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathl
     assert "\\n" not in output
 
 
-@pytest.mark.parametrize("playbook", ["plan.yml", "site.yml", "verify.yml", "teardown.yml"])
-@pytest.mark.parametrize("limit", [(), ("-l", "spark[1:4]")])
+@pytest.mark.parametrize(
+    ("playbook", "limit"),
+    [("plan.yml", ()), ("site.yml", ("-l", "spark[1:4]")), ("verify.yml", ()), ("teardown.yml", ())],
+)
 def test_an_inventory_without_hosts_is_refused(tmp_path: pathlib.Path, playbook: str, limit: tuple[str, ...]) -> None:
     """With a limit not even the implicit localhost is left, on which a play could say so."""
     (tmp_path / "empty.yml").write_text("all: {children: {dgx: {}}}\n", encoding="utf-8")
     code, output = play(tmp_path, playbook, "-i", "empty.yml", *limit)
     assert code != 0
     assert "The inventory has no hosts, so there is nothing to work on. Give one with -i" in " ".join(output.split())
+
+
+def test_the_syntax_can_be_checked_without_an_inventory(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "empty.yml").write_text("all:\n", encoding="utf-8")
+    code, output = play(tmp_path, "site.yml", "-i", "empty.yml", "--syntax-check")
+    assert code == 0, output
