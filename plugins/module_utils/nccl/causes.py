@@ -8,6 +8,7 @@ A line's own meaning is data (`knowledge/signatures/`); here is only what takes 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
     for cause in found:
         unique.setdefault((cause.finding.id, cause.finding.subject), cause)
     ranked = sorted(
-        unique.values(), key=lambda cause: (cause.consequence, not cause.fatal, weight[cause.finding.severity])
+        unique.values(), key=lambda cause: (not cause.fatal, cause.consequence, weight[cause.finding.severity])
     )
     return [{**to_plain(cause.finding), "line": cause.line} for cause in ranked]
 
@@ -125,10 +126,10 @@ def of_verdict(
             for number, place, code in failed
         ]
         made += [
-            cause
+            dataclasses.replace(cause, fatal=True)
             for number, process in enumerate(evidence.processes)
-            if process.no_device
-            for cause in _why_no_device(evidence, number, process, "error")
+            if process.no_device and not process.members
+            for cause in _why_no_device(evidence, number, process)
         ]
     if len({process.version for process in evidence.processes if process.version}) > 1:
         said = sorted(f"{who(evidence, n)} {p.version}" for n, p in enumerate(evidence.processes) if p.version)
@@ -143,6 +144,11 @@ def of_verdict(
                 )
             )
         )
+    made += [
+        _cause("foreign-log", name, "Nothing of NCCL is in it.", "Give NCCL's log of that rank.", severity="warning")
+        for name, count in evidence.sources.items()
+        if not count
+    ]
     if gaps:
         made += _why_incomplete(evidence, comms, verdict, gaps)
     return made
@@ -157,7 +163,16 @@ def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
     if asked.get("NCCL_NET", "").lower() == "socket":
         return [_cause("socket-asked", subject, "NCCL_NET=Socket asks for TCP.", "Set NCCL_NET=IB.")]
     if process.no_device or process.devices.get("IB") == ():
-        return _why_no_device(evidence, number, process, "error")
+        return _why_no_device(evidence, number, process)
+    if "Socket" in process.devices and "IB" not in process.devices:
+        return [
+            _cause(
+                "socket-asked",
+                subject,
+                "NCCL did not even look for RDMA devices: NCCL_NET=Socket asks for TCP, or the program does.",
+                "Set NCCL_NET=IB, and look for NCCL_NET in /proc/PID/environ and in nccl.conf.",
+            )
+        ]
     if process.network == "Socket" or "Socket" in {name for m in process.members for name in m.networks}:
         return [
             _cause(
@@ -170,9 +185,7 @@ def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
     return []
 
 
-def _why_no_device(
-    evidence: Evidence, number: int, process: Process, severity: t.Literal["error", "warning"]
-) -> list[Cause]:
+def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Cause]:
     subject = who(evidence, number)
     wanted = process.settings.get("NCCL_IB_HCA") or evidence.settings.get("NCCL_IB_HCA", "")
     names = [each.split(":")[0] for each in wanted.lstrip("=^").split(",") if each]
@@ -186,7 +199,6 @@ def _why_no_device(
                 f"NCCL_IB_HCA names a network interface ({', '.join(netdevs)}), not an RDMA device.",
                 "Use the name in /sys/class/infiniband, such as rocep1s0f0 for enp1s0f0np0.",
                 line,
-                severity,
             )
         ]
     if names and not wanted.startswith("^"):
@@ -198,7 +210,6 @@ def _why_no_device(
                 "or has another name here, or its port is not active.",
                 "Compare with `ls /sys/class/infiniband /dev/infiniband` in the container and `rdma link` on the node.",
                 line,
-                severity,
             )
         ]
     if process.oob and _POD.match(process.oob):
@@ -209,7 +220,6 @@ def _why_no_device(
                 f"There is no RDMA device beside {process.oob}: a pod gets a network interface without /dev/infiniband.",
                 "Give the pod /dev/infiniband (device plugin with isRdma, or privileged).",
                 line,
-                severity,
             )
         ]
     return [
@@ -219,7 +229,6 @@ def _why_no_device(
             "There is no RDMA device with an active port.",
             "Look at `rdma link` on the node: driver loaded, cable in, port ACTIVE; in a container also /dev/infiniband.",
             line,
-            severity,
         )
     ]
 

@@ -305,7 +305,7 @@ def parse(text: str) -> Event | None:
     for start, parser in _BY_START:
         if text.startswith(start):
             return parser(text)
-    if " - " in text and "comm 0x" in text:
+    if "- " in text and "comm 0x" in text:
         return _parse_init(text)
     if "GID" in text:
         return _parse_gid(text)

@@ -20,6 +20,8 @@ MOST_PENDING = 8192  # channel lines of a thread that wait for their communicato
 MOST_SHOWN = 400  # characters of a line that are kept
 MOST_SETTINGS = 100
 MOST_PROCESSES = 10_000
+# A line without any of these is not looked at: a log is mostly its engine's own.
+WORDS = ("NCCL", "nccl", " via ", "ibv_", "libnvidia-ml", "GLIBC_")
 
 LinkKey = tuple[int, int, int, int, bool]  # channel, connection, from, to, whether the receiving side says it
 
@@ -150,6 +152,8 @@ class Reader:
         self._source = source
         said = self.evidence.sources.setdefault(source, 0)
         for raw in raw_lines:
+            if not any(word in raw for word in WORDS):
+                continue
             for line in lines.split(raw):
                 said += self._line(line)
         self.evidence.sources[source] = said

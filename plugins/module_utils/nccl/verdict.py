@@ -213,14 +213,17 @@ def _gid(process: Process, hca: str, port: int) -> tuple[int | None, str | None]
     return None, None
 
 
-def roce_version(process: Process, link: str) -> int | None:
-    """Return the RoCE version where it is known: by NCCL_IB_ROCE_VERSION_NUM, or by NCCL's own choice (2, from 2.21 on)."""
+def roce_version(process: Process, link: str, of_job: str | None) -> int | None:
+    """Return the RoCE version where it is known: by NCCL_IB_ROCE_VERSION_NUM, or by NCCL's own choice (2, from 2.21 on).
+
+    of_job: the version of NCCL that the logs name without saying for which rank.
+    """
     if link != "RoCE":
         return None
     if said := process.settings.get("NCCL_IB_ROCE_VERSION_NUM"):
         return int(said) if said.isdigit() else None
     pinned = process.settings.get("NCCL_IB_GID_INDEX", "-1") != "-1"
-    version = tuple(int(part) for part in (process.version or "0").split("."))
+    version = tuple(int(part) for part in (process.version or of_job or "0").split("."))
     return 2 if version >= (2, 21) and not pinned else None
 
 
@@ -247,6 +250,7 @@ def _plain_process(number: int, process: Process) -> dict[str, t.Any]:
 def _plain_links(evidence: Evidence, comms: t.Sequence[Communicator]) -> list[dict[str, t.Any]]:
     """One row for all channels between two ranks that are alike, as one side says it."""
     rows: dict[tuple[t.Any, ...], set[int]] = {}
+    of_job = next(iter(evidence.versions)) if len(evidence.versions) == 1 else None
     for comm in comms:
         for number, key, link in all_links(comm):
             kind = "receive" if key[4] else "send"
@@ -266,7 +270,7 @@ def _plain_links(evidence: Evidence, comms: t.Sequence[Communicator]) -> list[di
                 "channels": sorted(channels),
                 "transport": f"NET/{network}" if network else inside,
                 "device": device,
-                "ports": [_plain_port(process, *port) for port in ports],
+                "ports": [_plain_port(process, of_job, *port) for port in ports],
                 "gpudirect": gdr,
                 "pxn_rank": proxy,
             }
@@ -274,7 +278,7 @@ def _plain_links(evidence: Evidence, comms: t.Sequence[Communicator]) -> list[di
     return plain
 
 
-def _plain_port(process: Process, name: str, port: int, link: str) -> dict[str, t.Any]:
+def _plain_port(process: Process, of_job: str | None, name: str, port: int, link: str) -> dict[str, t.Any]:
     index, gid = _gid(process, name, port)
     return {
         "name": name,
@@ -282,5 +286,5 @@ def _plain_port(process: Process, name: str, port: int, link: str) -> dict[str, 
         "link": link or None,
         "gid_index": index,
         "gid": gid,
-        "roce_version": roce_version(process, link),
+        "roce_version": roce_version(process, link, of_job),
     }
