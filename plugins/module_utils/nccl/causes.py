@@ -17,12 +17,22 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicator
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Sign, Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
 
+# The external RDMA plugins name themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
+_RDMA = re.compile(r"IB(?:ext(?:_v\d+)?)?$|NCCL RDMA Plugin\b")
+
 # ncclResult_t
 CODES = {1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage"}
 CODES[6] = "remote error"
 # Names of network interfaces: predictable names, kernel names, bonds, and what pods have.
 _NETDEV = re.compile(r"^(?:en[Ppsox]\w+|eth\d+|ib\d+|ibp\w+|ibs\w+|net\d+|bond\d+|wl\w+|lo)$")
 _POD = re.compile(r"^net\d+$")  # what Multus names the interfaces that it adds
+
+
+def kind_of(network: str) -> str:
+    """Return `ib`, `socket` or `other` for a network's name."""
+    if _RDMA.match(network):
+        return "ib"
+    return "socket" if network == "Socket" else "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,17 @@ def of_verdict(
 ) -> list[Cause]:
     """Return what the lines say together: why TCP, why nothing is known, who gave up."""
     made: list[Cause] = []
+    if verdict == "mixed":
+        made += _mixed(comms)
+    if others := sorted({name for comm in comms for name in comm.networks if kind_of(name) == "other"}):
+        made.append(
+            _cause(
+                "network-other",
+                "ranks",
+                f"The network {', '.join(others)} is neither NCCL's RDMA nor its TCP, and nothing is known of it here.",
+                "Set NCCL_NET=IB, or NCCL_NET_PLUGIN=none where an image brings that plugin.",
+            )
+        )
     if verdict in ("socket", "mixed"):
         made += [cause for number, p in enumerate(evidence.processes) for cause in _why_tcp(evidence, number, p)]
     if verdict == "failed":
@@ -173,7 +194,7 @@ def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
                 "Set NCCL_NET=IB, and look for NCCL_NET in /proc/PID/environ and in nccl.conf.",
             )
         ]
-    if process.network == "Socket" or "Socket" in {name for m in process.members for name in m.networks}:
+    if process.network == "Socket":
         return [
             _cause(
                 "tcp-unexplained",
@@ -183,6 +204,28 @@ def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
             )
         ]
     return []
+
+
+def _mixed(comms: t.Sequence[Communicator]) -> list[Cause]:
+    """Say which communicators, ranks and channels do not use RDMA where others do."""
+    made = []
+    for comm in comms:
+        strange = sorted(
+            {(member.rank, key[0]) for _n, member in comm.members.values() for key, link in member.links.items()
+             if link.network and kind_of(link.network) != "ib"}
+        )  # fmt: skip
+        if strange:
+            shown = ", ".join(f"rank {rank} channel {channel}" for rank, channel in strange[:6])
+            rest = f" and {len(strange) - 6} more" if len(strange) > 6 else ""
+            made.append(
+                _cause(
+                    "not-all-rdma",
+                    f"communicator {comm.id}",
+                    f"Without RDMA, while others use it: {shown}{rest}.",
+                    "Find out why on the ranks named; NCCL_NET=IB on every rank makes NCCL refuse instead.",
+                )
+            )
+    return made
 
 
 def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Cause]:
@@ -251,7 +294,7 @@ def _why_incomplete(
                 severity=severity,
             )
         ]
-    stuck = [c for c in comms if c.nranks > 1 and c.scope == "network" and c.state == "incomplete" and c.silent]
+    stuck = [c for c in comms if c.nranks > 1 and c.scope == "network" and c.state == "incomplete" and c.stalled]
     if stuck and verdict == "unknown":
         return [
             _cause(

@@ -24,8 +24,8 @@ class Communicator:
     """One communicator of the job.
 
     scope: `alone` (one rank), `node` (nothing leaves a node) or `network`. state: `complete`, `idle` (torn down without
-    a channel), or `incomplete` with the gaps in words. started: how far all its ranks came, for telling a hang from a
-    cut log.
+    a channel), or `incomplete` with the gaps in words. stalled: all ranks are there, and all stopped at the same step
+    before their channels were connected, which looks like a hang more than like a cut log.
     """
 
     id: str
@@ -37,6 +37,7 @@ class Communicator:
     scope: t.Literal["alone", "node", "network"] = "network"
     state: t.Literal["complete", "idle", "incomplete"] = "incomplete"
     gaps: list[str] = field(default_factory=list)
+    stalled: bool = False
 
     @property
     def missing(self) -> list[int]:
@@ -58,11 +59,6 @@ class Communicator:
     def linked(self) -> bool:
         """Whether any channel is in the logs."""
         return any(member.links for _process, member in self.members.values())
-
-    @property
-    def silent(self) -> bool:
-        """Whether all ranks are there and all stopped before any channel was connected: a hang rather than a cut."""
-        return not self.missing and not any(member.connected for _process, member in self.members.values())
 
 
 def communicators(evidence: Evidence) -> list[Communicator]:
@@ -117,6 +113,8 @@ def _judge(comm: Communicator) -> None:
     if not gaps and not comm.linked and all(m.gone for m in members.values()):
         comm.state = "idle" if not any(m.connected for m in members.values()) else "incomplete"
         return
+    connected = any(member.connected for member in members.values())
+    comm.stalled = not comm.missing and not connected and not _one_sided(members)
     gaps += _gaps_of_channels(comm, members)
     comm.gaps = gaps[:MOST_GAPS]
     comm.state = "incomplete" if gaps else "complete"

@@ -9,7 +9,6 @@ both ends of each, and no sign of failure. One channel over TCP is enough for `s
 
 from __future__ import annotations
 
-import re
 import typing as t
 from dataclasses import dataclass
 
@@ -26,9 +25,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 
 Verdict = t.Literal["ib", "socket", "p2p", "mixed", "unknown", "failed"]
 
-# The external RDMA plugins name themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
-_RDMA = re.compile(r"IB(?:ext(?:_v\d+)?)?$|NCCL RDMA Plugin\b")
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -37,13 +33,6 @@ class Expected:
     world_size: int | None = None
     nodes: int | None = None
     ranks_per_node: int | None = None
-
-
-def kind_of(network: str) -> str:
-    """Return `ib`, `socket` or `other` for a network's name."""
-    if _RDMA.match(network):
-        return "ib"
-    return "socket" if network == "Socket" else "other"
 
 
 def judge(
@@ -65,7 +54,7 @@ def judge(
     seen = _ranks_seen(comms)
     world = expected.world_size or max((comm.nranks for comm in comms), default=0)
     gaps = _gaps(evidence, comms, expected, seen, world)
-    kinds = {kind_of(name) for name in _networks(evidence, comms)}
+    kinds = {causes.kind_of(name) for name in _networks(evidence, comms)}
     found = causes.of_signs(evidence, signatures)
     failed = causes.failures(evidence)
     verdict: Verdict
@@ -86,7 +75,7 @@ def judge(
         "verdict": verdict,
         "complete": not gaps,
         "summary": _summary(verdict, comms, world, gaps, _networks(evidence, comms)),
-        "findings": causes.ordered([*derived, *found]),
+        "findings": causes.ordered([*found, *derived]),
         "gaps": gaps,
         "world": {"expected": expected.world_size, "nranks": world, "seen": seen},
         "versions": sorted(evidence.versions),
@@ -196,7 +185,7 @@ def _device(process: Process, link: Link) -> list[tuple[str, int, str]]:
     if link.device is None:
         return []
     listed: t.Sequence[Device] = process.devices.get(link.network or "") or process.devices.get("IB", ())
-    if kind_of(link.network or "") != "ib":
+    if causes.kind_of(link.network or "") != "ib":
         listed = process.devices.get(link.network or "", ())
     if fused := process.fused.get(link.device):
         by_name = {hca: (hca, port, kind) for each in listed for hca, port, kind in each.ports}
