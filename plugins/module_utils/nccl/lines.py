@@ -279,9 +279,12 @@ def split(raw: str) -> list[Line]:
         text = text.replace("\r", " ")
     if text.endswith("]") or "across cluster]" in text:
         text = _REPEATED.sub("", text)
-    found = list(HEADER.finditer(text))
-    if not found:
+    first = HEADER.search(text)
+    if first is None:
         return [Line(text)]
+    found = [first]
+    if "NCCL INFO" in text[first.end() :] or "NCCL WARN" in text[first.end() :]:
+        found = list(HEADER.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
     return [
         Line(text[m.end() : end].rstrip(), m["host"], int(m["pid"]), int(m["tid"]), m["level"])
