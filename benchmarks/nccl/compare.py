@@ -23,47 +23,43 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "roles" / "
 import nccl_bench
 
 SIZES = [8 * 1024, 64 * 1024, 1 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 2 << 30]
+ROUNDS = 31
 
 
-def bare(size: int, device: torch.device, seconds: float) -> list[float]:
-    """Time what anybody would write: a loop of all-reduces between two synchronizations."""
-    value = torch.zeros(size // 4, device=device)
-    for _ in range(5):
-        dist.all_reduce(value)
+def bare(value: torch.Tensor, calls: int) -> float:
+    """Time what anybody would write: a loop of all-reduces between two synchronizations (seconds for one)."""
+    dist.barrier()
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    dist.all_reduce(value)
+    for _ in range(calls):
+        dist.all_reduce(value)
     torch.cuda.synchronize()
-    count = torch.tensor([max(2, min(2000, int(seconds / 5 / (time.perf_counter() - begin))))], device=device)
-    dist.broadcast(count, 0)
-    times = []
-    for _ in range(5):
-        dist.barrier()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(int(count.item())):
-            dist.all_reduce(value)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) / int(count.item()) * 1e6)
-    return times
+    return (time.perf_counter() - begin) / calls
 
 
 def main() -> None:
-    """Measure each size by turns: ours, bare, bare, ours."""
+    """Measure each size by turns, round for round, the order changing."""
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl")
-    seconds = float(os.environ.get("COMPARE_SECONDS", "1"))
-    for size in SIZES:
+    largest = int(os.environ.get("COMPARE_LARGEST", str(SIZES[-1])))
+    for size in (size for size in SIZES if size <= largest):
         call, real = nccl_bench.make("all_reduce", size, dist.get_world_size(), device)
-        ours = nccl_bench.measure(call, device, rounds=5, seconds=seconds, most=2000)[1]
-        plain = bare(real, device, seconds) + bare(real, device, seconds)
-        ours += nccl_bench.measure(call, device, rounds=5, seconds=seconds, most=2000)[1]
-        del call
+        value = torch.zeros(size // 4, device=device)
+        calls = nccl_bench.calls_for(call, device, 0.04, 2000)
+        bare(value, calls)
+        ours, plain = [], []
+        for number in range(ROUNDS):
+            if number % 2:
+                plain.append(bare(value, calls))
+            ours.append(nccl_bench.one_round(call, device, calls))
+            if not number % 2:
+                plain.append(bare(value, calls))
+        del call, value
         if dist.get_rank() == 0:
-            one, other = statistics.median(ours), statistics.median(plain)
-            row = {"bytes": real, "bench_us": one, "bare_us": round(other, 2), "difference": round(one / other - 1, 4)}
-            print(f"COMPARE {json.dumps(row)}", flush=True)
+            one, other = statistics.median(ours) * 1e6, statistics.median(plain) * 1e6
+            row = {"bytes": real, "bench_us": round(one, 2), "bare_us": round(other, 2), "rounds": ROUNDS}
+            print(f"COMPARE {json.dumps({**row, 'difference': round(one / other - 1, 4)})}", flush=True)
     dist.destroy_process_group()
 
 

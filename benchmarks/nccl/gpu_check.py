@@ -31,7 +31,7 @@ SMALL = ["--max-bytes", str(64 << 20), "--seconds", "0.3"]
 # name, program and arguments, environment, whether ranks are on simulated nodes, expected verdict, expected exit
 RUNS: list[tuple[str, list[str], dict[str, str], bool, str, bool]] = [
     ("compare-p2p", [str(HERE / "compare.py")], {}, False, "p2p", True),
-    ("compare-shm", [str(HERE / "compare.py")], {"NCCL_P2P_DISABLE": "1"}, False, "p2p", True),
+    ("compare-tcp", [str(HERE / "compare.py")], {"COMPARE_LARGEST": str(64 << 20)}, True, "socket", True),
     ("bench-p2p", [str(BENCH), "--seconds", "0.5"], {}, False, "p2p", True),
     ("bench-socket-fallback", [str(BENCH), *SMALL], {"NCCL_IB_HCA": "=rocep1s0f0:1"}, True, "socket", True),
     ("bench-ib-fail-closed", [str(BENCH), *SMALL], {"NCCL_IB_HCA": "=rocep1s0f0:1", "NCCL_NET": "IB"}, True, "failed", False),
@@ -72,7 +72,7 @@ def run(
     for rank in range(2):
         own = {**os.environ, "NCCL_DEBUG": "INFO", **env, **(NODES[rank] if apart else {})}
         own |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-        own |= {"MASTER_PORT": str(29500 + [each[0] for each in RUNS].index(name)), "COMPARE_SECONDS": "1"}
+        own |= {"MASTER_PORT": str(29500 + [each[0] for each in RUNS].index(name))}
         with (folder / f"{name}-rank{rank}.log").open("wb") as log:
             processes.append(
                 subprocess.Popen(
@@ -95,11 +95,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--only", nargs="*", default=[])
     given = parser.parse_args()
     deadline = time.monotonic() + given.seconds
     folder = pathlib.Path(tempfile.mkdtemp(prefix="nccl-gpu-check-"))
     results: dict[str, t.Any] = {}
     for name, argv, env, apart, verdict, works in RUNS:
+        if given.only and name not in given.only:
+            continue
         if deadline - time.monotonic() < 15:
             results[name] = {"ran": False}
             continue

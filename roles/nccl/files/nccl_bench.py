@@ -61,34 +61,36 @@ def make(operation: str, size: int, world: int, device: torch.device) -> tuple[t
     return (lambda: dist.all_gather_into_tensor(whole, part)), whole.numel() * ITEM
 
 
+def slowest(seconds: float, device: torch.device) -> float:
+    """Return the longest of all ranks' times."""
+    took = torch.tensor([seconds], dtype=torch.float64, device=device)
+    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    return took.item()
+
+
+def one_round(call: t.Callable[[], object], device: torch.device, calls: int) -> float:
+    """Return the mean time of one of so many calls in seconds, on the slowest rank."""
+    dist.barrier()
+    torch.cuda.synchronize(device)
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    torch.cuda.synchronize(device)
+    return slowest((time.perf_counter() - begin) / calls, device)
+
+
+def calls_for(call: t.Callable[[], object], device: torch.device, seconds: float, most: int) -> int:
+    """Warm up; return how many calls take about so long, the same number on every rank."""
+    once = min(one_round(call, device, 3) for _ in range(3))
+    return max(2, min(most, int(seconds / max(once, 1e-6))))
+
+
 def measure(
     call: t.Callable[[], object], device: torch.device, *, rounds: int, seconds: float, most: int
 ) -> tuple[int, list[float]]:
-    """Time rounds of equally many calls; return how many and the mean time of one call (µs) in each round.
-
-    Every rank takes the same number of calls, and a round counts as long as its slowest rank took.
-    """
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize(device)
-    begin = time.perf_counter()
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize(device)
-    once = torch.tensor([(time.perf_counter() - begin) / 3], dtype=torch.float64, device=device)
-    dist.all_reduce(once, op=dist.ReduceOp.MAX)
-    calls = max(2, min(most, int(seconds / rounds / max(once.item(), 1e-6))))
-    took = torch.zeros(rounds, dtype=torch.float64, device=device)
-    for number in range(rounds):
-        dist.barrier()
-        torch.cuda.synchronize(device)
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        torch.cuda.synchronize(device)
-        took[number] = (time.perf_counter() - begin) / calls * 1e6
-    dist.all_reduce(took, op=dist.ReduceOp.MAX)
-    return calls, [round(value, 2) for value in took.tolist()]
+    """Time rounds of equally many calls; return how many and the mean time of one call (µs) in each round."""
+    calls = calls_for(call, device, seconds / rounds, most)
+    return calls, [round(one_round(call, device, calls) * 1e6, 2) for _ in range(rounds)]
 
 
 def check(device: torch.device, world: int) -> None:
@@ -125,7 +127,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     parser.add_argument("--min-bytes", type=int, default=8 * 1024)
     parser.add_argument("--max-bytes", type=int, default=2 * 1024**3)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each size")
     parser.add_argument("--most-calls", type=int, default=2000, help="in a round")
     parser.add_argument("--floor-bytes", type=int, default=0, help="MemAvailable that must be left; 0: not looked at")
