@@ -27,14 +27,14 @@ ROUNDS = 31
 
 
 def bare(value: torch.Tensor, calls: int) -> float:
-    """Time what anybody would write: a loop of all-reduces between two synchronizations (seconds for one)."""
+    """Time what anybody would write: a loop of all-reduces between two synchronizations (seconds for one, on the slowest rank)."""
     dist.barrier()
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(calls):
         dist.all_reduce(value)
     torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / calls
+    return nccl_bench.slowest((time.perf_counter() - begin) / calls, value.device)
 
 
 def main() -> None:
