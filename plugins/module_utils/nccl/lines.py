@@ -312,16 +312,10 @@ def parse(text: str) -> Event | None:
         return _parse_init(text)
     if "GID" in text:
         return _parse_gid(text)
-    if match := _RESET.match(text):
-        return Setting(match[1], match[2])
-    if match := _COUNT.match(text):
+    if " coll channels, " in text and (match := _COUNT.match(text)):
         return Channels(int(match[1]), int(match[2]) if match[2] else None)
-    if match := _GAVE_UP.match(text):
+    if ".cc:" in text and (match := _GAVE_UP.match(text)):
         return GaveUp(match[1], int(match[2]))
-    if match := _USING.match(text) or _PLUGIN.search(text):
-        return Chosen("plugin" if "oaded" in text else "using", match[1])
-    if match := _VERSION.search(text):
-        return Version(match[1])
     return None
 
 
@@ -421,6 +415,16 @@ def _parse_setting(text: str) -> Event | None:
     return Version(match[1]) if match else None
 
 
+def _parse_reset(text: str) -> Event | None:
+    match = _RESET.match(text)
+    return Setting(match[1], match[2]) if match else None
+
+
+def _parse_using(text: str) -> Event | None:
+    match = _USING.match(text)
+    return Chosen("using", match[1]) if match else None
+
+
 def _parse_plugin(text: str) -> Event | None:
     match = _PLUGIN.search(text)
     return Chosen("plugin", match[1]) if match else None
@@ -433,4 +437,8 @@ _BY_START: tuple[tuple[str, t.Callable[[str], Event | None]], ...] = (
     ("Trees ", _parse_trees),
     ("Connected ", _parse_connected),
     ("NCCL", _parse_setting),
+    ("Comm config ", _parse_reset),
+    ("Using network ", _parse_using),
+    ("Assigned NET plugin ", _parse_using),
+    ("Successfully loaded external network plugin ", _parse_plugin),
 )

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import lines
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Matcher, Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 MOST_PENDING = 8192  # channel lines of a thread that wait for their communicator
@@ -21,23 +22,9 @@ MOST_SHOWN = 400  # characters of a line that are kept
 MOST_SETTINGS = 100
 MOST_PROCESSES = 10_000
 # A line without any of these is not looked at: a log is mostly its engine's own.
-WORDS = ("NCCL", "nccl", " via ", "ibv_", "libnvidia-ml", "GLIBC_")
+_WORTH = re.compile(r"NCCL|nccl| via |ibv_|libnvidia-ml|GLIBC_")
 
 LinkKey = tuple[int, int, int, int, bool]  # channel, connection, from, to, whether the receiving side says it
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A pattern with its meaning, as the knowledge base has it (`knowledge/signatures/`)."""
-
-    id: str
-    pattern: str
-    severity: t.Literal["error", "warning", "info"]
-    cause: str
-    remedy: str = ""
-    benign: bool = False
-    fatal: bool = False
-    consequence: bool = False
 
 
 @dataclass(slots=True)
@@ -140,8 +127,7 @@ class Reader:
 
     def __init__(self, signatures: t.Sequence[Signature] = ()) -> None:
         self.evidence = Evidence()
-        self._signatures = {s.id: (s, re.compile(s.pattern)) for s in signatures}
-        self._any = re.compile("|".join(f"(?:{_nameless(s.pattern)})" for s in signatures)) if signatures else None
+        self._matcher = Matcher(signatures)
         self._processes: dict[tuple[str, str, int], int] = {}
         self._threads: dict[tuple[int, int], _Thread] = {}
         self._signs: dict[tuple[str, int | None], Sign] = {}
@@ -152,7 +138,7 @@ class Reader:
         self._source = source
         said = self.evidence.sources.setdefault(source, 0)
         for raw in raw_lines:
-            if not any(word in raw for word in WORDS):
+            if not _WORTH.search(raw):
                 continue
             for line in lines.split(raw):
                 said += self._line(line)
@@ -222,21 +208,16 @@ class Reader:
 
     def _look(self, text: str, process: int | None) -> bool:
         """Look for signatures; return whether one was found."""
-        if self._any is None or not self._any.search(text):
-            return False
-        for name, (_signature, pattern) in self._signatures.items():
-            match = pattern.search(text)
-            if not match:
-                continue
+        found = self._matcher.find(text)
+        for name, captured in found:
             sign = self._signs.get((name, process))
             if sign:
                 sign.count += 1
                 continue
-            captured = {key: value for key, value in match.groupdict().items() if value is not None}
             sign = Sign(name, process, text[:MOST_SHOWN], 1, captured, self._ended(process))
             self._signs[name, process] = sign
             self.evidence.signs.append(sign)
-        return True
+        return bool(found)
 
     def _ended(self, process: int | None) -> bool:
         members = self.evidence.processes[process].members if process is not None else []
@@ -417,8 +398,3 @@ def _choose(fitting: list[Member], thread: _Thread, waiting: list[lines.Link]) -
         if candidates:
             return candidates[0]
     return None
-
-
-def _nameless(pattern: str) -> str:
-    """Take a pattern's group names away: the same name may stand in two patterns."""
-    return re.sub(r"\(\?P<\w+>", "(?:", pattern)

@@ -20,7 +20,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicator
     numbers,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import Device, Link
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 Verdict = t.Literal["ib", "socket", "p2p", "mixed", "unknown", "failed"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
