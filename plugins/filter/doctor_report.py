@@ -34,6 +34,7 @@ options:
       - C(started), C(finished) and C(versions), for the report.
       - C(plan_fault), why the plan refuses what the nodes showed, where it does.
       - C(needed_gib), the free memory that the plan of serving counts on, and C(pinned_gid), whether a GID index is pinned.
+      - C(vf_options) and C(netplan_path), where the roles' variables are not their defaults.
     type: dict
     default: {}
   knowledge_dirs:

@@ -13,6 +13,7 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
@@ -71,26 +72,19 @@ class Patient:
     table: signatures.Table
     needed_gib: float | None = None  # free memory that the plan of serving counts on, before its load
     pinned_gid: bool = False
+    vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, where not its defaults
+    netplan_path: str = netplan.PATH
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
 
-def patient_of(
-    evidence: Evidence,
-    hosts: t.Mapping[str, t.Any],
-    limits: Entry,
-    known_bad: t.Sequence[Entry],
-    table: signatures.Table,
-    needed_gib: float | None = None,
-    pinned_gid: bool = False,
-) -> Patient:
-    """Take the hosts' plain `health` and `health_error` beside the evidence. FabricError for a wrong form."""
+def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str, str]]:
+    """Return the hosts' `health`, and their `health_error`. FabricError for a wrong form."""
     health = {
         name: from_plain(Health, seen["health"], f"hosts.{name}.health")
         for name, seen in hosts.items()
         if seen.get("health")
     }
-    errors = {name: str(seen["health_error"]) for name, seen in hosts.items() if seen.get("health_error")}
-    return Patient(evidence, health, errors, limits, known_bad, table, needed_gib, pinned_gid)
+    return health, {name: str(seen["health_error"]) for name, seen in hosts.items() if seen.get("health_error")}
 
 
 def examine(patient: Patient) -> list[Diagnosis]:
@@ -143,7 +137,7 @@ def _drift(patient: Patient) -> t.Iterator[Diagnosis]:
             continue
         try:
             # What the gate has told of is not told again.
-            every = changes(to_plain(host), to_plain(node))
+            every = changes(to_plain(host), to_plain(node), patient.vf_options, path=patient.netplan_path)["changes"]
             found = [change for change in every if f"{name} {change.subject.split(' ')[0]}" not in told]
         except FabricError as exc:
             patient.unjudged.append((name, f"whether it is as planned: {exc}"))

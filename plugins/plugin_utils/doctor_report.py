@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import KIB_IN_GIB, Diagnosis, Patient
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
@@ -28,19 +29,23 @@ def build(
 
     plan: of `fabric_plan`. hosts: by name, for those within the limit, `facts`, `error`, `health` and `health_error`.
     hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
-    `needed_gib` (of the plan of serving) and `pinned_gid`. overlays: the owner's folders of knowledge.
+    `needed_gib` (of the plan of serving), `pinned_gid`, `vf_options` and `netplan_path` (of the roles). overlays: the owner's folders of knowledge.
     """
     evidence = evidence_of(
         plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}
     )
-    patient = doctor.patient_of(
-        evidence,
-        hosts,
-        knowledge.get("health", hardware, overlays),
-        list(knowledge.shared("versions", overlays).values()),
-        signatures.load_table(overlays),
-        meta.get("needed_gib"),
-        bool(meta.get("pinned_gid")),
+    health, errors = doctor.health_of(hosts)
+    patient = Patient(
+        evidence=evidence,
+        health=health,
+        health_errors=errors,
+        limits=knowledge.get("health", hardware, overlays),
+        known_bad=list(knowledge.shared("versions", overlays).values()),
+        table=signatures.load_table(overlays),
+        needed_gib=meta.get("needed_gib"),
+        pinned_gid=bool(meta.get("pinned_gid")),
+        vf_options=dict(meta.get("vf_options") or {}),
+        netplan_path=str(meta.get("netplan_path") or netplan.PATH),
     )
     found = doctor.examine(patient)
     tally = doctor.tally(found)

@@ -53,7 +53,7 @@ class Owner:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             env={
                 **os.environ,
                 "PATH": f"{self.tools}{os.pathsep}{os.environ['PATH']}",
