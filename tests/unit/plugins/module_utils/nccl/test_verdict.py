@@ -160,9 +160,26 @@ def test_harmless_warnings_are_no_causes() -> None:
     assert (report["verdict"], report["findings"]) == ("ib", [])
 
 
+def test_a_warning_that_nobody_knows_is_shown_where_nothing_else_tells() -> None:
+    logs = made.build(made.Job())
+    head = logs[0][0].split("NCCL INFO")[0]
+    warned = [f"{head}x.cc:1 NCCL WARN The flux capacitor is empty", f"{head}NCCL INFO group.cc:133 -> 3"]
+    report = judged([logs[0] + warned, logs[1]], 2)
+    assert report["verdict"] == "failed"
+    assert {f["id"]: f["line"] for f in report["findings"]}["nccl.warning"] == "The flux capacitor is empty"
+    assert judged([logs[0] + warned[:1], logs[1]], 2)["findings"] == []
+
+
 def test_lines_without_header_prove_nothing_but_count_against() -> None:
-    bare = [[line.split("NCCL INFO ")[1] for line in lines] for lines in made.build(made.Job())]
-    assert judged(bare, 2)["verdict"] == "unknown"
+    for kept in (0, 1):
+        bare = [[("[0] NCCL INFO " * kept) + line.split("NCCL INFO ")[1] for line in x] for x in made.build(made.Job())]
+        assert judged(bare, 2)["verdict"] == "unknown"
+    tcp = [
+        ["[0] NCCL INFO " + line.split("NCCL INFO ")[1] for line in x]
+        for x in made.bad()["no-device-in-pod-2.28.9"].logs
+    ]
+    assert judged(tcp, 2)["verdict"] == "socket"
+    assert first_cause(judged(tcp, 2)) == "nccl.no-device-in-pod"
     good = made.build(made.Job())
     assert judged([*good, ["Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"]], 2)["verdict"] == "mixed"
 
