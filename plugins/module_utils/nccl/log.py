@@ -171,7 +171,8 @@ class Reader:
         if isinstance(event, lines.Link):
             self._link(process, thread, event)
         elif isinstance(event, lines.GaveUp):
-            if len(self.evidence.gave_up) < MOST_SETTINGS:
+            # What fails once all communicators are torn down is the end of the program, not of the traffic.
+            if len(self.evidence.gave_up) < MOST_SETTINGS and not self._ended(number):
                 self.evidence.gave_up.append((number, event.where, event.code))
         elif handler is not None:
             handler(self, process, thread, event)
