@@ -196,7 +196,9 @@ def _target(asked: Asked) -> _Target:
         port = parts.port
     except ValueError as exc:
         raise FabricError(f"{asked.name}: {asked.url!r} is no URL: {exc}.") from exc
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+    if parts.username or parts.password:
+        raise FabricError(f"{asked.name}: the URL holds a name or password. Leave them out; a key goes into api_key.")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise FabricError(f"{asked.name}: {asked.url!r} is no URL of a server, such as http://10.0.0.1:30000/v1.")
     if asked.expect:
         try:
@@ -226,6 +228,7 @@ class _Exchange:
     ) -> None:
         self._deadline, self._clock, self._asked = deadline, clock, asked
         self._connection = self._connect(target)
+        self._streams = body is not None
         headers = {"Accept": "text/event-stream" if body else "application/json", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -275,7 +278,9 @@ class _Exchange:
         self._socket.settimeout(left)
 
     def _refuse(self) -> None:
-        status = self._answer.status
+        status, kind = self._answer.status, self._answer.headers.get_content_type()
+        if status == 200 and (kind in ("text/html", "application/json")) and self._streams:
+            raise _failure("protocol", f"it answers with {kind}, not with a stream of events")
         if status == 200:
             return
         said = _short(self._answer.read(2000).decode(errors="replace"))

@@ -130,6 +130,7 @@ def _step(step: Step) -> Plain:
                 "remedy": result.remedy,
                 "suspected": result.suspected,
                 "figures": dict(result.figures),
+                "ends": [asdict(end) for end in result.ends],
             }
             for result in step.results
         ],

@@ -279,5 +279,5 @@ def test_wrong_limits_are_named() -> None:
     with pytest.raises(FabricError, match="the entry 'flood' is missing"):
         limits_of({name: entry for name, entry in entries.items() if name != "flood"})
     spoilt = {**entries, "loop": {**entries["loop"], "values": {"min_chars": 600, "repeats": 4, "maximum": 3}}}
-    with pytest.raises(FabricError, match="guards.loop: unknown key 'maximum'"):
+    with pytest.raises(FabricError, match=r"guards\.loop: unknown key 'maximum'"):
         limits_of(spoilt)

@@ -86,8 +86,20 @@ def test_recorded_figures_of_sparks(
 
 @pytest.mark.parametrize(
     ("busbw", "verdict"),
-    [(20.0, "pass"), (19.99, "warn"), (14.0, "warn"), (13.99, "suspect"), (9.0, "suspect"), (8.99, "unknown")]
-    + [(3.0, "suspect"), (3.01, "unknown"), (1.8, "suspect"), (1.79, "unknown"), (1.7, "suspect"), (1.49, "unknown")],
+    [
+        (20.0, "pass"),
+        (19.99, "warn"),
+        (14.0, "warn"),
+        (13.99, "suspect"),
+        (9.0, "suspect"),
+        (8.99, "unknown"),
+        (3.0, "suspect"),
+        (3.01, "unknown"),
+        (1.8, "suspect"),
+        (1.79, "unknown"),
+        (1.7, "suspect"),
+        (1.49, "unknown"),
+    ],
 )
 def test_the_edges_of_the_bands(busbw: float, verdict: str) -> None:
     assert read(busbw, GIB, spark("all_reduce", "switch", 4)).verdict == verdict
