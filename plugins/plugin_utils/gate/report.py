@@ -152,11 +152,17 @@ def _summary(step: Step) -> str:
     ]
     text = ", ".join(parts)
     gbps = [r.figures["gbps"] for r in step.results if r.figures.get("program") == "ib_write_bw"]
-    usec = [r.figures["usec"] for r in step.results if "usec" in r.figures]
+    usec = [r.figures["usec"] for r in step.results if "usec" in r.figures and "program" in r.figures]
+    busbw = [f"{r.figures['operation']} {r.figures['busbw']:.4g} GB/s" for r in step.results if "busbw" in r.figures]
+    speed = [r.figures["tokens_per_s"] for r in step.results if "tokens_per_s" in r.figures]
     if gbps:
         text += f"; write {_range(gbps)} Gb/s"
     if usec:
         text += f"; ping-pong {_range(usec)} us one way"
+    if busbw:
+        text += f"; {', '.join(busbw)}"
+    if speed:
+        text += f"; {_range(speed)} tokens/s"
     return text
 
 
