@@ -35,7 +35,9 @@ def report_of(cluster: Cluster, mode: str = "strict", **results: t.Any) -> Plain
 def curve(operation: str, peak: float, half: float = 6e6) -> list[Plain]:
     """Bandwidth over size as it is on a network: half of the peak at `half` bytes."""
     sizes = [8192 * 4**n for n in range(10) if 8192 * 4**n <= 2 * GIB]
-    return [{"operation": operation, "bytes": s, "busbw": round(peak * s / (s + half), 3), "usec": 30.0} for s in sizes]
+    return [
+        {"operation": operation, "bytes": s, "busbw": round(peak * s / (s + half), 3), "time_us": 30.0} for s in sizes
+    ]
 
 
 def everything(hosts: t.Sequence[str], peak: float = 22.6) -> Plain:

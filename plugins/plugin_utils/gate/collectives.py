@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The steps that NCCL decides: on the nodes, and the same in the serving pod.
 
-Their input, `nccl` and `pod` of the evidence, is what the NCCL benchmark and the transport log say:
-`hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, where known `algbw` and `usec`),
-`transport` (`verdict` ib | socket | p2p | mixed | unknown | failed, `cause`, `message`, `remedy`, and `hcas` by host),
+Their input, `nccl` and `pod` of the evidence, is what was measured and logged:
+`hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, where known `algbw` and `time_us`) or
+`output` (what roles/nccl/files/nccl_bench.py printed), `transport` (what module `nccl_transport` returned),
 `counters` (by host `before` and `after` of `roce_counters`), `versions`; or `reason` alone: why it was not run.
 """
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import asdict
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.bands import (
@@ -22,7 +23,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.bands import
     read,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Place, Plain, Result
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.wire import carried, signs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.wire import carried, signs, taken
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
 _VERDICTS = ("ib", "socket", "p2p", "mixed", "unknown", "failed")
 _REMEDY = "Look at NCCL's log of every rank (NCCL_DEBUG=INFO), and at the fabric's steps above."
@@ -54,17 +56,31 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
     if done is None or done.get("reason"):
         reason = str(done["reason"]).rstrip(".") if done else absent
         return [Result(name, "not run", (), f"{reason}.")]
-    hosts = list(done.get("hosts") or evidence.hosts)
+    ranks = list(done.get("hosts") or evidence.hosts)
+    hosts = list(dict.fromkeys(ranks))
     places = tuple(Place(host) for host in hosts)
     transport = done.get("transport")
+    if transport and "hcas" not in transport:
+        transport = {**transport, "hcas": taken(transport, ranks)}
     proofs = signs(evidence, transport, carried(evidence, done.get("counters") or {}, f"{name}.counters"))
     results = [_transport(name, places, transport)] if transport else []
-    runs = done.get("runs") or []
+    runs, whole = runs_of(done)
+    if not whole:
+        told = "the benchmark did not come to its end: see the logs of all ranks."
+        results.append(Result(f"{name} benchmark", "unknown", places, told))
     for operation in dict.fromkeys(run["operation"] for run in runs):
         largest = max((run for run in runs if run["operation"] == operation), key=lambda run: run["bytes"])
         bands = bands_for(evidence, operation, len(hosts))
         results.append(_bandwidth(name, places, largest, read(largest["busbw"], largest["bytes"], bands, proofs)))
     return results or [Result(name, "not run", (), f"{absent}: neither a transport nor a bandwidth is told.")]
+
+
+def runs_of(done: Plain) -> tuple[list[Plain], bool]:
+    """Return what was measured, and whether the benchmark came to its end. Raises FabricError for a line of no sense."""
+    if not done.get("output"):
+        return list(done.get("runs") or ()), True
+    rows, end = bandwidth.parse(done["output"])
+    return [asdict(row) for row in rows], end is not None
 
 
 def bands_for(evidence: Evidence, operation: str, nodes: int) -> BandSet | None:
@@ -78,7 +94,8 @@ def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result
     if verdict not in _VERDICTS:
         raise FabricError(f"{name}.transport.verdict: {verdict!r} is not one of {', '.join(_VERDICTS)}.")
     subject = f"{name} transport"
-    told = str(transport.get("message") or transport.get("cause") or "").rstrip(".")
+    finding: Plain = next((f for f in transport.get("findings") or () if f["severity"] != "info"), {})
+    told = " ".join(filter(None, (str(transport.get("summary") or ""), str(finding.get("message") or "")))).rstrip(".")
     figures: Plain = {"transport": verdict, "hcas": transport.get("hcas") or {}}
     if verdict == "ib":
         return Result(subject, "pass", places, told or "IB on every channel between nodes", figures=figures)
@@ -95,12 +112,12 @@ def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result
     }[verdict]
     message = f"{words}: {told}." if told else f"{words}."
     cause = f"nccl.{verdict}"
-    return Result(subject, "fail", places, message, cause, None, transport.get("remedy") or _REMEDY, figures=figures)
+    return Result(subject, "fail", places, message, cause, None, finding.get("remedy") or _REMEDY, figures=figures)
 
 
 def _bandwidth(name: str, places: tuple[Place, ...], run: Plain, reading: Reading) -> Result:
     subject = f"{name} {run['operation']} {bytes_text(run['bytes'])}"
-    figures = {key: run[key] for key in ("operation", "bytes", "busbw", "algbw", "usec") if run.get(key) is not None}
+    figures = {key: run[key] for key in ("operation", "bytes", "busbw", "algbw", "time_us") if run.get(key) is not None}
     figure = f"{run['busbw']:.4g} GB/s"
     band = reading.band
     if band is None:

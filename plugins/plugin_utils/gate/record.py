@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.bands import BandSet
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.collectives import bands_for, given
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.collectives import bands_for, given, runs_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Place, Plain, Step
 
 _MEASURED = ("nccl", "pod")
@@ -64,10 +64,10 @@ def bandwidth(evidence: Evidence) -> list[Plain]:
     """Return what was measured over message size, one entry for each step and operation, the points by size."""
     found = []
     for name in _MEASURED:
-        runs = (given(evidence, name) or {}).get("runs") or []
+        runs, _whole = runs_of(given(evidence, name) or {})
         for operation in dict.fromkeys(run["operation"] for run in runs):
             points = [
-                {key: run[key] for key in ("bytes", "busbw", "algbw", "usec") if run.get(key) is not None}
+                {key: run[key] for key in ("bytes", "busbw", "algbw", "time_us") if run.get(key) is not None}
                 for run in runs
                 if run["operation"] == operation
             ]
@@ -77,7 +77,7 @@ def bandwidth(evidence: Evidence) -> list[Plain]:
 
 def bands(evidence: Evidence) -> list[Plain]:
     """Return the bands that hold for this cluster, by operation: what the plot is drawn against."""
-    nodes = len((given(evidence, "nccl") or {}).get("hosts") or evidence.plan)
+    nodes = len(set((given(evidence, "nccl") or {}).get("hosts") or evidence.plan))
     chosen = {op: bands_for(evidence, op, nodes) for op in ("all_reduce", "all_gather")}
     return [_bands(operation, each) for operation, each in chosen.items() if each]
 

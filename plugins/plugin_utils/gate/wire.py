@@ -107,17 +107,32 @@ def _busy(evidence: Evidence, delta: PortDelta) -> bool:
     return delta.moved_packets is not None and delta.moved_packets >= int(least["min_packets"])
 
 
+def taken(transport: Plain, hosts: t.Sequence[str]) -> dict[str, list[str]]:
+    """Return the HCAs that channels between nodes took, by host, of what `nccl_transport` returned.
+
+    hosts: of the ranks, in order; the log knows but names of containers. Only the communicator of all ranks is looked at,
+    since its numbers are the ranks'.
+    """
+    whole = {c["id"] for c in transport.get("communicators") or () if c.get("nranks") == len(hosts)}
+    found: dict[str, dict[str, None]] = {}
+    for link in transport.get("links") or ():
+        if link.get("communicator") in whole and str(link.get("transport", "")).startswith("NET/"):
+            for port in link.get("ports") or ():
+                found.setdefault(hosts[link["rank"]], {})[port["name"]] = None
+    return {host: list(names) for host, names in found.items()}
+
+
 def signs(evidence: Evidence, transport: Plain | None, wire: t.Mapping[str, Carried]) -> frozenset[str]:
     """Return what the transport log and the counters of a run prove, by the names that bands use.
 
-    transport: `verdict` and `hcas` (by host the HCAs that channels took), as `nccl_transport` tells them.
+    transport: what `nccl_transport` returned, with `hcas` (see `taken`). wire: of the counters, by host.
     """
     found = set()
     if transport:
-        taken = transport.get("hcas") or {}
+        hcas = transport.get("hcas") or {}
         if transport.get("verdict") == "ib":
             found.add("log_ib")
-            found |= _halves(evidence, "log", {host: _places(evidence, host, names) for host, names in taken.items()})
+            found |= _halves(evidence, "log", {host: _places(evidence, host, names) for host, names in hcas.items()})
         elif transport.get("verdict") == "socket":
             found.add("log_socket")
     if wire and not any(seen.unknown for seen in wire.values()):

@@ -39,7 +39,7 @@ def judge(cluster: Cluster, mode: str = "strict", **results: Any) -> Plain:
 
 
 def run(busbw: float, operation: str = "all_reduce", size: int = GIB) -> Plain:
-    return {"operation": operation, "bytes": size, "busbw": busbw, "algbw": busbw / 1.5, "usec": 1000.0}
+    return {"operation": operation, "bytes": size, "busbw": busbw, "algbw": busbw / 1.5, "time_us": 1000.0}
 
 
 def transport(verdict: str = "ib", hcas: Any = FUNCTIONS, hosts: int = 4, **more: Any) -> Plain:
@@ -174,7 +174,7 @@ def test_a_warning_passes_and_is_told() -> None:
 
 
 def test_a_transport_without_proof_is_unknown_and_a_strange_one_refused() -> None:
-    report = judge(Cluster(4), **ALL | {"nccl": nccl(transport={"verdict": "unknown", "message": "rank 3 is cut off"})})
+    report = judge(Cluster(4), **ALL | {"nccl": nccl(transport={"verdict": "unknown", "summary": "rank 3 is cut off"})})
     assert statuses(report, beyond=True)["nccl"] == "unknown"
     with pytest.raises(FabricError, match="'fast' is not one of ib, socket"):
         judge(Cluster(4), **ALL | {"nccl": nccl(transport={"verdict": "fast"})})

@@ -229,7 +229,7 @@ def ring_bands() -> list[Plain]:
 def test_every_point_lies_within_the_plot(peak: float) -> None:
     report = SAMPLES["passed"]
     (bands, _curves), *_more = groups(report)
-    points = [*curve("all_reduce", peak), {"operation": "all_reduce", "bytes": 16 * GIB, "busbw": peak, "usec": 1.0}]
+    points = [*curve("all_reduce", peak), {"operation": "all_reduce", "bytes": 16 * GIB, "busbw": peak, "time_us": 1.0}]
     drawn = plot(bands, [{"step": "nccl", "operation": "all_reduce", "points": points}], 342, 230)
     places = [tuple(map(float, pair.split(","))) for pair in re.findall(r'points="([^"]+)"', drawn)[0].split()]
     assert len(places) == len(points)
