@@ -157,6 +157,9 @@ def _summary(step: Step) -> str:
     speed = [r.figures["tokens_per_s"] for r in step.results if "tokens_per_s" in r.figures]
     if gbps:
         text += f"; write {_range(gbps)} Gb/s"
+    both = [r.figures["gbps_together"] for r in step.results if "gbps_together" in r.figures]
+    if both:
+        text += f", together {_range(both)} Gb/s"
     if usec:
         text += f"; ping-pong {_range(usec)} us one way"
     if busbw:
