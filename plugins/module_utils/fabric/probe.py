@@ -83,7 +83,7 @@ def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
         within = replace(bounds, meet=bounds.meet / 4) if absent else bounds
         at_once = [test for _number, test in group]
         with ThreadPoolExecutor(len(at_once)) as pool:
-            answers += pool.map(lambda test, within=within: _run(test, within), at_once)  # type: ignore[misc]
+            answers += pool.map(lambda test, within=within: _run(test, within), at_once)
     return answers
 
 

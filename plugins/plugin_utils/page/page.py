@@ -66,7 +66,7 @@ def page(report: t.Any) -> str:
     }
     template = environment.get_template("page.html.j2")
     try:
-        return template.render(**_content(report))
+        return str(template.render(**_content(report)))
     except (KeyError, TypeError, jinja2.UndefinedError) as exc:
         raise FabricError(f"the report is damaged: {exc}. Its form is in docs/schema/fabric-report.json.") from exc
 
