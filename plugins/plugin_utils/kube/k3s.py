@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import typing as t
 import urllib.parse
 
@@ -31,6 +32,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444, 10250)}
 ETCD_PORTS = (2379, 2380)
 DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
+SIGN = ("id", "pattern", "cause", "remedy", "final")
 RANK_LABEL = "dgxspark.cluster/spark"
 
 
@@ -58,6 +60,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         releases=knowledge.load("k3s", dirs),
         known_bad=tuple(knowledge.load("versions", dirs).values()),
         guard=guards.get(name_of_hardware),
+        signs=[{key: sign[key] for key in SIGN} for sign in knowledge.load("k3s_signs", dirs).values()],
     )
 
 
@@ -84,6 +87,7 @@ def plan(
     releases: t.Mapping[str, Plain],
     known_bad: t.Sequence[Plain],
     guard: Plain | None,
+    signs: t.Sequence[Plain] = (),
 ) -> Plain:
     """Return the plan of one node; see `plan_of_inventory` for the arguments."""
     findings = cluster_findings(name, servers, agents)
@@ -158,6 +162,7 @@ def plan(
         "cdi": cdi,
         "installed": machine.k3s.version is not None,
         "text": text,
+        "signs": list(signs),
         "changed": changed(role, step, bool(files["fetch"]) or cdi, text, machine),
         "refusals": [str(finding) for finding in findings if finding.severity == "error"],
         "warnings": [str(finding) for finding in findings if finding.severity != "error"],
@@ -341,10 +346,12 @@ def release_files(
     }, findings
 
 
-def dump(config: t.Mapping[str, t.Any]) -> str:
+def dump(config: Plain) -> str:
     """Return `config.yaml` as text: keys in order, and nothing that a later run would write otherwise."""
+    # Ansible's own texts and numbers are subclasses, which YAML libraries will not write.
+    plain = json.loads(json.dumps(config))
     head = "# Written by the Ansible role dgxspark.cluster.k3s; its next run undoes changes by hand.\n"
-    return head + yaml.safe_dump(dict(config), default_flow_style=False, sort_keys=True, width=1000)
+    return head + yaml.safe_dump(plain, default_flow_style=False, sort_keys=True, width=1000)
 
 
 def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine: Machine) -> bool:
