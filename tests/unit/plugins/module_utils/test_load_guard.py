@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import Guard, Settings, free_kib, is_due, stale
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import (
+    Guard,
+    Settings,
+    free_kib,
+    is_due,
+    stale,
+)
 
 SETTINGS: Settings = {"floor_mib": 100, "interval_s": 1, "max_s": 60}
 

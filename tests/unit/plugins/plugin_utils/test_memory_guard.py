@@ -80,7 +80,10 @@ def test_the_owner_s_figures_lie_over_the_class_s() -> None:
         ({"kill": {"termmib": 3}}, "termmib"),
         ({"kill": {"prefer": ["a b"]}}, "kill.prefer"),
         ({"kill": {"avoid": ["50%"]}}, "kill.avoid"),
-        ({"protected": [{"unit": "system.slice", "min_mib": 8}, {"unit": "ssh.service", "min_mib": 9}]}, "system.slice"),
+        (
+            {"protected": [{"unit": "system.slice", "min_mib": 8}, {"unit": "ssh.service", "min_mib": 9}]},
+            "system.slice",
+        ),
         ({"protected": [{"unit": "ssh"}]}, "protected.0.unit"),
     ],
 )
