@@ -34,7 +34,7 @@ def _wrong(node: t.Mapping[str, t.Any] | None, plan: t.Mapping[str, t.Any]) -> s
     if node is None:
         return f"the cluster has no node {plan['node_name']}."
     status = node.get("status", {})
-    ready = next((c for c in status.get("conditions", []) if c.get("type") == "Ready"), {})
+    ready: t.Mapping[str, t.Any] = next((c for c in status.get("conditions", []) if c.get("type") == "Ready"), {})
     if ready.get("status") != "True":
         return f"the node is not Ready: {ready.get('message') or ready.get('reason') or 'it has not said so'}."
     version = status.get("nodeInfo", {}).get("kubeletVersion")

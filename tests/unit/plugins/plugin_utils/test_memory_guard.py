@@ -95,5 +95,5 @@ def test_figures_that_contradict_are_refused(overrides: dict[str, t.Any], needle
 
 
 def test_an_unknown_class_is_told() -> None:
-    with pytest.raises(AnsibleFilterError, match="memory_guard_profile: .*Known: lab, spark"):
+    with pytest.raises(AnsibleFilterError, match=r"memory_guard_profile: .*Known: lab, spark"):
         plan("sparc")
