@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
 
 # What K3s, its kubelet, containerd and flannel make on a node (k3s-killall.sh and k3s-uninstall.sh of k3s-io/k3s).
 _MOUNTS = ("/run/k3s", "/var/lib/kubelet", "/run/netns/cni-")
@@ -40,6 +40,10 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
     _end(_shims(data))
     for mount in _mounts():
         run(["umount", "--lazy", "--force", mount])
+    left = _mounts()
+    if left:
+        # What a pod had of the node's folders is mounted there: to remove it now would be to remove that.
+        raise FabricError(f"{left[0]} cannot be unmounted, so nothing below it is removed. See fuser -vm {left[0]}.")
     for namespace in sorted(pathlib.Path("/run/netns").glob("cni-*")):
         run(["ip", "netns", "delete", namespace.name])
     for interface in _INTERFACES:
@@ -51,7 +55,9 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
         placed.remove(k3s.unit_path(role))
     run(["systemctl", "daemon-reload"])
     for path in (*_FOLDERS, k3s.BINARY, *([] if keep_data else [data])):
-        placed.remove(path)
+        # A disk of its own stays mounted, empty.
+        for inner in pathlib.Path(path).iterdir() if os.path.ismount(path) else [path]:
+            placed.remove(str(inner))
     for parent in ("/etc/rancher", str(pathlib.Path(k3s.DATA).parent)):
         with contextlib.suppress(OSError):
             pathlib.Path(parent).rmdir()  # only where nothing else is in it
