@@ -18,7 +18,8 @@ options:
     type: str
     required: true
   overrides:
-    description: Figures over the class's own, in its shape, such as C({kill: {term_mib: 768}}).
+    description: >-
+      Figures over the class's own, in its shape, such as C({kill: {term_mib: 768}}).
     type: dict
     default: {}
   parts:
