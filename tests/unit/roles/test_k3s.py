@@ -73,6 +73,7 @@ class Owner:
         self.kubeconfig = folder / "kube" / "config"
         self.servers, self.agents = ["spark1"], ["spark2", "spark3"]
         self.variables: dict[str, dict[str, t.Any]] = {}
+        self.runs = 0
         play = [
             {"name": "K3s", "hosts": "k3s_server:k3s_agent", "gather_facts": False, "roles": ["dgxspark.cluster.k3s"]}
         ]
@@ -102,7 +103,7 @@ class Owner:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
             env={
                 **os.environ,
                 "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
@@ -110,6 +111,8 @@ class Owner:
                 "ANSIBLE_NOCOLOR": "1",
             },
         )
+        self.runs += 1
+        (self.folder / f"run-{self.runs}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
         assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
         return Run(done.returncode, done.stdout + done.stderr)
 
