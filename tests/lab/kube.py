@@ -15,7 +15,7 @@ import typing as t
 import yaml
 from harness import NODES, ROOT, Run, play, sh
 
-VERSION, NEXT = "v1.36.4+k3s1", "v1.36.5+k3s1"
+VERSION, NEXT, BAD = "v1.36.4+k3s1", "v1.36.5+k3s1", "v1.36.9+k3s1"
 BINARY, SUMS, ARCHIVE = "k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"
 UNITS = {"spark1": "k3s", "spark2": "k3s-agent", "spark3": "k3s-agent", "spark4": "k3s-agent"}
 
@@ -46,9 +46,26 @@ class Cluster:
         self.folder, self.releases = folder, folder / "releases"
         self.digest = release(self.releases, VERSION)
         release(self.releases, NEXT)
+        self._overlay(VERSION, NEXT)
         self.kubeconfig = folder / "kubeconfig"
         for node in NODES:
             sh(node, f"ip address replace {address(node)}/24 dev enp1s0f0np0")
+
+    def _overlay(self, *shipped: str) -> None:
+        """Say how small the stand-in's releases are: a lab node has less room than the real ones need."""
+        known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
+        common = {
+            "config_keys": known["common"]["config_keys"],
+            "channel": "none",
+            "sha256": {},
+            "disk_mib": {"binary": 1, "unpacked": 1, "images": 1},
+            "source": ["tests/stand_ins/k3s"],
+            "verified": "measured",
+        }
+        entries = [{"id": version, "replaces": version} for version in shipped] + [{"id": BAD}]
+        place = self.folder / "knowledge" / "k3s" / "stand_in.yml"
+        place.parent.mkdir(parents=True)
+        place.write_text(yaml.safe_dump({"common": common, "entries": entries}), encoding="utf-8")
 
     def run(self, *arguments: str, playbook: str = "site.yml", limit: str = "spark[1:4]", **variables: t.Any) -> Run:
         common = {
@@ -56,6 +73,7 @@ class Cluster:
             "k3s_checksums": {"amd64": self.digest},
             "k3s_airgap": True,
             "k3s_start_timeout": 90,
+            "dgxspark_knowledge_dirs": [str(self.folder / "knowledge")],
             "k3s_kubeconfig": str(self.kubeconfig),
             **variables,
         }

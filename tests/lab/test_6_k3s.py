@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from harness import NODES, make_so, sh
-from kube import NEXT, UNITS, VERSION, Cluster, plain, release
+from kube import BAD, NEXT, UNITS, VERSION, Cluster, plain, release
 
 PLACES = (
     "/etc/rancher /etc/systemd/system /usr/local/bin /var/lib/rancher /var/lib/dgxspark/k3s /var/lib/kubelet /run/k3s"
@@ -94,8 +94,8 @@ def test_an_unreachable_server_is_named_and_leaves_nothing(cluster: Cluster) -> 
 
 
 def test_a_failed_upgrade_goes_back_and_a_good_one_goes_through(cluster: Cluster) -> None:
-    release(cluster.releases, "v1.36.9+k3s1", broken="starting kubernetes: failed to find memory cgroup (v2)")
-    failed = cluster.run(k3s_version="v1.36.9+k3s1", k3s_checksums={})
+    release(cluster.releases, BAD, broken="starting kubernetes: failed to find memory cgroup (v2)")
+    failed = cluster.run(k3s_version=BAD, k3s_checksums={})
     assert failed.code != 0
     assert f"The node has gone back to {VERSION}, which runs." in plain(failed)
     assert cluster.nodes() == dict.fromkeys(NODES, VERSION)
