@@ -100,8 +100,12 @@ class Installation:
 
     def apply(self, found: t.Sequence[Change], signs: t.Sequence[Sign]) -> None:
         """Make the changes. FabricError, with its cause, leaves the node as it was before."""
-        binary = self._check_binary() if self.new_binary else None
-        images = self._staged(self.wanted.images) if self._new_images(found) else None
+        try:
+            binary = self._check_binary() if self.new_binary else None
+            images = self._staged(self.wanted.images) if self._new_images(found) else None
+        except FabricError:
+            self._clear_staging()
+            raise
         kept = [f.path for f in self.wanted.files] + [k3s.TOKEN, k3s.REGISTRIES, k3s.BINARY, k3s.RECORD]
         kept += [self.wanted.images_path] if images and self.wanted.images_path else []
         self.undo.forget()
@@ -121,6 +125,12 @@ class Installation:
         self.undo.forget()
         placed.remove(k3s.STAGING)
 
+    def _clear_staging(self) -> None:
+        """Throw away what was fetched; on a node that had nothing of ours, the folder for it, too."""
+        placed.remove(k3s.STAGING)
+        if self.installed.ours is None:
+            k3s_remove.forget()
+
     def _new_images(self, found: t.Sequence[Change]) -> bool:
         return any(change.what == "images" for change in found)
 
@@ -139,7 +149,6 @@ class Installation:
         expected = self.wanted.sha256 or _listed(self._staged(self.wanted.sums), self.wanted.file)
         seen = placed.digest(str(path))
         if seen != expected:
-            placed.remove(str(path))
             raise FabricError(
                 f"{self.wanted.file} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and it must be "
                 f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
