@@ -143,7 +143,7 @@ class Host:
         return {line.split()[2]: line for line in listed.splitlines()} | {"digests": " ".join(sorted(out.split()))}
 
     def close(self) -> None:
-        self.sh("for unit in k3s k3s-agent; do systemctl stop $unit; done; umount -l /sys/fs/cgroup", check=False)
+        self.sh("systemctl stop k3s.service k3s-agent.service; umount -l /sys/fs/cgroup", check=False)
         self.process.kill()
         self.process.wait()
 
