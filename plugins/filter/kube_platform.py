@@ -22,7 +22,7 @@ options:
     description: >-
       The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged));
       C(hosts), the Sparks where there is no fabric plan; C(parts), a part's state (V(present), V(absent) or
-      V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods get; C(node_names),
+      V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (all of the plan); C(node_names),
       Kubernetes' name of a host; C(gpu_shares), instances that may hold one GPU at the same time; C(images), a part's
       image; C(image_pull); C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's.
     type: dict

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ class Platform:
 
     parts: part → present, absent or unmanaged; what is not named follows from the attachment.
 
-    vf_indexes: VFs that pods get. gpu_shares: instances that may hold one GPU at the same time. images: part → reference
+    vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances that may hold one GPU at the same time. images: part → reference
     instead of the known one. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's.
     """
 
@@ -47,7 +48,7 @@ class Platform:
     rdma: t.Literal["device_plugin", "privileged"] = "device_plugin"
     hosts: tuple[str, ...] = ()
     parts: dict[str, str] = field(default_factory=dict)
-    vf_indexes: tuple[int, ...] = (0,)
+    vf_indexes: tuple[int, ...] | None = None
     node_names: dict[str, str] = field(default_factory=dict)
     gpu_shares: int = 1
     images: dict[str, str] = field(default_factory=dict)
@@ -83,6 +84,9 @@ def platform(
     label(chosen.namespace, "kubernetes.namespace")
     wanted = states(chosen)
     planned = networks.hosts(fabric)
+    if chosen.vf_indexes is None:
+        every = {vf.index for host in planned.values() for function in host.functions for vf in function.vfs}
+        chosen = dataclasses.replace(chosen, vf_indexes=tuple(sorted(every)))
     known = knowledge.load("platform", knowledge_dirs)
     for name in chosen.images:
         if name not in PARTS or name not in known:
@@ -225,7 +229,7 @@ def _sriov(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapp
     for name, host in planned.items():
         node = node_name(chosen.node_names.get(name, name), f"host {name!r}")
         resources = []
-        for index in sorted(set(chosen.vf_indexes)):
+        for index in sorted(set(chosen.vf_indexes or ())):
             for function, vf in networks.rails(host, index):
                 if vf.pci is None:
                     if states(chosen)["sriov_device_plugin"] != "present":
@@ -279,5 +283,5 @@ def _networks(chosen: Platform, planned: t.Mapping[str, PlannedHost], state: str
     plugin = chosen.rdma == "device_plugin"
     if state != "present":  # to be taken away, names alone count
         plugin = True
-    made = networks.attachments(planned, chosen.vf_indexes, chosen.namespace, plugin)
+    made = networks.attachments(planned, chosen.vf_indexes or (), chosen.namespace, plugin)
     return [thing("v1", "Namespace", chosen.namespace, None, labels()), *made] if made else []

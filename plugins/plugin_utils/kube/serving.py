@@ -96,7 +96,7 @@ def serving(
         _config_map(group.launch, chosen, instance, {**programs.sources(), **_texts(files)}),
         *([_config_map(str(group.patches), chosen, instance, patches["files"])] if patches else ()),
         *_services(name, chosen, instance, supervisor),
-        _budget(name, chosen, instance),
+        *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
     ]
     return {
         "name": name,

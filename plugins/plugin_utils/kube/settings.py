@@ -37,7 +37,7 @@ class Settings:
     attachment: `vf` (Multus gives each rank the instance's VFs) or `host` (host network). rdma: how /dev/infiniband
     reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: Kubernetes' name of a host
     where it is not the inventory's. image: instead of the profile's, best by digest. hf_token_secret: name of a Secret
-    with the key `token`. load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget.
+    with the key `token`. load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget; None makes none.
     """
 
     namespace: str = "dgx-serving"
@@ -60,7 +60,7 @@ class Settings:
     lost_after_s: int = 10
     hang_after_s: int = 180
     load_timeout_s: int | None = None
-    max_unavailable: int = 1
+    max_unavailable: int | None = 1
     priority: int = 1000000
 
 

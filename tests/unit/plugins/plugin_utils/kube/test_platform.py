@@ -18,7 +18,7 @@ Plain = dict[str, t.Any]
 
 
 def part(name: str, count: int = 4, **kubernetes: t.Any) -> list[Plain]:
-    return list(platform(inputs.fabric(count), kubernetes)[name]["objects"])
+    return list(platform(inputs.fabric(count), {"vf_indexes": [0], **kubernetes})[name]["objects"])
 
 
 def kind(objects: list[Plain], name: str) -> Plain:
@@ -62,7 +62,7 @@ def test_nodes_that_name_an_interface_otherwise_get_attachments_of_their_own() -
     fabric = copy.deepcopy(inputs.fabric(4))
     fabric["spark2"]["functions"][0]["vfs"][0]["netdev"] = "odd0"
     choice = {"rdma": "privileged"}
-    made = platform(fabric, choice)["networks"]["objects"]
+    made = platform(fabric, {**choice, "vf_indexes": [0]})["networks"]["objects"]
     devices = {
         each["metadata"]["name"]: json.loads(each["spec"]["config"])["plugins"][0]["device"]
         for each in made
@@ -77,6 +77,11 @@ def test_nodes_that_name_an_interface_otherwise_get_attachments_of_their_own() -
     }
     served = serving(inputs.plan(), fabric, {**choice, "image": inputs.PINNED})
     assert networks.missing([*served["workers"], *served["head"]], made) == []
+
+
+def test_every_planned_vf_can_be_had_so_that_instances_do_not_take_each_other_s_away() -> None:
+    names = {each["metadata"]["name"] for each in platform(inputs.fabric(4), {})["networks"]["objects"]}
+    assert {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"} <= names
 
 
 @pytest.mark.parametrize("rdma", inputs.ACCESSES)
