@@ -34,11 +34,13 @@ class ActionModule(ActionBase):
         said = ""
         while True:
             pods = self._list("Pod", asked, task_vars)
-            events = self._list("Event", asked, task_vars) if pods else []
             if asked["state"] == "gone":
                 seen = status.leaving(pods)
             else:
-                seen = status.group(pods, events, asked["ranks"], asked["plan"])
+                seen = status.group(pods, [], asked["ranks"], asked["plan"])
+                if seen["state"] != "ready" and pods:
+                    events = self._list("Event", asked, task_vars)
+                    seen = status.group(pods, events, asked["ranks"], asked["plan"])
             seconds = round(time.monotonic() - start, 1)
             causes = " ".join(map(str, seen["findings"]))
             result |= {

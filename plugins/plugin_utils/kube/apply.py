@@ -36,7 +36,7 @@ def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object]
             text = str(error.get("msg", error))
             missing_namespace = "not found" in text and made["metadata"].get("namespace") in namespaces
             missing_kind = "exact match" in text and made["kind"] in kinds
-            if not (after or len(objects) > 1) or not (missing_namespace or missing_kind):
+            if not (missing_namespace or missing_kind):
                 faults.append(f"{title(made)}: {text}")
                 continue
             lines.append(f"{title(made)}: would be made")

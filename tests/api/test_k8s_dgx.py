@@ -1,112 +1,31 @@
-"""The role k8s_dgx against an API server: a stand-in (tests/stand_ins/kube_api.py), or with KUBECONFIG a real one.
-
-Each test is one or more real runs of ansible-playbook; what the cluster then has is read from the API.
-"""
+"""The role k8s_dgx against the stand-in of an API server: real runs of ansible-playbook."""
 
 from __future__ import annotations
 
-import importlib.util
+import base64
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 import typing as t
 import urllib.request
 
 import pytest
-import yaml
 
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.api.harness import MODEL, OTHER
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
-from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 Plain = dict[str, t.Any]
-PLAYBOOK = [
-    {
-        "name": "Serve",
-        "hosts": "dgx",
-        "gather_facts": False,
-        "tasks": [{"name": "Serve", "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx"}}],
-    }
-]
-MODEL, OTHER = "qwen3.5-397b-a17b-nvfp4", "glm-4.7-nvfp4"
+pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 
 
-def collections() -> pathlib.Path | None:
-    """Return where kubernetes.core is, for a playbook of its own process."""
-    for place in os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep):
-        if (pathlib.Path(place) / "ansible_collections/kubernetes/core/MANIFEST.json").is_file():
-            return pathlib.Path(place)
-    return None
-
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("kubernetes") is None or collections() is None,
-    reason="not run: the library kubernetes or the collection kubernetes.core is not there",
-)
-
-
-class Site:
-    """An inventory of four Sparks, all of them this machine, and the cluster that they are in."""
+class StandIn(harness.Site):
+    """The site with a stand-in for its cluster."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
         self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
-        self.kubeconfig = folder / "kubeconfig"
-        self.server = kube_api.serve(self.cluster, self.kubeconfig)
-        hosts = {
-            f"spark{n}": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-            for n in range(1, 5)
-        }
-        variables = {
-            "dgxspark_plan": {"hosts": inputs.fabric(4)},
-            "k8s_dgx_kubeconfig": str(self.kubeconfig),
-            "k8s_dgx_memory_check": False,
-            "k8s_dgx_image": inputs.PINNED,
-        }
-        (folder / "hosts.yml").write_text(
-            yaml.safe_dump({"dgx": {"hosts": hosts, "vars": variables}}), encoding="utf-8"
-        )
-        (folder / "play.yml").write_text(yaml.safe_dump(PLAYBOOK, sort_keys=False), encoding="utf-8")
-        (folder / "ansible.cfg").write_text("[defaults]\nlocalhost_warning = False\n", encoding="utf-8")
-        link = folder / "collections/ansible_collections/dgxspark"
-        link.mkdir(parents=True)
-        (link / "cluster").symlink_to(ROOT)
-
-    def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
-        """Run the role; return exit status, output and how many tasks changed something."""
-        given = {"k8s_dgx_model_profile": MODEL, **variables}
-        env = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": f"{self.folder / 'collections'}{os.pathsep}{collections()}",
-            "ANSIBLE_HOME": str(self.folder / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-        }
-        command = [sys.executable, "-m", "ansible", "playbook"]
-        command = [
-            str(pathlib.Path(sys.executable).parent / "ansible-playbook"),
-            "-i",
-            "hosts.yml",
-            "play.yml",
-            *options,
-        ]
-        ran = subprocess.run(
-            [*command, "-e", json.dumps(given)], check=False, cwd=self.folder, env=env, capture_output=True, text=True
-        )
-        said = ran.stdout + ran.stderr
-        changed = sum(map(int, re.findall(r"changed=(\d+)", said)))
-        assert "Traceback" not in said, said
-        return ran.returncode, said, changed
-
-    def good(self, *options: str, **variables: t.Any) -> int:
-        """Run the role, which must end well; return how many tasks changed something."""
-        code, said, changed = self.run(*options, **variables)
-        assert code == 0, said
-        return changed
+        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
+        super().__init__(folder, folder / "kubeconfig")
 
     def names(self, kind: str) -> set[str]:
         """Return the names of all objects of a kind."""
@@ -124,13 +43,13 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: pathlib.Path) -> t.Iterator[Site]:
-    made = Site(tmp_path)
+def site(tmp_path: pathlib.Path) -> t.Iterator[StandIn]:
+    made = StandIn(tmp_path)
     yield made
     made.server.shutdown()
 
 
-def test_apply_again_check_switch_and_absent(site: Site) -> None:
+def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     """One way through, as an owner goes it; each step begins where the one before it ended."""
     # Check mode on an empty cluster says what would come, and makes nothing.
     assert site.good("--check", "--diff") > 0
@@ -183,7 +102,7 @@ def waiting(reason: str, message: str) -> Plain:
     return {"phase": "Pending", "containerStatuses": [state], "conditions": [{"type": "Ready", "status": "False"}]}
 
 
-def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: Site) -> None:
+def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: StandIn) -> None:
     site.good()
     new = "registry.example/new:2"
     site.say({new: waiting("ImagePullBackOff", "no such manifest")})
@@ -199,7 +118,7 @@ def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: Site) 
     assert not [name for name in site.cluster.writes if "StatefulSet" in name]
 
 
-def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: Site) -> None:
+def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn) -> None:
     code, said, _changed = site.run(k8s_dgx_memory_check=True, k8s_dgx_memory_timeout=5)
     assert code != 0
     assert re.search(r"spark1: [\d.]+ GiB are free, the plan counts on 101\.0 GiB", said)
@@ -207,7 +126,7 @@ def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: Site) ->
     assert not site.pods()
 
 
-def test_what_cannot_start_is_refused_before_the_old_model_is_stopped(site: Site) -> None:
+def test_what_cannot_start_is_refused_before_the_old_model_is_stopped(site: StandIn) -> None:
     site.good()
     site.cluster.writes.clear()
     code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_node_names={"spark4": "elsewhere"})
@@ -217,7 +136,7 @@ def test_what_cannot_start_is_refused_before_the_old_model_is_stopped(site: Site
     assert len(site.pods()) == 4
 
 
-def test_parts_are_taken_away_without_what_is_not_ours(site: Site) -> None:
+def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
     site.good()
     theirs = {"metadata": {"name": "theirs", "namespace": "kube-system", "labels": {"dgxspark.cluster/part": "multus"}}}
     site.cluster.put(("v1", "configmaps", "kube-system", "theirs"), theirs)
@@ -225,25 +144,19 @@ def test_parts_are_taken_away_without_what_is_not_ours(site: Site) -> None:
     gone = dict.fromkeys(
         ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks"), "absent"
     )
-    play = [{**PLAYBOOK[0], "tasks": [{"name": "Platform", "ansible.builtin.include_role": {
-        "name": "dgxspark.cluster.k8s_dgx", "tasks_from": "platform.yml"}}]}]  # fmt: skip
-    (site.folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+    site.play(tasks_from="platform.yml")
     assert site.good(k8s_dgx_parts=gone) > 0
     assert not site.names("DaemonSet") | site.names("CustomResourceDefinition") | site.names("RuntimeClass")
     assert site.names("ConfigMap") == {"theirs"}
     assert site.good(k8s_dgx_parts=gone) == 0
 
 
-def test_the_token_is_in_the_secret_and_nowhere_else(site: Site) -> None:
+def test_the_token_is_in_the_secret_and_nowhere_else(site: StandIn) -> None:
     token = "hf_" + "Xy7" * 10
     code, said, _changed = site.run("--diff", "-vvv", k8s_dgx_hf_token=token)
     assert code == 0, said
-    import base64
-
     coded = base64.b64encode(token.encode()).decode()
-    # -vvv prints the extra variables, which are the test's own way in.
-    lines = [line for line in said.splitlines() if (token in line or coded in line) and "-e" not in line]
-    assert not lines
+    assert not [line for line in said.splitlines() if token in line or coded in line]
     holding = {
         made["kind"] for made in site.cluster.objects.values() if token in json.dumps(made) or coded in json.dumps(made)
     }
