@@ -13,7 +13,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import netwo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
 
 PROGRAMS = "/dgxspark"  # where the ConfigMap is mounted
-PATCHES = "/dgxspark-patches"
 CACHE = "/cache"
 TOKEN = "/run/secrets/dgxspark"
 CONTAINER = "rank"
@@ -62,7 +61,6 @@ class Group:
     instance: str
     image: str
     launch: str
-    patches: str | None
     port: int
     supervisor: int
     kernels: str
@@ -108,9 +106,6 @@ def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
         {"name": "huggingface", "mountPath": CACHES["HF_HOME"]},
         {"name": "kernels", "mountPath": f"{CACHE}/kernels"},
     ]
-    if group.patches:
-        volumes.append({"name": "patches", "configMap": {"name": group.patches, "defaultMode": 0o555}})
-        mounts.append({"name": "patches", "mountPath": PATCHES, "readOnly": True})
     if chosen.hf_token_secret:
         # A file that root alone reads: not in the environment, where every child and /proc would show it.
         items = [{"key": "token", "path": "token", "mode": 0o400}]

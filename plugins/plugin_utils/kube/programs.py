@@ -9,6 +9,7 @@ import functools
 import pathlib
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 
 CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 
@@ -16,5 +17,6 @@ CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 @functools.cache
 def sources() -> dict[str, str]:
     """Return file name → text."""
-    files = {"preflight.py": preflight.__file__, "supervisor.py": supervisor.__file__}
-    return {name: pathlib.Path(path).read_text(encoding="utf-8") for name, path in files.items()}
+    programs = (preflight, supervisor, patches)
+    paths = (pathlib.Path(program.__file__) for program in programs)
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}

@@ -11,6 +11,7 @@ the plan's checksum: a container that starts again within an old group gets the 
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import json
 import typing as t
@@ -36,6 +37,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch im
 
 NAME_MOST = 40  # characters of an instance's name: what is appended must fit into a label
 BEAT_S = 2
+PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop, half of the pod's grace period
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
 
@@ -65,12 +67,10 @@ def serving(
     load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
     supervisor = instance.dist_port - 1  # engines count up from dist_port for their own
     files = _files(plan, instance, members, chosen, load_s, supervisor)
-    patches = _patches(plan)
     group = pod.Group(
         instance=instance.name,
         image=image(chosen.image or plan["engine"].get("image"), f"profile {plan['profile']!r}: engine.image"),
         launch=f"{name}-launch",
-        patches=f"{name}-patches" if patches else None,
         port=instance.port,
         supervisor=supervisor,
         kernels=f"{plan['engine']['name']}-{plan['engine']['version']}",
@@ -82,10 +82,9 @@ def serving(
         "v1", "ServiceAccount", name, chosen.namespace, labels(instance.name), automountServiceAccountToken=False
     )
     templates = [_template(member, group, instance, name, {}) for member in members]
-    stamp = checksum({"files": files, "patches": patches, "templates": templates, "programs": programs.sources()})
-    group = pod.Group(**{**vars(group), "launch": f"{name}-launch-{stamp[:10]}"} | (
-        {"patches": f"{name}-patches-{stamp[:10]}"} if patches else {}
-    ))  # fmt: skip
+    texts = {**programs.sources(), PATCHES: json.dumps(plan.get("patches", []), indent=1, sort_keys=True) + "\n"}
+    stamp = checksum({"files": files, "templates": templates, "texts": texts})
+    group = dataclasses.replace(group, launch=f"{name}-launch-{stamp[:10]}")
     files = {key: {**value, "plan": stamp} for key, value in files.items()}
     told = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
     sets = [_rank_set(member, group, instance, name, told) for member in members]
@@ -93,8 +92,7 @@ def serving(
         thing("v1", "Namespace", chosen.namespace, None, labels()),
         _priority(chosen),
         account,
-        _config_map(group.launch, chosen, instance, {**programs.sources(), **_texts(files)}),
-        *([_config_map(str(group.patches), chosen, instance, patches["files"])] if patches else ()),
+        _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
         *_services(name, chosen, instance, supervisor),
         *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
     ]
@@ -197,7 +195,7 @@ def _files(
     supervisor: int,
 ) -> dict[str, Plain]:
     """Return what each rank's supervisor and preflight are told."""
-    before = (_patches(plan) or {}).get("before", [])
+    applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
     first = members[0]
     verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
     files: dict[str, Plain] = {}
@@ -218,7 +216,7 @@ def _files(
             "head": _way_to(first, member, f"serve-{instance.name}", chosen.namespace),
             "api": instance.port,
             "argv": list(member.argv),
-            "before": before,
+            "before": [applier] if plan.get("patches") else [],
             "verbs": verbs,
             "rails": [
                 {key: value for key, value in vars(rail).items() if key != "attachment"}
@@ -259,17 +257,6 @@ def _way_to(head: pod.Member, member: pod.Member, name: str, namespace: str) -> 
 
 def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:
     return {name: json.dumps(value, indent=1, sort_keys=True) + "\n" for name, value in files.items()}
-
-
-def _patches(plan: t.Mapping[str, t.Any]) -> Plain | None:
-    """Return the plan's patches: `files` (name → text, into a ConfigMap) and `before` (commands to run in order)."""
-    given = plan.get("patches")
-    if not given or not given.get("files"):
-        return None
-    unknown = sorted(set(given) - {"ids", "files", "before"})
-    if unknown:
-        raise FabricError(f"plan: patches: unknown key {unknown[0]!r}. Known keys: ids, files, before.")
-    return {"files": dict(given["files"]), "before": [list(map(str, argv)) for argv in given.get("before", [])]}
 
 
 def _own(instance: Instance, member: pod.Member) -> dict[str, str]:

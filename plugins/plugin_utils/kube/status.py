@@ -86,7 +86,9 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Finding | N
         if reason == "FailedCreatePodSandBox":
             return _wrong("sandbox", pod, text, "See the kubelet's and Multus' logs on the node.")
         if reason in ("FailedMount", "FailedAttachVolume"):
-            return _wrong("volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret.")
+            return _wrong(
+                "volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret."
+            )
     return None
 
 

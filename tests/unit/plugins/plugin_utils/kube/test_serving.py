@@ -213,15 +213,16 @@ def test_a_token_is_a_file_and_nowhere_else() -> None:
     assert "secret" not in json.dumps(pods(serve()))
 
 
-def test_patches_are_files_and_run_before_the_engine() -> None:
-    made = inputs.plan() | {
-        "patches": {"ids": ["a"], "files": {"apply.py": "x"}, "before": [["python3", "/dgxspark-patches/apply.py"]]}
-    }
+def test_the_plan_s_patches_are_applied_before_the_engine() -> None:
+    made = inputs.plan() | {"patches": [{"id": "a", "package": "sglang", "file": "x.py", "edits": []}]}
     served = serve(made)
-    assert named(served, "ConfigMap", "serve-default-patches")["data"] == {"apply.py": "x"}
-    assert files(served)[3]["before"] == [["python3", "/dgxspark-patches/apply.py"]]
-    assert any(mount["mountPath"] == "/dgxspark-patches" for mount in container(pods(served)[0])["volumeMounts"])
-    assert served["plan"] != serve()["plan"]
+    data = named(served, "ConfigMap", "serve-default-launch")["data"]
+    assert json.loads(data["patches.json"]) == made["patches"]
+    assert files(served)[3]["before"] == [["python3", "/dgxspark/patches.py", "/dgxspark/patches.json"]]
+    assert "argparse" in data["patches.py"]
+    none = serve(inputs.plan() | {"patches": []})
+    assert files(none)[3]["before"] == []
+    assert served["plan"] != none["plan"]
 
 
 # --- when it rolls -----------------------------------------------------------------------------------------------------
