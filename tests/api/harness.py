@@ -55,6 +55,8 @@ class Site:
             "k8s_dgx_kubeconfig": str(kubeconfig),
             "k8s_dgx_memory_check": False,
             "k8s_dgx_image": inputs.PINNED,
+            # This machine is all four Sparks: nothing is put onto it.
+            "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
             **variables,
         }
         inventory = {"dgx": {"hosts": hosts, "vars": variables}}

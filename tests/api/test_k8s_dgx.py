@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import io
 import json
 import pathlib
 import re
+import tarfile
 import typing as t
 import urllib.request
 
@@ -161,3 +164,52 @@ def test_the_token_is_in_the_secret_and_nowhere_else(site: StandIn) -> None:
         made["kind"] for made in site.cluster.objects.values() if token in json.dumps(made) or coded in json.dumps(made)
     }
     assert holding == {"Secret"}
+
+
+@pytest.fixture
+def archive(tmp_path: pathlib.Path) -> pathlib.Path:
+    """An archive as the CNI plugins' release is one, with more in it than is wanted."""
+    place = tmp_path / "plugins.tgz"
+    with tarfile.open(place, "w:gz") as made:
+        for name in ("bridge", "host-device", "static", "tuning"):
+            info = tarfile.TarInfo(f"./{name}")
+            info.size, info.mode = len(name), 0o755
+            made.addfile(info, io.BytesIO(name.encode()))
+    return place
+
+
+def test_the_cni_plugins_come_by_checksum_and_go_again(site: StandIn, archive: pathlib.Path) -> None:
+    knowledge = site.folder / "own" / "platform"
+    knowledge.mkdir(parents=True)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+
+    def run(state: str, sha256: str = digest) -> tuple[int, str, int]:
+        file = {"url": f"file://{archive}", "sha256": sha256}
+        entry = {"id": "cni_plugins", "replaces": "cni_plugins", "component": "cni_plugins", "version": "0"}
+        entry |= {"files": {"amd64": file, "arm64": file}, "members": ["host-device", "static", "tuning"]}
+        entry |= {"source": ["made by a test"], "verified": "measured"}
+        (knowledge / "own.yml").write_text(json.dumps(entry), encoding="utf-8")
+        nothing = dict.fromkeys(
+            ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks"), "unmanaged"
+        )
+        return site.run(
+            "-l",
+            "spark1",
+            k8s_dgx_parts={**nothing, "cni_plugins": state},
+            k8s_dgx_components={"cni_bin_dir": str(site.folder / "bin")},
+            k8s_dgx_files_dir=str(site.folder / "files"),
+            dgxspark_knowledge_dirs=[str(site.folder / "own")],
+        )
+
+    site.play(tasks_from="platform.yml")
+    code, said, _changed = run("present", "0" * 64)
+    assert code != 0
+    assert "checksum" in said
+    assert not list((site.folder / "bin").iterdir())
+    code, said, changed = run("present")
+    assert (code, changed > 0) == (0, True), said
+    assert sorted(path.name for path in (site.folder / "bin").iterdir()) == ["host-device", "static", "tuning"]
+    assert run("present")[::2] == (0, 0)
+    (site.folder / "bin" / "flannel").touch()
+    assert run("absent")[2] > 0
+    assert [path.name for path in (site.folder / "bin").iterdir()] == ["flannel"]

@@ -28,7 +28,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 )
 
 SYSTEM = "kube-system"
-PARTS = ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks")
+PARTS = ("runtime_class", "nvidia_device_plugin", "cni_plugins", "multus", "sriov_device_plugin", "networks")
 STATES = ("present", "absent", "unmanaged")
 KUBELET = "/var/lib/kubelet"
 
@@ -66,7 +66,7 @@ def states(chosen: Platform) -> dict[str, str]:
     if wrong:
         raise FabricError(f"parts.{wrong[0][0]}: {wrong[0][1]!r} is not one of {', '.join(STATES)}.")
     vf = chosen.attachment == "vf"
-    needs = {"multus": vf, "networks": vf, "sriov_device_plugin": chosen.rdma == "device_plugin"}
+    needs = {"cni_plugins": vf, "multus": vf, "networks": vf, "sriov_device_plugin": chosen.rdma == "device_plugin"}
     usual = {part: "present" if needs.get(part, True) else "unmanaged" for part in PARTS}
     return usual | chosen.parts
 
@@ -77,6 +77,8 @@ def platform(
     knowledge_dirs: t.Sequence[str] = (),
 ) -> Plain:
     """Return part → `{state, objects}` in the order in which parts are put there, with the objects of every state.
+
+    The part cni_plugins has no objects but `install`: files for the nodes, with their checksums.
 
     fabric: the fabric plan's hosts (empty for a single Spark: then there are no VFs to hand out).
     """
@@ -96,11 +98,19 @@ def platform(
     makers: dict[str, t.Callable[[], list[Plain]]] = {
         "runtime_class": _runtime_class,
         "nvidia_device_plugin": lambda: _nvidia(chosen, planned, known),
+        "cni_plugins": list,
         "multus": lambda: multus.multus(_container(chosen, known, "multus"), _paths(chosen, known)),
         "sriov_device_plugin": lambda: _sriov(chosen, planned, known),
         "networks": lambda: _networks(chosen, planned, wanted["networks"]),
     }
-    return {part: {"state": wanted[part], "objects": makers[part]()} for part in PARTS}
+    made: Plain = {part: {"state": wanted[part], "objects": makers[part]()} for part in PARTS}
+    plugins = known["cni_plugins"]
+    made["cni_plugins"]["install"] = {
+        "files": dict(plugins["files"]),
+        "members": list(plugins["members"]),
+        "folder": _paths(chosen, known)["cni_bin"],
+    }
+    return made
 
 
 def _paths(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:

@@ -18,5 +18,5 @@ CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 def sources() -> dict[str, str]:
     """Return file name → text."""
     programs = (preflight, supervisor, patches)
-    paths = (pathlib.Path(program.__file__) for program in programs)
+    paths = (pathlib.Path(str(program.__file__)) for program in programs)
     return {path.name: path.read_text(encoding="utf-8") for path in paths}

@@ -29,7 +29,7 @@ def kind(objects: list[Plain], name: str) -> Plain:
     ("choice", "present"),
     [
         ({}, set(PARTS)),
-        ({"rdma": "privileged"}, set(PARTS) - {"sriov_device_plugin"}),
+        ({"rdma": "privileged"}, set(PARTS) - {"sriov_device_plugin"}),  # the host-device plugin stays
         ({"attachment": "host"}, {"runtime_class", "nvidia_device_plugin", "sriov_device_plugin"}),
         ({"attachment": "host", "rdma": "privileged"}, {"runtime_class", "nvidia_device_plugin"}),
         ({"parts": {"multus": "unmanaged", "runtime_class": "absent"}}, set(PARTS) - {"multus", "runtime_class"}),
@@ -154,6 +154,19 @@ def test_other_folders_and_images_are_the_owner_s() -> None:
     assert {spec["containers"][0]["image"], spec["initContainers"][0]["image"]} == {own}
     folders = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
     assert (folders["cni"], folders["cni-bin"]) == ("/etc/cni/net.d", "/opt/cni/bin")
+
+
+def test_the_cni_plugins_of_every_architecture_have_a_checksum_and_multus_folder() -> None:
+    install = platform(inputs.fabric(4), {})["cni_plugins"]["install"]
+    assert set(install["files"]) == {"arm64", "amd64"}
+    assert all(len(entry["sha256"]) == 64 for entry in install["files"].values())
+    assert set(install["members"]) == {"host-device", "static", "tuning"}
+    assert install["folder"] == "/var/lib/rancher/k3s/data/cni"
+    # What the attachments name is what is installed.
+    for each in part("networks"):
+        if each["kind"] == "NetworkAttachmentDefinition":
+            device, tuning = json.loads(each["spec"]["config"])["plugins"]
+            assert {device["type"], device["ipam"]["type"], tuning["type"]} == set(install["members"])
 
 
 def test_every_image_is_pinned_by_digest() -> None:
