@@ -195,7 +195,7 @@ def _nvidia(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Map
     shares = {"sharing": {"timeSlicing": {"resources": [{"name": GPU, "replicas": chosen.gpu_shares}]}}}
     config: Plain = {
         "version": "v1",
-        "flags": {"plugin": {"deviceListStrategy": ["cdi-cri"], "deviceDiscoveryStrategy": "nvml"}},
+        "flags": {"deviceDiscoveryStrategy": "nvml", "plugin": {"deviceListStrategy": ["cdi-cri"]}},
         **(shares if chosen.gpu_shares > 1 else {}),
     }
     text = json.dumps(config, indent=1, sort_keys=True) + "\n"
@@ -262,7 +262,6 @@ def _sriov(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapp
         "args": [
             "--config-file=/etc/pcidp/$(NODE_NAME).json",
             f"--resource-prefix={MANAGER}",
-            "--log-dir=/tmp",
             "--log-level=4",
         ],
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
