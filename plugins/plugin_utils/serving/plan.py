@@ -35,6 +35,7 @@ def memory_plain(pools: Pools | None) -> Plain:
     plain = {key: _round(value) for key, value in _dict(pools).items() if key != "weights_by_kind"}
     renamed = {
         "free": "free_gib",
+        "free_most": "free_most_gib",
         "weights": "weights_gib",
         "mamba": "mamba_gib",
         "kv": "kv_gib",
@@ -49,6 +50,7 @@ def memory_plain(pools: Pools | None) -> Plain:
     plain = {renamed.get(key, key): value for key, value in plain.items()}
     return plain | {
         "used_gib": _round(pools.used),
+        "free_assumed": pools.free_assumed,
         "weights_by_kind": {key: _round(value) for key, value in pools.weights_by_kind.items()},
         "floor": round(pools.floor, 4),
         "ceiling": round(pools.ceiling, 4),
@@ -163,7 +165,7 @@ def launch_plan(
     if cluster.get("hosts") is None:
         hosts = [f"rank{index}" for index in range(chosen.nodes)]
     platform = cluster.get("platform") or {}
-    free, assumed = _free(cluster, hosts[: chosen.nodes], known.constants["memory.free_default"])
+    free, assumed = _free(cluster, hosts[: chosen.nodes], known.constant("memory.free_default"))
     found = verdict.judge(
         chosen,
         known,
@@ -230,7 +232,7 @@ def mem_fraction(
         )
     known = verdict.base(knowledge_dirs)
     hosts = _hosts(cluster) or [f"rank{index}" for index in range(chosen.nodes)]
-    free, assumed = _free(cluster, hosts, known.constants["memory.free_default"])
+    free, assumed = _free(cluster, hosts, known.constant("memory.free_default"))
     found = verdict.judge(chosen, known, free_gib=free, free_assumed=assumed)
     return memory_plain(found.pools)
 

@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     rules,
     speculation,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, GIB
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, GIB, Kept
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
 
@@ -34,12 +34,15 @@ class Base:
     images: t.Mapping[str, knowledge.Entry]
     known_bad: tuple[knowledge.Entry, ...]
     measurements: tuple[knowledge.Entry, ...]
-    constants: t.Mapping[str, float]
+    constants: t.Mapping[str, knowledge.Entry]
 
-    def assumed(self) -> memory.Assumed:
-        """Return the numbers that the memory plan takes as given."""
-        number = self.constants
-        return memory.Assumed(number["memory.graphs"], number["memory.context"], number["memory.activation_copies"])
+    def constant(self, name: str, engine: str = "", version: str = "") -> float:
+        """Return a number that the plan takes as given; one that has a range of versions, for this engine's."""
+        entry = self.constants[name]
+        ranges = entry.get("engines")
+        if ranges is not None and not (engine in ranges and matches(version, ranges[engine])):
+            return float(entry["otherwise"])
+        return float(entry["value"])
 
 
 @functools.lru_cache(maxsize=8)
@@ -53,7 +56,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         images={entry["image"]: entry for entry in knowledge.load("images", overlays).values()},
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
-        constants={key: entry["value"] for key, entry in knowledge.load("constants", overlays).items()},
+        constants=knowledge.load("constants", overlays),
     )
 
 
@@ -61,6 +64,19 @@ def base(overlays: t.Sequence[str] = ()) -> Base:
     """Return the knowledge, reading files only when they or the overlays have changed."""
     folders = tuple(overlays)
     return _base(folders, knowledge.stamp(folders))
+
+
+@functools.lru_cache(maxsize=64)
+def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
+    """Return the numbers that the memory plan takes as given, for one engine version."""
+    number = functools.partial(known.constant, engine=engine, version=version)
+    return memory.Assumed(
+        graphs=number("memory.graphs"),
+        context=number("memory.context"),
+        activation_copies=number("memory.activation_copies"),
+        load=number("memory.load"),
+        kept=Kept(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
+    )
 
 
 @dataclass(frozen=True)
@@ -140,12 +156,11 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
 
 
 def pools_of(
-    profile: Profile, draft: speculation.Draft | None, free: float | None, known: Base, assumed: bool = False
+    profile: Profile, draft: speculation.Draft | None, free: float | None, known: Base, free_assumed: bool = False
 ) -> memory.Pools | None:
     """Plan one rank's memory; None where the model is not known. free: GiB of the poorest rank, None: the usual."""
     if profile.facts is None:
         return None
-    number = known.constants
     measured = _measured_weights(profile, known.measurements)
     drafter = profile.drafter
     head = bool(draft and not drafter and profile.facts.head)
@@ -154,31 +169,34 @@ def pools_of(
         profile.precision,
         profile.cut,
         profile.settings,
-        known.assumed(),
+        assumed(known, profile.engine.name, profile.engine.version),
         engine=profile.engine.name,
         head=head,
         drafter_gib=drafter.params * BYTES[drafter.precision] / profile.cut.tp / GIB if drafter and draft else 0.0,
         measured_weights=measured[:2] if measured else None,
     )
     if measured and measured[2] and head:
-        need = dataclasses.replace(need, draft=0.0)  # the measured figure has the head in it
+        # The measured figure has the head in it.
+        need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
     length = int(profile.settings.get("context_length") or profile.settings.get("max_model_len") or 0)
     length = length or profile.facts.native_context
-    given = number["memory.free_default"] if free is None else free
+    usual, most = known.constant("memory.free_default"), known.constant("memory.free_most")
+    given = usual if free is None else free
+    at_best = given + (most - usual if free_assumed or free is None else 0.0)
     if profile.engine.name == "vllm":
         return memory.vllm_pools(
             need,
             given,
-            number["memory.total"],
+            known.constant("memory.total"),
             profile.settings,
-            free_assumed=assumed or free is None,
+            free_most=at_best,
             context_length=length,
         )
     return memory.sglang_pools(
         need,
         given,
         profile.settings,
-        free_assumed=assumed or free is None,
+        free_most=at_best,
         speculative=draft is not None,
         draft_tokens=draft.tokens if draft else 0,
         context_length=length,
