@@ -9,13 +9,19 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, launch, speculation, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    evidence,
+    launch,
+    nodes,
+    speculation,
+    verdict,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
 
 Plain = dict[str, t.Any]
-_CLUSTER = ("hosts", "free_gib", "taken_gib", "platform", "fabric", "nccl")
+_CLUSTER = ("hosts", "nodes", "free_gib", "taken_gib", "platform", "fabric", "nccl")
 _EXTRA = ("accept", "instance")
 
 
@@ -79,31 +85,12 @@ def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
     return list(hosts)
 
 
-def _gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dict[str, float]:
-    """Return GiB by host from a number for all, or a dictionary; hosts that it leaves out are left out."""
-    given = cluster.get(key)
-    if given is None:
-        return {}
-    by_host = (
-        {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
-    )
-    for value in by_host.values():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise FabricError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
-    return by_host
-
-
-def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], usual: float) -> tuple[float, bool]:
-    """Return free GiB of the poorest rank, less what other instances on its node hold, and whether it was assumed."""
-    free, taken = _gib(cluster, "free_gib", hosts), _gib(cluster, "taken_gib", hosts)
-    left = [free.get(host, usual) - taken.get(host, 0.0) for host in hosts if not free or host in free]
-    least = min(left, default=usual)
-    if least <= 0:
-        raise FabricError(
-            f"cluster: free_gib: nothing is free on a node once other instances have taken theirs ({least:.1f} GiB left). "
-            "Correct free_gib and taken_gib, or choose other nodes."
-        )
-    return least, not free
+def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], known: verdict.Base) -> tuple[nodes.Free, nodes.Seen]:
+    """Return the free memory of the poorest rank, and what the nodes showed: the owner's figures before theirs."""
+    given = nodes.gib(cluster, "free_gib", hosts)
+    usual = nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
+    seen = nodes.look(cluster.get("nodes") or {}, hosts, given, usual.sure)
+    return nodes.poorest(seen.free_gib | given, nodes.gib(cluster, "taken_gib", hosts), hosts, usual), seen
 
 
 def _environment(
@@ -146,9 +133,9 @@ def launch_plan(
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, ranks.
 
-    cluster: hosts (names in rank order), free_gib and taken_gib (a number, or by host: free before the load, and what
-    other instances on the nodes hold), platform (versions of nccl, kernel, driver),
-    fabric (planned hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment,
+    cluster: hosts (names in rank order), nodes (what roce_info read of them, by host), free_gib and taken_gib (a number,
+    or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what nodes show),
+    platform (versions of nccl, kernel, driver; its kernel wins over what nodes show), fabric (planned hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment,
     instance (name, vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
     Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
     """
@@ -164,19 +151,18 @@ def launch_plan(
     hosts = _hosts(cluster)
     if cluster.get("hosts") is None:
         hosts = [f"rank{index}" for index in range(chosen.nodes)]
-    platform = cluster.get("platform") or {}
-    free, assumed = _free(cluster, hosts[: chosen.nodes], known.constant("memory.free_default"))
+    free, seen = _free(cluster, hosts[: chosen.nodes], known)
     found = verdict.judge(
         chosen,
         known,
-        free_gib=free,
-        free_assumed=assumed,
-        platform=platform,
+        free=free,
+        platform=cluster.get("platform") or {},
+        kernels=seen.kernels,
         accept=ours.get("accept", ()),
     )
     env, head = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [_dict(f) for f in found.findings]
+    findings = [_dict(f) for f in (*found.findings, *seen.findings)]
     findings += [_dict(note) for note in notes]
     state = found.verdict if not any(f["severity"] == "error" for f in findings) else "blocked"
     return {
@@ -232,8 +218,7 @@ def mem_fraction(
         )
     known = verdict.base(knowledge_dirs)
     hosts = _hosts(cluster) or [f"rank{index}" for index in range(chosen.nodes)]
-    free, assumed = _free(cluster, hosts, known.constant("memory.free_default"))
-    found = verdict.judge(chosen, known, free_gib=free, free_assumed=assumed)
+    found = verdict.judge(chosen, known, free=_free(cluster, hosts[: chosen.nodes], known)[0])
     return memory_plain(found.pools)
 
 

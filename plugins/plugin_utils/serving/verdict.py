@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     facts,
     memory,
+    nodes,
     rules,
     speculation,
 )
@@ -156,9 +157,9 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
 
 
 def pools_of(
-    profile: Profile, draft: speculation.Draft | None, free: float | None, known: Base, free_assumed: bool = False
+    profile: Profile, draft: speculation.Draft | None, free: nodes.Free | None, known: Base
 ) -> memory.Pools | None:
-    """Plan one rank's memory; None where the model is not known. free: GiB of the poorest rank, None: the usual."""
+    """Plan one rank's memory; None where the model is not known. free: of the poorest rank, None: nobody measured."""
     if profile.facts is None:
         return None
     measured = _measured_weights(profile, known.measurements)
@@ -180,23 +181,21 @@ def pools_of(
         need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
     length = int(profile.settings.get("context_length") or profile.settings.get("max_model_len") or 0)
     length = length or profile.facts.native_context
-    usual, most = known.constant("memory.free_default"), known.constant("memory.free_most")
-    given = usual if free is None else free
-    at_best = given + (most - usual if free_assumed or free is None else 0.0)
+    free = free or nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     if profile.engine.name == "vllm":
         return memory.vllm_pools(
             need,
-            given,
+            free.sure,
             known.constant("memory.total"),
             profile.settings,
-            free_most=at_best,
+            free_most=free.most,
             context_length=length,
         )
     return memory.sglang_pools(
         need,
-        given,
+        free.sure,
         profile.settings,
-        free_most=at_best,
+        free_most=free.most,
         speculative=draft is not None,
         draft_tokens=draft.tokens if draft else 0,
         context_length=length,
@@ -236,9 +235,12 @@ def additions(profile: Profile, draft: speculation.Draft | None, pools: memory.P
 
 
 def platform_findings(
-    platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry]
+    platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
 ) -> tuple[list[rules.Finding], dict[str, str]]:
-    """Compare versions of NCCL, kernel, driver … with the known bad ones."""
+    """Compare versions of NCCL, kernel, driver … with the known bad ones.
+
+    whole: whether a kernel's command line is stated with it; where it was not read, what it could mend is a warning.
+    """
     found, environment = [], {}
     for entry in known_bad:
         version = platform.get(entry["component"])
@@ -246,13 +248,15 @@ def platform_findings(
             continue
         if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
             continue
+        open_ = None if whole else entry.get("unless")
+        severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
         environment.update(entry.get("environment", {}))
         found.append(
             rules.Finding(
                 f"platform.{entry['id']}",
-                "info" if entry.get("environment") else entry["severity"],
+                "info" if entry.get("environment") else severity,
                 (entry["component"],),
-                entry["message"],
+                entry["message"] + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
                 entry["remedy"],
                 tuple(entry["source"]),
             )
@@ -264,19 +268,22 @@ def judge(
     profile: Profile,
     known: Base,
     *,
-    free_gib: float | None = None,
-    free_assumed: bool = False,
+    free: nodes.Free | None = None,
     platform: t.Mapping[str, str] | None = None,
+    kernels: t.Mapping[str, t.Sequence[str]] | None = None,
     accept: t.Collection[str] = (),
     use_evidence: bool = True,
 ) -> Judgement:
-    """Decide. accept: ids of error rules that the owner overrules (they become warnings and stay visible)."""
+    """Decide. accept: ids of error rules that the owner overrules (they become warnings and stay visible).
+
+    kernels: hosts by kernel, as nodes showed it; what the owner says in platform wins.
+    """
     draft, found = drafted(profile)
-    pools = pools_of(profile, draft, free_gib, known, free_assumed)
+    pools = pools_of(profile, draft, free, known)
     added = additions(profile, draft, pools)
     if added.get("max_running_requests") and pools:
         limited = dataclasses.replace(profile, settings={**profile.settings, **added})
-        pools = pools_of(limited, draft, free_gib, known, free_assumed)
+        pools = pools_of(limited, draft, free, known)
         if pools and pools.chosen_by == "given" and pools.knob in added:
             pools = dataclasses.replace(pools, chosen_by="planned")
     settings = {**profile.settings, **added}
@@ -284,8 +291,13 @@ def judge(
     asked = facts.document(profile, settings, draft, pools, image.get("features", {}))
     release(profile.engine.version)
     found += rules.evaluate(rules.concerned(known.rules, profile.engine.name, profile.engine.version), asked)
-    more, environment = platform_findings(platform or {}, known.known_bad)
+    platform = platform or {}
+    more, environment = platform_findings(platform, known.known_bad)
     found += more
+    for kernel, hosts in () if platform.get("kernel") else (kernels or {}).items():
+        shown = {"kernel": kernel, "cmdline": platform.get("cmdline", "")}
+        bad_kernel, _none = platform_findings(shown, known.known_bad, whole="cmdline" in platform)
+        found += [dataclasses.replace(f, message=f"{', '.join(hosts)}: {f.message}") for f in bad_kernel]
     found = [
         dataclasses.replace(f, severity="warning", message=f"Accepted by the owner: {f.message}")
         if f.severity == "error" and f.rule in accept

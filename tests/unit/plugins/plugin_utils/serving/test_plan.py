@@ -422,7 +422,8 @@ def test_a_bad_override_is_refused(overrides: dict[str, t.Any], text: str) -> No
 @pytest.mark.parametrize(
     ("cluster", "text"),
     [
-        ({"nodes": 4}, "unknown key 'nodes'"),
+        ({"node": 4}, "unknown key 'node'"),
+        ({"nodes": 4}, "nodes: a dictionary by host"),
         ({"hosts": "spark1"}, "hosts"),
         ({"free_gib": "much"}, "free_gib"),
         ({"hosts": HOSTS, "fabric": {"spark1": {}}}, "spark2 is not in the fabric plan"),
