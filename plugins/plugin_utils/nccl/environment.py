@@ -49,6 +49,27 @@ def address(host: PlannedHost, index: int) -> str:
     return rails(host, index)[0].address
 
 
+def _bootstrap(vfs: t.Sequence[PlannedVf], options: Options) -> str | None:
+    return options.bootstrap or ("net1" if options.attachment == "vf" else vfs[0].netdev)
+
+
+def unseen(host: PlannedHost, options: Options) -> str:
+    """Say which name the variables need that was not read of this host yet; empty where there is none."""
+    vfs = rails(host, options.vf_index)
+    if _bootstrap(vfs, options) is None:
+        return (
+            f"{host.name}: the name of VF {options.vf_index}'s interface is not known. Make the VFs and gather "
+            "roce_info first, or say which interface is for start-up (bootstrap)."
+        )
+    unknown = [vf for vf in vfs if not vf.hca and options.transport == "roce"]
+    if unknown:
+        return (
+            f"{host.name}: the HCA of VF {options.vf_index} (MAC {unknown[0].mac}) is not known. "
+            "Make the VFs and gather roce_info first: the name is read of the node."
+        )
+    return ""
+
+
 def environment(
     hosts: t.Sequence[PlannedHost],
     options: Options | None = None,
@@ -79,13 +100,10 @@ def _rank(
         env["NCCL_DEBUG"] = options.debug
     if ranks == 1:
         return env
+    if unread := unseen(host, options):
+        raise FabricError(unread)
     vfs = rails(host, options.vf_index)
-    name = options.bootstrap or ("net1" if options.attachment == "vf" else vfs[0].netdev)
-    if name is None:
-        raise FabricError(
-            f"{host.name}: the name of VF {options.vf_index}'s interface is not known. Make the VFs and gather "
-            "roce_info first, or say which interface is for start-up (bootstrap)."
-        )
+    name = _bootstrap(vfs, options)
     # NCCL takes `=` for an exact name; Gloo and SGLang's TP socket know plain names only.
     env |= {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
     if engine == "sglang":
@@ -94,12 +112,6 @@ def _rank(
         env["VLLM_HOST_IP"] = vfs[0].address
     if options.transport == "socket":
         return env | {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
-    unknown = [vf for vf in vfs if not vf.hca]
-    if unknown:
-        raise FabricError(
-            f"{host.name}: the HCA of VF {options.vf_index} (MAC {unknown[0].mac}) is not known. "
-            "Make the VFs and gather roce_info first: the name is read of the node."
-        )
     env |= {"NCCL_NET": "IB", "NCCL_IB_HCA": "=" + ",".join(f"{vf.hca}:1" for vf in vfs)}
     if len({vf.subnet for vf in vfs}) > 1:
         env["NCCL_CROSS_NIC"] = "0"  # rails are subnets of their own, and nothing routes between them

@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Finding
 
 Plain = dict[str, t.Any]
 _CLUSTER = ("hosts", "nodes", "free_gib", "taken_gib", "platform", "fabric", "nccl")
@@ -99,11 +100,16 @@ def _environment(
     hosts: t.Sequence[str],
     instance: launch.Instance,
     workarounds: Plain,
-) -> tuple[dict[str, dict[str, str]], str]:
-    """Return each rank's NCCL environment and the head's address, from the fabric plan where there is one."""
+) -> tuple[dict[str, dict[str, str]], str, list[Finding]]:
+    """Return each rank's NCCL environment, the head's address, and what there is to say of them.
+
+    They are of the fabric plan where there is one. Before the VFs are there, or while a node is down, the HCAs' names
+    are not known: such a plan is told everything else, and says that it cannot be started like this.
+    """
     fabric = cluster.get("fabric") or {}
+    bare = {host: dict(workarounds) for host in hosts}
     if not fabric or profile.nodes == 1:
-        return {host: dict(workarounds) for host in hosts}, hosts[0] if hosts else "127.0.0.1"
+        return bare, hosts[0] if hosts else "127.0.0.1", []
     missing = [host for host in hosts if host not in fabric]
     if missing:
         raise FabricError(
@@ -112,8 +118,23 @@ def _environment(
     planned = [from_plain(PlannedHost, fabric[host], f"cluster: fabric.{host}") for host in hosts]
     chosen = {"vf_index": instance.vf_index, "transport": profile.settings.get("nccl_transport", "roce")}
     options = from_plain(nccl.Options, chosen | dict(cluster.get("nccl") or {}), "cluster: nccl")
-    env = nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds)
-    return env, nccl.address(planned[0], instance.vf_index)
+    head = nccl.address(planned[0], instance.vf_index)
+    unseen = {host.name: said for host in planned if (said := nccl.unseen(host, options))}
+    if unseen:
+        return bare, head, [_unseen(unseen)]
+    return nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds), head, []
+
+
+def _unseen(unseen: t.Mapping[str, str]) -> Finding:
+    return Finding(
+        "nccl.unseen",
+        "warning",
+        ("fabric",),
+        f"NCCL's variables are left out for all ranks: {next(iter(unseen.values()))}"
+        + (f" The same of {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
+        "Make the VFs, let every node answer, and plan again. Without these variables NCCL falls back to sockets.",
+        ("DESIGN, NCCL environment",),
+    )
 
 
 def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
@@ -160,9 +181,9 @@ def launch_plan(
         kernels=seen.kernels,
         accept=ours.get("accept", ()),
     )
-    env, head = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
+    env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [_dict(f) for f in (*found.findings, *seen.findings)]
+    findings = [_dict(f) for f in (*found.findings, *seen.findings, *unread)]
     findings += [_dict(note) for note in notes]
     state = found.verdict if not any(f["severity"] == "error" for f in findings) else "blocked"
     return {

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 try:
     import jmespath
-    import jmespath.visitor
 except ImportError as exc:
     jmespath = None
     JMESPATH_ERROR: ImportError | None = exc
@@ -21,6 +20,7 @@ else:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "rules"
@@ -46,7 +46,7 @@ class Rule:
     message: str
     remedy: str
     sources: tuple[Source, ...]
-    condition: t.Any
+    condition: conditions.Condition
     engines: t.Mapping[str, str]
     origin: str = ""
 
@@ -88,11 +88,11 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: rule {entry['id']!r}"
         try:
-            condition = jmespath.compile(entry["when"]).parsed
+            parsed = jmespath.compile(entry["when"]).parsed
         except jmespath.exceptions.JMESPathError as exc:
             text = " ".join(str(exc).split())
             raise knowledge.KnowledgeError(f"{where}: when: {text}. See https://jmespath.org.") from exc
-        if _slips(condition):
+        if _slips(parsed):
             raise knowledge.KnowledgeError(f"{where}: when: write !(a.b) for !a.b, which means (!a).b in JMESPath.")
         for version_range in entry.get("engines", {}).values():
             matches("0.0.1", version_range)  # a bad range is refused here, with the rule's name around it
@@ -104,7 +104,7 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
                 message=entry["message"],
                 remedy=entry["remedy"],
                 sources=tuple(Source(s["from"], s.get("rows_of")) for s in entry["source"]),
-                condition=condition,
+                condition=conditions.compiled(parsed),
                 engines=entry.get("engines", {}),
                 origin=entry["origin"],
             )
@@ -139,19 +139,13 @@ def _filled(text: str, facts: t.Mapping[str, t.Any]) -> str:
     return _FACT.sub(fact, text)
 
 
-def _true(value: t.Any) -> bool:
-    # JMESPath's own notion: empty is false, 0 is not.
-    return not (value is None or value is False or value in ("", [], {}))
-
-
 def evaluate(rules: t.Iterable[Rule], facts: t.Mapping[str, t.Any]) -> list[Finding]:
     """Return what the rules say, errors first. FabricError for a condition that cannot be evaluated on these facts."""
-    interpreter = jmespath.visitor.TreeInterpreter()
     found = []
     for rule in rules:
         try:
-            holds = _true(interpreter.visit(rule.condition, facts))
-        except jmespath.exceptions.JMESPathError as exc:
+            holds = conditions.true(rule.condition(facts))
+        except (jmespath.exceptions.JMESPathError, TypeError) as exc:  # TypeError: jmespath compares 'a' < 1
             raise FabricError(f"{rule.origin}: rule {rule.id!r}: when: {' '.join(str(exc).split())}") from exc
         if holds:
             found.append(

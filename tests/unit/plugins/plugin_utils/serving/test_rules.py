@@ -6,6 +6,7 @@ import pathlib
 import sys
 import typing as t
 
+import jmespath
 import pytest
 import yaml
 
@@ -74,8 +75,9 @@ def test_every_rule_is_asked_of_facts_that_exist() -> None:
 
     known = profile.resolve(profile.find("qwen3.5-397b-a17b-nvfp4"))
     document = facts.document(known, found.settings, found.draft, found.pools, {})
+    written = knowledge.load("rules")
     for rule in KNOWN.rules:
-        for path in paths(rule.condition):
+        for path in paths(jmespath.compile(written[rule.id]["when"]).parsed):
             place: t.Any = document
             for key in path:
                 if path[0] == "settings":
