@@ -49,7 +49,7 @@ class Assumed:
     context: float
     activation_copies: float
     load: float = 0.0
-    kept: Kept = Kept()
+    kept: Kept = field(default_factory=Kept)
 
 
 @dataclass(frozen=True)

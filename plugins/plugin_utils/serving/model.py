@@ -27,7 +27,7 @@ BYTES = {
     "int4": 0.5 + 2.5 / 128,
 }
 # How a kind of tensors is stored: one format, or numbers of weights by format and `rest` for what is left.
-Format = t.Union[str, t.Mapping[str, t.Any]]
+Format = str | t.Mapping[str, t.Any]
 KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
 NVFP4_GROUP = 16
 

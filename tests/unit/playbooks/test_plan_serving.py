@@ -43,7 +43,14 @@ def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.An
         inventory.hosts[host]["dgxspark_roce"] = facts
     given = {"ansible_ssh_executable": str(ssh), "k8s_dgx_model_profile": MODEL, **extra}
     done = subprocess.run(
-        [PROGRAM, ROOT / "playbooks" / "plan.yml", "-i", inventory.write(folder / "inventory"), "-e", json.dumps(given)],
+        [
+            PROGRAM,
+            ROOT / "playbooks" / "plan.yml",
+            "-i",
+            inventory.write(folder / "inventory"),
+            "-e",
+            json.dumps(given),
+        ],
         capture_output=True,
         text=True,
         check=False,

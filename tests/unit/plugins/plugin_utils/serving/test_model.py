@@ -87,7 +87,7 @@ def test_a_kind_may_be_stored_in_several_formats() -> None:
 
 
 def test_more_weights_in_a_format_than_there_are_is_an_error() -> None:
-    with pytest.raises(FabricError, match="precision: .* states more weights than the 49152"):
+    with pytest.raises(FabricError, match=r"precision: .* states more weights than the 49152"):
         model.tensors(PLAIN, BF16 | {"attention": {"fp8": 49153, "rest": "bf16"}})
 
 
@@ -159,7 +159,9 @@ def test_the_largest_model_is_right_to_a_thousandth() -> None:
         ("qwen3.5-122b-a10b-nvfp4-vllm", "mtp3", 76.0),
     ],
 )
-def test_weights_per_gpu_are_within_three_percent_of_what_was_measured(name: str, variant: str, measured: float) -> None:
+def test_weights_per_gpu_are_within_three_percent_of_what_was_measured(
+    name: str, variant: str, measured: float
+) -> None:
     """As the engine would log them: SGLang's figure is what MemAvailable lost, vLLM's what PyTorch holds, head included."""
     assert logged(name, variant) == pytest.approx(measured, rel=0.03)
 

@@ -81,7 +81,9 @@ def test_a_full_node_without_a_model_is_believed_and_named() -> None:
 
 
 def test_nodes_that_are_no_ranks_do_not_count() -> None:
-    made = plan.launch_plan(ULTRA, {"hosts": [*FOUR, "spark5"], "nodes": {h: node(110) for h in FOUR} | {"spark5": node(9)}})
+    made = plan.launch_plan(
+        ULTRA, {"hosts": [*FOUR, "spark5"], "nodes": {h: node(110) for h in FOUR} | {"spark5": node(9)}}
+    )
     assert made["memory"]["free_gib"] == 110
 
 

@@ -119,12 +119,20 @@ def test_the_seeds_settings_come_out(name: str, variant: str, seed: dict[str, t.
 
 def test_what_no_parser_knows_is_environment() -> None:
     rank = planned("nemotron-3-ultra-550b-nvfp4")["ranks"][0]
-    assert "disable_deep_gemm" not in rank["settings"]
+    assert not any("deep-gemm" in word for word in rank["argv"])
     assert rank["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "false"
     assert planned("gemma-4-31b-it")["ranks"][0]["env"]["SGLANG_ENABLE_SPEC_V2"] == "1"
     assert planned("nemotron-3-ultra-550b-nvfp4", "ep4-512k")["ranks"][0]["env"][
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
     ] == "1"  # fmt: skip
+    own = {"SGLANG_ENABLE_JIT_DEEPGEMM": "true"}
+    assert planned("nemotron-3-ultra-550b-nvfp4", environment=own)["ranks"][0]["env"].items() >= own.items()
+
+
+def test_vllms_room_for_graphs_is_told_to_it() -> None:
+    newer = {"version": "0.20.0", "versions": ">=0.17.0"}
+    ranks = planned("qwen3.5-122b-a10b-nvfp4-vllm", engine=newer, settings={"estimate_cudagraphs": False})["ranks"]
+    assert ranks[0]["env"]["VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"] == "0"
 
 
 def test_vllm_ranks_have_its_own_words() -> None:
