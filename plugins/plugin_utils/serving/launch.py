@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 
+RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built anew
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -90,30 +92,20 @@ def ranks(
         )
     made: list[Rank] = []
     findings: list[t.Any] = []
-    said: list[tuple[list[str], dict[str, str]]] = []
+    last: tuple[dict[str, t.Any], list[str], dict[str, str]] | None = None
     for rank, host in enumerate(hosts[: profile.nodes]):
         spread = (_vllm if profile.engine.name == "vllm" else _sglang)(profile, rank, head, instance)
         complete = spread | dict(settings)
         argv, more = None, {}
         if build:
-            place = _rank_word(said)
-            if place is None:
+            rest = {key: value for key, value in spread.items() if key != "node_rank"}
+            if last and last[0] == rest and last[1].count(RANK_FLAG) == 1:
+                argv, more = list(last[1]), last[2]
+                argv[argv.index(RANK_FLAG) + 1] = str(rank)
+            else:
                 built = build(profile.engine.name, profile.engine.version, complete)
                 argv, more = list(built.argv), dict(built.env)
                 findings += [f for f in built.findings if f not in findings]
-                said.append((argv, more))
-            else:
-                argv, more = list(said[0][0]), said[0][1]
-                argv[place] = str(rank)
+                last = rest, argv, more
         made.append(Rank(rank, host, complete, more | dict(profile.environment) | dict(env.get(host, {})), argv))
     return made, findings
-
-
-def _rank_word(said: t.Sequence[tuple[list[str], dict[str, str]]]) -> int | None:
-    """Where the first two ranks' words differ, if in their number only: the others need not be built then."""
-    if len(said) != 2 or said[0][1] != said[1][1] or len(said[0][0]) != len(said[1][0]):
-        return None
-    places = [i for i, (first, second) in enumerate(zip(said[0][0], said[1][0], strict=True)) if first != second]
-    if len(places) == 1 and (said[0][0][places[0]], said[1][0][places[0]]) == ("0", "1"):
-        return places[0]
-    return None

@@ -11,6 +11,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
 CLUSTER = {"hosts": HOSTS}
@@ -449,3 +450,12 @@ def test_knowledge_is_read_once() -> None:
     for seed in range(20):
         planned("glm-4.7-nvfp4", settings={"context_length": random.Random(seed).randint(1, 9999)})
     assert knowledge._loaded.cache_info().misses == before
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_every_rank_has_the_words_that_its_own_settings_make(name: str, variant: str | None) -> None:
+    made = planned(name, variant)
+    build = builder()
+    for rank in made["ranks"]:
+        own = build(made["engine"]["name"], made["engine"]["version"], rank["settings"])
+        assert rank["argv"] == list(own.argv)
