@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import rules
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions, rules
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "patches"
@@ -27,7 +27,7 @@ class Patch:
     origin: str
     told: knowledge.Entry
     engines: t.Mapping[str, str]
-    condition: t.Any
+    condition: conditions.Condition | None
     unless: str | None
 
     @property
@@ -76,5 +76,5 @@ def needed(
     return tuple(
         patch.told
         for patch in concerned(patches, engine, version)
-        if not (patch.unless and features.get(patch.unless)) and (patch.condition is None or rules.holds(patch, facts))
+        if not (patch.unless and features.get(patch.unless)) and rules.holds(patch, facts)
     )
