@@ -1,0 +1,78 @@
+"""The benchmark as the role runs it, with a stand-in for Python with PyTorch: it prints a constructed run's log."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
+from ansible_collections.dgxspark.cluster.tests.unit.roles.test_nccl import BIN, Cluster
+
+pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+ROW = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 2, "calls": 2, "rounds_us": [50000.0]}
+STAND_IN = """#!{python}
+import json, os, pathlib, sys
+rank = os.environ["RANK"]
+pathlib.Path({folder!r}, "asked" + rank + ".json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
+if {code} == 3:
+    sys.exit(print("rank " + rank + ": less than the floor would be left", file=sys.stderr) or 3)
+print(pathlib.Path({folder!r}, "log" + rank).read_text())
+if rank == "0":
+    print("NCCL_BENCH " + {row!r})
+    print('NCCL_BENCH_END {{"ranks": 2}}')
+"""
+
+
+def cluster_with(tmp_path: pathlib.Path, logs: nccl_logs.Logs, code: int = 0) -> Cluster:
+    cluster = Cluster(tmp_path)
+    stand_in = tmp_path / "python-with-torch"
+    stand_in.write_text(STAND_IN.format(python=sys.executable, folder=str(tmp_path), row=json.dumps(ROW), code=code))
+    stand_in.chmod(0o755)
+    for rank, lines in enumerate(logs):
+        (tmp_path / f"log{rank}").write_text("\n".join(lines))
+    role = {
+        "ansible.builtin.include_role": {"name": "dgxspark.cluster.nccl", "tasks_from": "bench.yml"},
+        "name": "Measure",
+    }
+    play: dict[str, t.Any] = {"name": "NCCL", "hosts": "dgx", "gather_facts": False, "tasks": [role]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    return cluster
+
+
+def run(cluster: Cluster, **variables: t.Any) -> tuple[int, str]:
+    code, _changed, output = cluster.run(nccl_bench_python=str(cluster.folder / "python-with-torch"), **variables)
+    return code, output
+
+
+def test_a_rank_on_each_host_with_the_plans_environment(tmp_path: pathlib.Path) -> None:
+    cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()))
+    code, output = run(cluster, nccl_bench_floor_gib=4)
+    assert code == 0, output
+    assert "21.475" in output
+    for rank in (0, 1):
+        words, env = json.loads((tmp_path / f"asked{rank}.json").read_text())
+        assert words[0] == str(tmp_path / f"spark{rank + 1}" / "var/lib/dgxspark/nccl_bench.py")
+        assert words[words.index("--floor-bytes") + 1] == str(4 << 30)
+        assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"]) == (str(rank), "2", "192.0.2.1")
+        assert (env["NCCL_NET"], env["NCCL_IB_HCA"]) == ("IB", "=roce0v1:1,roce1v1:1")
+        assert "--beside-serving" not in words
+
+
+def test_figures_over_tcp_are_refused_with_the_cause(tmp_path: pathlib.Path) -> None:
+    logs = nccl_logs.bad()["hca-is-netdev-2.28.9"].logs
+    code, output = run(cluster_with(tmp_path, logs))
+    assert code != 0
+    assert "nccl.hca-is-netdev" in output and "21.475" not in output
+
+
+def test_a_refusal_for_want_of_memory_is_said(tmp_path: pathlib.Path) -> None:
+    cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()), code=3)
+    code, output = run(cluster, nccl_bench_beside_serving=True, nccl_bench_floor_gib=4, nccl_bench_max_bytes=1048576)
+    assert code != 0
+    assert "less than the floor would be left" in " ".join(output.split())
+    assert "--beside-serving" in json.loads((tmp_path / "asked0.json").read_text())[0]
