@@ -104,7 +104,8 @@ def test_a_queue_pair_without_addresses_has_no_route() -> None:
     def pingpong(gid_index: int) -> str:
         words = f"ibv_rc_pingpong -d {hca} -g {gid_index} -n 10"
         sh("spark2", f"systemctl stop peer 2>/dev/null; systemd-run -q --collect --unit=peer {words}; sleep 3")
-        return sh("spark1", f"timeout 60 {words} {over} 2>&1; echo exit=$?")
+        client = sh("spark1", f"timeout 60 {words} {over} 2>&1; echo exit=$?")
+        return client + sh("spark2", "journalctl -q -o cat -u peer -n 20")  # either end may be the one that says it
 
     for node in ("spark1", "spark2"):
         sh(node, f"ip address flush dev {V0}")
