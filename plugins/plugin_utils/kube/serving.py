@@ -291,6 +291,7 @@ def _config_map(name: str, chosen: Settings, instance: Instance, data: t.Mapping
 
 
 def _priority(chosen: Settings) -> Plain:
+    # Not `globalDefault: false`: a server stores no false here, and would count each apply of it as a change.
     return thing(
         "scheduling.k8s.io/v1",
         "PriorityClass",
@@ -298,7 +299,6 @@ def _priority(chosen: Settings) -> Plain:
         None,
         labels(),
         value=chosen.priority,
-        globalDefault=False,
         description="Ranks of a model server: one that is evicted takes its whole group down.",
     )
 
