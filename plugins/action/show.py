@@ -26,5 +26,6 @@ class ActionModule(ActionBase):
         """Print; nothing is changed."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        display.display("\n".join(checked.validated_parameters["lines"]))
-        return {**result, "changed": False}
+        lines = checked.validated_parameters["lines"]
+        display.display("\n".join(lines))
+        return {**result, "changed": False, "count": len(lines)}

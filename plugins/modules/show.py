@@ -33,6 +33,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+count:
+  description: How many lines were printed.
+  returned: success
+  type: int
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -9,6 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import rules
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
@@ -42,7 +43,10 @@ def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: patch {entry['id']!r}"
         for version_range in entry["engines"].values():
-            matches("0.0.1", version_range)
+            try:
+                matches("0.0.1", version_range)
+            except FabricError as exc:
+                raise knowledge.KnowledgeError(f"{where}: engines: {exc}") from exc
         unless = entry.get("unless")
         if unless and unless not in features:
             raise knowledge.KnowledgeError(

@@ -1,0 +1,269 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lay K3s on a node: all of it, or none; and where a change of it does not come up, what was there before."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import secrets
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, k3s_remove
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Installed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Service, Sign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.placed import Placed, Undo
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+
+_SQLITE = "server/db/state.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What K3s of a node shall be.
+
+    file: the release's name of the binary, such as k3s-arm64; it and `images` (or None) lie in the staging folder where
+    they are new. sha256: of the binary; None takes it of `sums`, the release's file of checksums in that folder. token:
+    the server's, for one that joins; None makes one on a first server, and keeps what a node has. timeout: seconds.
+    """
+
+    role: k3s.Role
+    version: str
+    file: str
+    config: str
+    data: str = k3s.DATA
+    sha256: str | None = None
+    sums: str | None = None
+    images: str | None = None
+    registries: str | None = None
+    token: str | None = None
+    first: bool = False
+    cdi: bool = False
+    timeout: float = 600.0
+
+    @property
+    def files(self) -> list[Placed]:
+        """The files, but for the token."""
+        found = [
+            Placed(k3s.CONFIG, self.config, 0o600),
+            Placed(k3s.unit_path(self.role), k3s.unit(self.role)),
+        ]
+        if self.registries is not None:
+            found.append(Placed(k3s.REGISTRIES, self.registries, 0o600, secret=True))
+        return found
+
+    @property
+    def images_path(self) -> str | None:
+        """Where K3s looks for images to import when it starts."""
+        return f"{self.data}/agent/images/{self.images}" if self.images else None
+
+
+def changes(wanted: Wanted, installed: Installed) -> list[Change]:
+    """Return what differs between a node and what it shall be."""
+    found = []
+    if installed.version != wanted.version:
+        found.append(Change("k3s", "version", installed.version, wanted.version))
+    elif wanted.sha256 and installed.sha256 != wanted.sha256:
+        found.append(Change(k3s.BINARY, "sha256", installed.sha256, wanted.sha256))
+    found += [change for file in wanted.files if (change := placed.difference(file))]
+    if wanted.registries is None and placed.read(k3s.REGISTRIES):
+        found.append(Change(k3s.REGISTRIES, "file", placed.SECRET, None))
+    if not installed.token:
+        found.append(Change(k3s.TOKEN, "file", None, placed.SECRET))
+    elif wanted.token is not None and placed.difference(_token_file(wanted.token)):
+        found.append(Change(k3s.TOKEN, "file", placed.SECRET, placed.SECRET + " (the server's)"))
+    if wanted.images_path and installed.images != wanted.version:
+        found.append(Change(wanted.images_path, "images", installed.images, wanted.version))
+    if wanted.cdi:
+        found.append(Change(k3s.CDI, "file", None, "made by nvidia-ctk for the running driver"))
+    if installed.enabled != "enabled":
+        found.append(Change(k3s.UNITS[wanted.role], "unit", installed.enabled, "enabled"))
+    if installed.active != "active":
+        found.append(Change(k3s.UNITS[wanted.role], "state", installed.active, "active"))
+    return found
+
+
+class Installation:
+    """The one run that brings a node from what is installed to what is wanted."""
+
+    def __init__(self, run: Run, wanted: Wanted, installed: Installed, service: Service | None = None) -> None:
+        self.run, self.wanted, self.installed = run, wanted, installed
+        self.service = service or Service(run, k3s.UNITS[wanted.role])
+        self.undo = Undo(k3s.BEFORE)
+        self.new_binary = installed.version != wanted.version or bool(
+            wanted.sha256 and installed.sha256 != wanted.sha256
+        )
+
+    def apply(self, found: t.Sequence[Change], signs: t.Sequence[Sign]) -> None:
+        """Make the changes. FabricError, with its cause, leaves the node as it was before."""
+        try:
+            binary = self._check_binary() if self.new_binary else None
+            images = self._staged(self.wanted.images) if self._new_images(found) else None
+        except FabricError:
+            self._clear_staging()
+            raise
+        kept = [f.path for f in self.wanted.files] + [k3s.TOKEN, k3s.REGISTRIES, k3s.BINARY, k3s.RECORD]
+        kept += [self.wanted.images_path] if images and self.wanted.images_path else []
+        self.undo.forget()
+        try:
+            for path in kept:
+                self.undo.keep(path)
+            if binary:
+                self._keep_database()
+            self._lay(binary, images)
+            self.service.systemctl("daemon-reload")
+            self.service.systemctl("enable", self.service.name)
+            trouble = self.service.start(self.wanted.timeout, signs)
+            if trouble:
+                raise FabricError(str(trouble))
+        except FabricError as exc:
+            raise FabricError(f"K3s {self.wanted.version}: {exc} {self._go_back()}") from exc
+        self.undo.forget()
+        placed.remove(k3s.STAGING)
+
+    def _clear_staging(self) -> None:
+        """Throw away what was fetched; on a node that had nothing of ours, the folder for it, too."""
+        placed.remove(k3s.STAGING)
+        if self.installed.ours is None:
+            k3s_remove.forget()
+
+    def _new_images(self, found: t.Sequence[Change]) -> bool:
+        return any(change.what == "images" for change in found)
+
+    def _staged(self, name: str | None) -> pathlib.Path:
+        path = pathlib.Path(k3s.STAGING, name or "")
+        if not name or not path.is_file():
+            raise FabricError(
+                f"{name} of K3s {self.wanted.version} did not reach the node ({path} is not there). "
+                "Run the role's fetch step too (tag k3s_apply)."
+            )
+        return path
+
+    def _check_binary(self) -> pathlib.Path:
+        """Return the staged binary once it is what was asked for; else throw it away and say why."""
+        path = self._staged(self.wanted.file)
+        expected = self.wanted.sha256 or _listed(self._staged(self.wanted.sums), self.wanted.file)
+        seen = placed.digest(str(path))
+        if seen != expected:
+            raise FabricError(
+                f"{self.wanted.file} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and it must be "
+                f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
+            )
+        path.chmod(0o755)
+        said = k3s.binary_version(self.run, str(path))
+        if said != self.wanted.version:
+            raise FabricError(
+                f"{self.wanted.file} says that it is {said or 'nothing that runs here'}, not {self.wanted.version}. "
+                "Nothing was changed. See to k3s_source and k3s_checksums: release and architecture must be the node's."
+            )
+        return path
+
+    def _keep_database(self) -> None:
+        """Keep the data store of a single server: what a newer release writes, the one before may not read.
+
+        A member of etcd must not be set back on its own: its data stays, and the binary alone goes back.
+        """
+        data = pathlib.Path(self.wanted.data)
+        if (data / _SQLITE).is_file() and not (data / "server/db/etcd").exists():
+            self.service.systemctl("stop", self.service.name)
+            self.undo.keep(str(data / "server/db"))
+
+    def _lay(self, binary: pathlib.Path | None, images: pathlib.Path | None) -> None:
+        if images and self.wanted.images_path:
+            target = pathlib.Path(self.wanted.images_path)
+            for old in target.parent.glob("k3s-airgap-images-*"):
+                self.undo.keep(str(old))
+                placed.remove(str(old))
+            _move(images, target, 0o644)
+        for file in self.wanted.files:
+            placed.write(file.path, file.content.encode(), file.mode)
+        if self.wanted.registries is None:
+            placed.remove(k3s.REGISTRIES)
+        pathlib.Path(k3s.ETC).chmod(0o755)
+        token = self._token()
+        placed.write(k3s.TOKEN, token.content.encode(), token.mode)
+        if binary:
+            _move(binary, pathlib.Path(k3s.BINARY), 0o755)
+        if self.wanted.cdi:
+            self._make_cdi()
+        record = {
+            "version": self.wanted.version,
+            "role": self.wanted.role,
+            "data": self.wanted.data,
+            "sha256": placed.digest(k3s.BINARY),
+            "stamp": k3s.binary_stamp(),
+            "images": self.wanted.version if self.wanted.images else None,
+            "cdi": self.wanted.cdi or bool((self.installed.ours or {}).get("cdi")),
+        }
+        placed.write(k3s.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+
+    def _token(self) -> Placed:
+        """Return the token's file: the server's for one that joins; else the one there is; else a new one."""
+        if self.wanted.token is not None:
+            return _token_file(self.wanted.token)
+        there = placed.read(k3s.TOKEN) or placed.read(f"{self.wanted.data}/server/token")
+        if there:
+            return _token_file(there[0].decode())
+        if not self.wanted.first:
+            raise FabricError(
+                "there is no token of the server. Let the server be reached, so that it can be read there."
+            )
+        return _token_file(secrets.token_hex(32))
+
+    def _make_cdi(self) -> None:
+        self.undo.keep(k3s.CDI)
+        pathlib.Path(k3s.CDI).parent.mkdir(parents=True, exist_ok=True)
+        rc, _out, err = self.run([k3s.TOOLKIT, "cdi", "generate", f"--output={k3s.CDI}"])
+        if rc:
+            raise FabricError(f"nvidia-ctk made no CDI specification: {err.strip()[:300]} Look at nvidia-smi first.")
+
+    def _go_back(self) -> str:
+        """Bring back what was there before; say so."""
+        if self.installed.version is None:
+            k3s_remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=self.installed.data)
+            self.undo.restore()
+            k3s_remove.forget()
+            return "Everything that was laid down has been removed: the node is as it was before."
+        self.run(["systemctl", "stop", self.service.name])
+        self.undo.restore()
+        placed.remove(k3s.STAGING)
+        self.service.systemctl("daemon-reload")
+        if self.installed.active != "active":
+            return "What was there before has been put back."
+        again = self.service.start(self.wanted.timeout, [])
+        if again:
+            return f"{self.installed.version} has been put back, but does not come up either: {again}"
+        return f"The node has gone back to {self.installed.version}, which runs."
+
+
+def _token_file(text: str) -> Placed:
+    return Placed(k3s.TOKEN, text.strip() + "\n", 0o600, secret=True)
+
+
+def _move(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
+    """Bring a large file to its place in one step, over file systems too."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{target.name}.dgxspark")
+        with source.open("rb") as old, beside.open("wb") as new:
+            while block := old.read(1 << 20):
+                new.write(block)
+        beside.chmod(mode)
+        beside.replace(target)
+    except OSError as exc:
+        placed.remove(str(target.with_name(f".{target.name}.dgxspark")))
+        raise placed.cannot_write(str(target), exc) from exc
+    source.unlink()
+
+
+def _listed(sums: pathlib.Path, name: str) -> str:
+    """Return a file's digest out of a release's list (`digest  name` on each line)."""
+    for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[1].lstrip("*") == name and len(words[0]) == 64:
+            return words[0].lower()
+    raise FabricError(f"{sums.name} names no {name}. Give its SHA-256 in k3s_checksums, or see to k3s_source.")

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A set of files with systemd units among them: laid on a node, kept as it shall be, and taken away again whole.
+
+A record on the node says which files are ours, so that those of an earlier plan go, and no other file does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.placed import Placed, Undo
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What shall be there. adjust: OOM score by unit, set on its running main process as well."""
+
+    files: tuple[Placed, ...] = ()
+    enable: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+    adjust: dict[str, int] = field(default_factory=dict)
+
+
+class UnitFiles:
+    """The set of one role on a node. record: the path of its record. root: before /proc, for tests."""
+
+    def __init__(self, run: Run, record: str, proc: str = "/proc") -> None:
+        self.run, self.record, self.proc = run, record, proc
+        there = placed.read(record)
+        try:
+            self.ours: dict[str, t.Any] = json.loads(there[0]) if there else {}
+        except ValueError:
+            self.ours = {}
+
+    def changes(self, wanted: Wanted) -> list[Change]:
+        """Return what differs."""
+        found = [change for file in wanted.files if (change := placed.difference(file))]
+        keep = {file.path for file in wanted.files}
+        found += [Change(path, "file", "there", None) for path in self._old(keep)]
+        states = self._show((*wanted.enable, *self.ours.get("enable", ())))
+        for unit in wanted.enable:
+            enabled, active = states[unit]
+            # A unit that is not installed is another's business: the caller is told by `missing`.
+            if enabled in ("disabled", "indirect"):
+                found.append(Change(unit, "unit", enabled, "enabled"))
+            if enabled != "" and active not in ("active", "activating"):
+                found.append(Change(unit, "state", active, "active"))
+        found += [
+            Change(unit, "unit", states[unit][0], None)
+            for unit in self.ours.get("enable", ())
+            if unit not in wanted.enable and states[unit][0] == "enabled"
+        ]
+        for unit, score in wanted.adjust.items():
+            seen = self._score(unit)
+            if seen is not None and seen != score:
+                found.append(Change(unit, "OOM score", seen, score))
+        return found
+
+    def apply(self, wanted: Wanted, found: t.Sequence[Change], **note: t.Any) -> None:
+        """Make the changes, all of the files or none of them."""
+        undo = Undo(f"{self.record}.before")
+        keep = {file.path for file in wanted.files}
+        try:
+            for file in wanted.files:
+                undo.keep(file.path)
+                if placed.difference(file):
+                    placed.write(file.path, file.content.encode(), file.mode)
+            record = {"files": sorted(keep), "enable": list(wanted.enable), **note}
+            placed.write(self.record, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+        except FabricError:
+            undo.restore()
+            raise
+        undo.forget()
+        gone = [unit for unit in self.ours.get("enable", ()) if unit not in wanted.enable]
+        for path in self._old(keep):
+            _remove(path)
+        self._systemctl("daemon-reload")
+        for unit in gone:
+            self.run(["systemctl", "disable", "--now", unit])
+        files = any(change.what in ("file", "mode") for change in found)
+        for unit in wanted.enable:
+            if self._show([unit])[unit][0] != "":
+                self._systemctl("enable", unit)
+                self._systemctl("restart" if files and unit in wanted.restart else "start", unit)
+        for unit, score in wanted.adjust.items():
+            pid = self._main_pid(unit)
+            if pid and self._score(unit) != score:
+                pathlib.Path(self.proc, pid, "oom_score_adj").write_text(f"{score}\n", encoding="ascii")
+
+    def removal(self) -> list[Change]:
+        """Return what removal would take away."""
+        return [Change(path, "file", "there", None) for path in self._old(set())]
+
+    def remove(self, keep_running: t.Collection[str] = ()) -> None:
+        """Take everything away. keep_running: units of a package that stays, which go on with the package's settings."""
+        for unit in self.ours.get("enable", ()):
+            if unit not in keep_running:
+                self.run(["systemctl", "disable", "--now", unit])
+        for path in self._old(set()):
+            _remove(path)
+        self._systemctl("daemon-reload")
+        for unit in keep_running:
+            self.run(["systemctl", "try-restart", unit])
+        placed.remove(self.record)
+        with contextlib.suppress(OSError):
+            pathlib.Path(self.record).parent.rmdir()
+
+    def installed(self, program: str) -> bool:
+        """Whether a program is there."""
+        return pathlib.Path(program).is_file()
+
+    def _old(self, keep: t.Collection[str]) -> list[str]:
+        listed = self.ours.get("files", ())
+        return [path for path in listed if path not in keep and pathlib.Path(path).exists()]
+
+    def _show(self, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return UnitFileState ("" for one that is not there) and ActiveState of units, by one command."""
+        names = list(dict.fromkeys(units))
+        if not names:
+            return {}
+        _rc, out, _err = self.run(["systemctl", "show", "--property=UnitFileState,ActiveState", "--", *names])
+        blocks = [dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE)) for block in out.strip("\n").split("\n\n")]
+        blocks += [{}] * (len(names) - len(blocks))
+        return {
+            name: (block.get("UnitFileState", ""), block.get("ActiveState", "unknown"))
+            for name, block in zip(names, blocks, strict=False)
+        }
+
+    def _main_pid(self, unit: str) -> str | None:
+        _rc, out, _err = self.run(["systemctl", "show", "--property=MainPID", "--value", "--", unit])
+        return out.strip() if out.strip() not in ("", "0") else None
+
+    def _score(self, unit: str) -> int | None:
+        pid = self._main_pid(unit)
+        try:
+            return int(pathlib.Path(self.proc, pid, "oom_score_adj").read_text(encoding="ascii")) if pid else None
+        except (OSError, ValueError):
+            return None
+
+    def _systemctl(self, *words: str) -> None:
+        rc, out, err = self.run(["systemctl", *words])
+        if rc:
+            raise FabricError(f"systemctl {' '.join(words)} failed: {(err or out).strip()} See systemctl status.")
+
+
+def _remove(path: str) -> None:
+    placed.remove(path)
+    with contextlib.suppress(OSError):
+        pathlib.Path(path).parent.rmdir()  # a drop-in's folder, where nothing else is in it

@@ -1,0 +1,183 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: k3s_node
+short_description: Lay K3s on a node, change it, or take it away
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Checks the binary that lies in the staging folder, writes config, token, registries and unit, starts the unit, and
+    waits until it says that it is ready.
+  - Where any of this fails, the node is left as it was before - without K3s, or with the release, files and (on a server
+    without etcd) data of before - and the failure names its cause.
+  - Restarts the unit only when something differs.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  state:
+    description:
+      - V(absent) removes K3s with its data, containers, interfaces and firewall rules, and nothing that it did not make.
+      - A K3s that this module did not lay down is refused.
+    type: str
+    choices: [present, absent]
+    default: present
+  role:
+    description: What the node is of the cluster. Needed with O(state=present).
+    type: str
+    choices: [server, agent]
+  version:
+    description: The release, such as V(v1.36.4+k3s1). Needed with O(state=present).
+    type: str
+  file:
+    description: The binary's name in C(/var/lib/dgxspark/k3s/staging), such as V(k3s-arm64). Needed with O(state=present).
+    type: str
+  sha256:
+    description: The binary's SHA-256.
+    type: str
+  sums:
+    description: The release's list of checksums in the staging folder. Needed without O(sha256).
+    type: str
+  images:
+    description: The archive of images in the staging folder, for a node without a registry.
+    type: str
+  config:
+    description: C(config.yaml) as text. It must hold no secret.
+    type: str
+    default: ""
+  registries:
+    description: C(registries.yaml) as text.
+    type: str
+  token:
+    description: The server's token, for a node that joins.
+    type: str
+  first:
+    description: Whether this is the cluster's first server, which makes the token.
+    type: bool
+    default: false
+  cdi:
+    description: Whether to have C(nvidia-ctk) make the GPU's CDI specification.
+    type: bool
+    default: false
+  data_dir:
+    description: K3s's folder.
+    type: path
+    default: /var/lib/rancher/k3s
+  timeout:
+    description: Seconds to wait until the unit is ready.
+    type: int
+    default: 600
+  signs:
+    description: What lines of K3s's log mean, as C(knowledge/k3s_signs) has them.
+    type: list
+    elements: dict
+    default: []
+notes:
+  - Needs root (C(become)).
+seealso:
+  - module: dgxspark.cluster.k3s_info
+"""
+
+EXAMPLES = r"""
+- name: Take K3s away
+  dgxspark.cluster.k3s_node:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What differed, each with C(subject), C(what), C(before) and C(after). Secrets are not shown.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, k3s_install, k3s_remove
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Sign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, from_plain, to_plain
+
+WANTED = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token", "first", "cdi")
+
+
+def present(module: t.Any) -> list[Change]:
+    """Bring K3s to what is wanted; return what differed."""
+    given, run = module.params, module_runner(module)
+    wanted = k3s_install.Wanted(
+        **{name: given[name] for name in WANTED}, data=given["data_dir"], timeout=given["timeout"]
+    )
+    installed = k3s.read_installed(run, data=wanted.data, registries=wanted.registries)
+    if installed.version and installed.ours is None:
+        raise FabricError(foreign("Nothing was changed."))
+    if installed.role not in (None, wanted.role):
+        raise FabricError(
+            f"The node is a K3s {installed.role}, and shall be {wanted.role}. Nothing was changed. Run with "
+            "k3s_state=absent for this node first."
+        )
+    found = k3s_install.changes(wanted, installed)
+    if found and not module.check_mode:
+        signs = [from_plain(Sign, sign, f"signs[{number}]") for number, sign in enumerate(given["signs"])]
+        k3s_install.Installation(run, wanted, installed).apply(found, signs)
+    return found
+
+
+def absent(module: t.Any) -> list[Change]:
+    """Take K3s away; return what went."""
+    run, data = module_runner(module), module.params["data_dir"]
+    installed = k3s.read_installed(run, data=data)
+    if installed.version and installed.ours is None:
+        raise FabricError(foreign("It is left alone."))
+    if installed.ours is None:
+        return []
+    data = str(installed.ours.get("data", data))
+    found = k3s_remove.leftovers(data)
+    if not module.check_mode:
+        k3s_remove.remove(run, data)
+        k3s_remove.forget(cdi=bool(installed.ours.get("cdi")))
+    return found
+
+
+def foreign(what: str) -> str:
+    """Return the message for a K3s that was there before."""
+    return f"K3s is on this node, and this collection did not lay it there. {what} Remove it with its k3s-uninstall.sh."
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    text: dict[str, t.Any] = {"type": "str"}
+    secret: dict[str, t.Any] = {"type": "str", "no_log": True}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "role": {"type": "str", "choices": ["server", "agent"]},
+            **dict.fromkeys(("version", "file", "sha256", "sums", "images"), text),
+            "config": {"type": "str", "default": ""},
+            "registries": secret,
+            "token": secret,
+            "first": {"type": "bool", "default": False},
+            "cdi": {"type": "bool", "default": False},
+            "data_dir": {"type": "path", "default": k3s.DATA},
+            "timeout": {"type": "int", "default": 600},
+            "signs": {"type": "list", "elements": "dict", "default": []},
+        },
+        required_if=[("state", "present", ["role", "version", "file"])],
+        supports_check_mode=True,
+    )
+    try:
+        changes = present(module) if module.params["state"] == "present" else absent(module)
+    except FabricError as exc:
+        module.fail_json(msg=str(exc), changes=[])
+    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
+    module.exit_json(changed=bool(changes), changes=to_plain(changes), diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: memory_guard
+short_description: Lay the memory guard on a node, or take it away
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Writes the files that P(dgxspark.cluster.memory_guard_plan#filter) made, enables their units, and gives running
+    daemons their OOM score. No daemon but those in O(restart) is restarted.
+  - Files of an earlier plan are removed; a record on the node says which are ours.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  state:
+    description: V(absent) removes what was laid down and nothing else.
+    type: str
+    choices: [present, absent]
+    default: present
+  files:
+    description: The files, each with C(path), C(content) and C(mode).
+    type: list
+    elements: dict
+    default: []
+  enable:
+    description: Units to enable and start.
+    type: list
+    elements: str
+    default: []
+  restart:
+    description: Units of O(enable) that are restarted after a change.
+    type: list
+    elements: str
+    default: []
+  adjust:
+    description: The OOM score of running daemons, by unit.
+    type: dict
+    default: {}
+  package_ours:
+    description: Whether the role has installed earlyoom, and so may remove it.
+    type: bool
+    default: false
+notes:
+  - Needs root (C(become)).
+"""
+
+EXAMPLES = r"""
+- name: Take the memory guard away
+  dgxspark.cluster.memory_guard:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What differed, each with C(subject), C(what), C(before) and C(after).
+  returned: always
+  type: list
+  elements: dict
+earlyoom:
+  description: Whether earlyoom is installed.
+  returned: success
+  type: bool
+package_ours:
+  description: Whether the role had installed earlyoom.
+  returned: success
+  type: bool
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.placed import Placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles, Wanted
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+
+RECORD = "/var/lib/dgxspark/memory_guard.json"
+PROGRAM = "/usr/bin/earlyoom"
+EARLYOOM = "earlyoom.service"
+
+
+def run(module: t.Any) -> dict[str, t.Any]:
+    """Bring the node to what is wanted; return what differed."""
+    given, node = module.params, UnitFiles(module_runner(module), RECORD)
+    ours = bool(node.ours.get("package") or given["package_ours"])
+    if given["state"] == "absent":
+        changes = node.removal()
+        if node.ours and not module.check_mode:
+            node.remove(keep_running=[EARLYOOM])
+    else:
+        wanted = Wanted(
+            tuple(Placed(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"]),
+            tuple(given["enable"]),
+            tuple(given["restart"]),
+            {str(unit): int(score) for unit, score in given["adjust"].items()},
+        )
+        changes = node.changes(wanted)
+        if (changes or ours != bool(node.ours.get("package"))) and not module.check_mode:
+            node.apply(wanted, changes, package=ours)
+    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
+    return {
+        "changed": bool(changes),
+        "changes": to_plain(changes),
+        "diff": diff,
+        "earlyoom": node.installed(PROGRAM),
+        "package_ours": ours,
+    }
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "files": {"type": "list", "elements": "dict", "default": []},
+            "enable": {"type": "list", "elements": "str", "default": []},
+            "restart": {"type": "list", "elements": "str", "default": []},
+            "adjust": {"type": "dict", "default": {}},
+            "package_ours": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = run(module)
+    except FabricError as exc:
+        module.fail_json(msg=str(exc), changes=[])
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

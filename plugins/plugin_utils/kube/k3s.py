@@ -1,0 +1,381 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of K3s for one node: its part in the cluster, its configuration, what is to be fetched, and what forbids it.
+
+Pure. What other nodes are like comes of the inventory; of the server's release, of what was read there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import typing as t
+import urllib.parse
+
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Installed, Machine
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_config, versions
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_config import Settings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.verdict import platform_findings
+
+Plain = dict[str, t.Any]
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# What K3s and its parts listen on, beside the API's port (docs.k3s.io, requirements).
+PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444, 10250)}
+ETCD_PORTS = (2379, 2380)
+DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
+SIGN = ("id", "pattern", "cause", "remedy", "final")
+RANK_LABEL = "dgxspark.cluster/spark"
+
+
+def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, knowledge_dirs: t.Any = ()) -> Plain:
+    """Plan K3s for a host of an inventory.
+
+    given: `settings` (the role's variables), `servers` and `agents` (hosts in order), `fabric` (dgxspark_fabric),
+    `sparks` (the fabric's hosts), `machine` (what k3s_info read of the host; None if nothing was read), `server` (that of
+    the first server; None likewise). Raises FabricError for what is not of the right shape.
+    """
+    dirs = [str(path) for path in knowledge_dirs or ()]
+    fabric = given.get("fabric") or {}
+    name_of_hardware = hardware_name(fabric)
+    guards = knowledge.load("memory_guard", dirs)
+    return plan(
+        name,
+        k3s_config.read_settings(given["settings"]),
+        servers=list(given["servers"]),
+        agents=list(given["agents"]),
+        variables={host: _variables(hostvars, host) for host in [*given["servers"], name]},
+        fabric=fabric,
+        sparks=list(given.get("sparks") or ()),
+        machine=_machine(given.get("machine"), name),
+        server=_machine(given.get("server"), "the first server"),
+        releases=knowledge.load("k3s", dirs),
+        known_bad=tuple(knowledge.load("versions", dirs).values()),
+        guard=guards.get(name_of_hardware),
+        signs=[{key: sign[key] for key in SIGN} for sign in knowledge.load("k3s_signs", dirs).values()],
+    )
+
+
+def _variables(hostvars: t.Any, host: str) -> Plain:
+    found = hostvars[host] if host in hostvars else {}  # noqa: SIM401 (Ansible's hostvars has no default)
+    return {key: found.get(key) for key in ("k3s_node_ip", "ansible_host")}
+
+
+def _machine(value: t.Any, where: str) -> Machine | None:
+    return None if value is None else from_plain(Machine, value, f"{where}: machine")
+
+
+def plan(
+    name: str,
+    settings: Settings,
+    *,
+    servers: t.Sequence[str],
+    agents: t.Sequence[str],
+    variables: t.Mapping[str, t.Mapping[str, t.Any]],
+    fabric: t.Mapping[str, t.Any],
+    sparks: t.Sequence[str],
+    machine: Machine | None,
+    server: Machine | None,
+    releases: t.Mapping[str, Plain],
+    known_bad: t.Sequence[Plain],
+    guard: Plain | None,
+    signs: t.Sequence[Plain] = (),
+) -> Plain:
+    """Return the plan of one node; see `plan_of_inventory` for the arguments."""
+    findings = cluster_findings(name, servers, agents)
+    if findings:
+        return _refused(findings)
+    role: k3s.Role = "server" if name in servers else "agent"
+    first = name == servers[0]
+    release = releases.get(settings.version, {})
+    versions.release(settings.version)
+    findings += k3s_config.check(settings, role, name, _config_keys(releases, settings.version))
+    pods, services = k3s_config.networks(fabric)
+    address, more = k3s_config.node_ip(settings.node_ip, variables[name].get("ansible_host"), name)
+    findings += more
+    of_first, more = k3s_config.node_ip(
+        variables[servers[0]].get("k3s_node_ip"), variables[servers[0]].get("ansible_host"), servers[0]
+    )
+    if settings.url is None and not first:
+        findings += more
+    url = settings.url or f"https://{_host(of_first or 'unknown')}:{k3s_config.PORT}"
+    findings += _address_findings(address, fabric, pods, services, name)
+    if machine is None or address is None:
+        return _refused(findings) if findings else {"role": role, "first": first, "server": servers[0], "seen": False}
+
+    flannel = settings.flannel_interface
+    if flannel is None:
+        flannel, more = k3s_config.interface(address, machine.addresses, name)
+        findings += more
+    architecture = ARCHITECTURES.get(machine.architecture)
+    if architecture is None:
+        message = f"K3s is not laid on its architecture, {machine.architecture}."
+        findings.append(Finding("k3s.architecture", "error", name, message, f"Known: {', '.join(ARCHITECTURES)}."))
+    if architecture is None or flannel is None:
+        return _refused(findings)
+    step, more = versions.step(machine.k3s.version, settings.version, name)
+    findings += more
+    findings += node_findings(name, role, settings, machine, release, etcd=len(servers) > 1)
+    findings += _platform(name, machine, known_bad, settings.known_bad)
+    if role == "agent" and server is not None and server.k3s.version and servers[0] != name:
+        findings += versions.skew(settings.version, server.k3s.version, name) if step != "refused" else []
+    spark = name in sparks
+    config = k3s_config.node_config(
+        settings,
+        name=name,
+        role=role,
+        first=first,
+        servers=len(servers),
+        address=address,
+        flannel=flannel,
+        url=url,
+        sans=[address, urllib.parse.urlsplit(url).hostname or address],
+        pods=pods,
+        services=services,
+        kubelet=guard["kubelet"] if guard and spark else {},
+        labels={RANK_LABEL: True} if spark else {},
+    )
+    files, more = release_files(settings, release, architecture, name, machine.k3s)
+    findings += more
+    text, cdi = dump(config), _wants_cdi(settings, machine)
+    return {
+        "role": role,
+        "first": first,
+        "server": servers[0],
+        "seen": True,
+        "node_name": name,
+        "node_ip": address,
+        "url": url,
+        "architecture": architecture,
+        "version": settings.version,
+        "step": step,
+        "config": config,
+        **files,
+        "cdi": cdi,
+        "installed": machine.k3s.version is not None,
+        "text": text,
+        "signs": list(signs),
+        "changed": changed(role, step, bool(files["fetch"]) or cdi, text, machine),
+        "refusals": [str(finding) for finding in findings if finding.severity == "error"],
+        "warnings": [str(finding) for finding in findings if finding.severity != "error"],
+        "findings": to_plain(findings),
+    }
+
+
+def _refused(findings: t.Sequence[Finding]) -> Plain:
+    return {
+        "seen": False,
+        "refusals": [str(f) for f in findings if f.severity == "error"],
+        "warnings": [str(f) for f in findings if f.severity != "error"],
+        "findings": to_plain(list(findings)),
+    }
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _config_keys(releases: t.Mapping[str, Plain], version: str) -> t.Mapping[str, t.Sequence[str]] | None:
+    """Return the settings that K3s knows: of this release, else of the newest known one of its minor."""
+    wanted = versions.release(version)
+    fitting = [name for name in releases if versions.release(name).minor == wanted.minor]
+    known = releases.get(version) or (releases[max(fitting, key=versions.release)] if fitting else None)
+    return known["config_keys"] if known else None
+
+
+def cluster_findings(name: str, servers: t.Sequence[str], agents: t.Sequence[str]) -> list[Finding]:
+    """Find what is wrong with the groups."""
+    both = sorted(set(servers) & set(agents))
+    if name not in servers and name not in agents:
+        return [Finding("k3s.no-group", "error", name, "it is neither a server nor an agent.", "Put it in one group.")]
+    if not servers:
+        remedy = "Put one Spark, or another machine, in the group of servers (k3s_server_group)."
+        return [Finding("k3s.no-server", "error", "inventory", "no host is a K3s server.", remedy)]
+    if both:
+        message = f"{', '.join(both)}: in both groups. A server runs pods as well."
+        return [Finding("k3s.both-groups", "error", "inventory", message, "Take it out of the agents' group.")]
+    if len(servers) % 2 == 0:
+        message = f"{len(servers)} servers: etcd needs an odd number, else one more can fail less."
+        return [Finding("k3s.even-servers", "error", "inventory", message, "Have one or three.")]
+    return []
+
+
+def _address_findings(
+    address: str | None, fabric: t.Mapping[str, t.Any], pods: str, services: str, name: str
+) -> list[Finding]:
+    if address is None:
+        return []
+    findings = []
+    reserved = {"the pods": pods, "the services": services}
+    if fabric.get("address_pool"):
+        reserved["the RoCE fabric"] = str(fabric["address_pool"])
+    for whose, network in reserved.items():
+        if ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False):
+            message = f"its address {address} is in the network of {whose}, {network}."
+            findings.append(
+                Finding("k3s.node-ip", "error", name, message, "Set k3s_node_ip to one of the management network.")
+            )
+    return findings
+
+
+def node_findings(
+    name: str, role: k3s.Role, settings: Settings, machine: Machine, release: Plain, *, etcd: bool
+) -> list[Finding]:
+    """Find what on the node forbids K3s, or what its owner should know."""
+    there = machine.k3s
+    findings = []
+    if there.version and there.ours is None:
+        message = f"K3s {there.version} is on it, and this collection did not lay it there."
+        findings.append(
+            Finding(
+                "k3s.foreign", "error", name, message, "Remove it with its k3s-uninstall.sh, or leave the node out."
+            )
+        )
+    if there.role not in (None, role):
+        message = f"it is a K3s {there.role}, and shall be {role}."
+        findings.append(
+            Finding("k3s.role", "error", name, message, f"Run with k3s_state=absent for it first: -l {name}.")
+        )
+    old = str((there.ours or {}).get("data", settings.data_dir))
+    if old != settings.data_dir:
+        message = f"its data lies in {old}, and k3s_data_dir is {settings.data_dir}: it is not moved."
+        findings.append(Finding("k3s.data-dir", "error", name, message, f"Set k3s_data_dir to {old}."))
+    if not machine.memory_controller:
+        message = "its kernel offers no cgroup v2 memory controller, which the kubelet needs."
+        findings.append(
+            Finding(
+                "k3s.cgroup", "error", name, message, "Boot with cgroup v2 and cgroup_enable=memory, and run again."
+            )
+        )
+    ports = PORTS[role] + (ETCD_PORTS if etcd and role == "server" else ())
+    taken = sorted(set(ports) & set(machine.listening)) if there.version is None else []
+    if taken:
+        message = f"something listens on port {', '.join(map(str, taken))} already, which K3s needs."
+        findings.append(Finding("k3s.port", "error", name, message, "See ss -ltnp there, and stop it."))
+    if machine.swap_mib:
+        message = f"it has {machine.swap_mib} MiB of swap; K3s runs with it, and pods do not use it."
+        findings.append(
+            Finding("k3s.swap", "warning", name, message, "Turn it off if weights must not be swapped out.")
+        )
+    findings += _disk(name, settings, machine, release)
+    gpu = machine.gpu
+    if settings.gpu is True and gpu is None:
+        message = "k3s_gpu is true, and it has no NVIDIA driver running."
+        findings.append(Finding("k3s.gpu", "error", name, message, "See nvidia-smi there, or set k3s_gpu to auto."))
+    elif gpu and settings.gpu and not (gpu.toolkit and gpu.runtime):
+        message = f"it has a GPU and no {k3s.TOOLKIT if not gpu.toolkit else k3s.RUNTIME}: no pod could use it."
+        remedy = "Install the package nvidia-container-toolkit, or set k3s_gpu to false."
+        findings.append(Finding("k3s.gpu", "error", name, message, remedy))
+    return findings
+
+
+def _disk(name: str, settings: Settings, machine: Machine, release: Plain) -> list[Finding]:
+    """Compare free room with what is to be laid down, before anything is."""
+    need = release.get("disk_mib", DISK_MIB)
+    new = machine.k3s.version != settings.version
+    images = need["images"] if settings.airgap and machine.k3s.images != settings.version else 0
+    wanted = {
+        k3s.OURS: (need["binary"] if new else 0) + images,
+        settings.data_dir: (need["unpacked"] if new else 0) + images,
+    }
+    findings = []
+    for path, mib in wanted.items():
+        free = machine.free_mib.get(path)
+        if free is not None and free < mib:
+            message = f"{path} has {free} MiB free, and {mib} MiB are needed: the disk is full."
+            findings.append(Finding("k3s.disk", "error", name, message, "Free room there. Nothing was changed."))
+    return findings
+
+
+def _platform(
+    name: str, machine: Machine, known_bad: t.Sequence[Plain], policy: t.Literal["refuse", "warn"]
+) -> list[Finding]:
+    """Find versions that are known to be bad; with `warn` none of them stops the run."""
+    found, _environment = platform_findings(machine.platform, known_bad)
+    findings = []
+    for rule in found:
+        severity: t.Literal["error", "warning", "info"] = "warning" if policy == "warn" else rule.severity
+        component = rule.rule.removeprefix("platform.")
+        remedy = f"{rule.remedy} (k3s_known_bad=warn goes on all the same.)" if severity == "error" else rule.remedy
+        findings.append(Finding(f"k3s.{rule.rule}", severity, f"{name}: {component}", rule.message, remedy))
+    return findings
+
+
+def _wants_cdi(settings: Settings, machine: Machine) -> bool:
+    return bool(settings.gpu and machine.gpu and machine.gpu.toolkit and not machine.gpu.cdi)
+
+
+def release_files(
+    settings: Settings, release: Plain, architecture: str, name: str, installed: Installed
+) -> tuple[Plain, list[Finding]]:
+    """Return which files of the release the node needs, and where each comes from."""
+    binary = "k3s" if architecture == "amd64" else f"k3s-{architecture}"
+    sums = f"sha256sum-{architecture}.txt"
+    images = f"k3s-airgap-images-{architecture}.tar.zst"
+    sha256 = settings.checksums.get(architecture) or release.get("sha256", {}).get(architecture)
+    stale = installed.version != settings.version or bool(sha256 and installed.sha256 != sha256)
+    needed = ([binary] if stale else []) + ([sums] if stale and not sha256 else [])
+    if settings.airgap and installed.images != settings.version:
+        needed.append(images)
+    is_url = "://" in settings.source
+    quoted = urllib.parse.quote(settings.version, safe="") if is_url else settings.version
+    place = f"{settings.source.rstrip('/')}/{quoted}"
+    missing = [] if settings.source_files is None else [file for file in needed if file not in settings.source_files]
+    findings = []
+    for file in missing:
+        what = {images: "the archive of images", sums: "the release's list of checksums"}.get(file, "the binary")
+        message = f"{what} is not there: {place}/{file} (k3s_source)."
+        remedy = f"Put it there from the release {settings.version}."
+        if file == sums:
+            remedy += f" Or give its SHA-256: k3s_checksums.{architecture}."
+        findings.append(Finding("k3s.source", "error", name, message, remedy))
+    return {
+        "file": binary,
+        "sha256": sha256,
+        "sums": None if sha256 else sums,
+        "images": images if settings.airgap else None,
+        "fetch": [{"name": file, "from": f"{place}/{file}", "url": is_url} for file in (needed if not missing else [])],
+    }, findings
+
+
+def dump(config: Plain) -> str:
+    """Return `config.yaml` as text: keys in order, and nothing that a later run would write otherwise."""
+    # Ansible's own texts and numbers are subclasses, which YAML libraries will not write.
+    plain = json.loads(json.dumps(config))
+    head = "# Written by the Ansible role dgxspark.cluster.k3s; its next run undoes changes by hand.\n"
+    return head + yaml.safe_dump(plain, default_flow_style=False, sort_keys=True, width=1000)
+
+
+def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine: Machine) -> bool:
+    """Tell on the controller whether the node differs from its plan, by the digests that were read of it."""
+    there = machine.k3s
+    if step != "keep" or fetch:
+        return True
+    wanted = {k3s.CONFIG: (text, "0600"), k3s.unit_path(role): (k3s.unit(role), "0644")}
+    seen = {state.path: (state.sha256, state.mode) for state in there.files}
+    same = all(
+        seen.get(path) == (hashlib.sha256(content.encode()).hexdigest(), mode)
+        for path, (content, mode) in wanted.items()
+    )
+    running = there.active == "active" and there.enabled == "enabled"
+    return not (same and running and there.token and there.registries)
+
+
+def turns(plans: t.Mapping[str, Plain], order: t.Sequence[str]) -> list[list[str]]:
+    """Return who changes when: servers one by one, then all agents that are new at once, then the others one by one.
+
+    plans: by host, those with a difference (key `changed`); order: servers, then agents.
+    """
+    due = [host for host in order if plans.get(host, {}).get("changed")]
+    servers = [host for host in due if plans[host]["role"] == "server"]
+    new = [host for host in due if plans[host]["role"] == "agent" and not plans[host]["installed"]]
+    others = [host for host in due if host not in servers and host not in new]
+    return [[host] for host in servers] + ([new] if new else []) + [[host] for host in others]

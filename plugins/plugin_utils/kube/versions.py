@@ -1,0 +1,94 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Order of K3s releases (`v1.36.4+k3s1`), and which way from one to another is allowed."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+
+_RELEASE = re.compile(r"^v(\d+)\.(\d+)\.(\d+)(?:-(?:rc|alpha|beta)\.?(\d+))?\+k3s(\d+)$")
+# A kubelet may be three minors older than its API server, and never newer (Kubernetes version skew policy).
+AGENT_SKEW = 3
+
+Step = t.Literal["install", "keep", "upgrade", "refused"]
+
+
+@functools.total_ordering
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A K3s release. `candidate` is the number of a release candidate, and None of a release, which comes after them."""
+
+    major: int
+    minor: int
+    patch: int
+    candidate: int | None
+    build: int
+
+    @property
+    def order(self) -> tuple[int, int, int, bool, int, int]:
+        """What releases are compared by."""
+        return (self.major, self.minor, self.patch, self.candidate is None, self.candidate or 0, self.build)
+
+    def __lt__(self, other: Release) -> bool:
+        return self.order < other.order
+
+
+@functools.cache
+def release(text: str) -> Release:
+    """Read a release; FabricError for what is none, such as a channel's name."""
+    match = _RELEASE.match(text) if isinstance(text, str) else None
+    if not match:
+        raise FabricError(
+            f"k3s_version: {text!r} is not a K3s release. Write it in full, such as v1.36.4+k3s1 (a channel such as "
+            "stable would be another version tomorrow)."
+        )
+    major, minor, patch, candidate, build = match.groups()
+    return Release(int(major), int(minor), int(patch), int(candidate) if candidate else None, int(build))
+
+
+def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[Finding]]:
+    """Say what it takes from the installed release to the wanted one.
+
+    installed: None where there is no K3s. subject: the host, for the message. A downgrade is refused, for the data store
+    may hold what the older release cannot read; so is a skipped minor, over which Kubernetes does not migrate.
+    """
+    new = release(wanted)
+    if installed is None:
+        return "install", []
+    try:
+        old = release(installed)
+    except FabricError:
+        found = f"K3s there says that it is {installed!r}, which is no release."
+        remedy = "Take it off by hand, or with k3s_state=absent, and run again."
+        return "refused", [Finding("k3s.unknown-version", "error", subject, found, remedy)]
+    if old == new:
+        return "keep", []
+    if new < old:
+        message = f"{installed} is installed, and {wanted} is older: a downgrade can lose the cluster's data."
+        remedy = f"Set k3s_version to {installed} or newer. To go back, restore a backup made with the older release."
+        return "refused", [Finding("k3s.downgrade", "error", subject, message, remedy)]
+    if new.major != old.major or new.minor > old.minor + 1:
+        message = f"{installed} is installed, and {wanted} skips a minor release."
+        remedy = f"Go by one minor at a time: set k3s_version to a v{old.major}.{old.minor + 1} release first."
+        return "refused", [Finding("k3s.skipped-minor", "error", subject, message, remedy)]
+    return "upgrade", []
+
+
+def skew(agent: str, server: str, subject: str) -> list[Finding]:
+    """Find an agent that would be newer than its server, or more than three minors older."""
+    new, of_server = release(agent), release(server)
+    if new > of_server:
+        message = f"it would get {agent}, and its server has {server}: an agent must not be newer than its server."
+        return [
+            Finding("k3s.newer-agent", "error", subject, message, "Upgrade the server first: let the limit reach it.")
+        ]
+    if new.minor < of_server.minor - AGENT_SKEW:
+        message = f"it would get {agent}, and its server has {server}: that is more than {AGENT_SKEW} minors older."
+        return [Finding("k3s.older-agent", "error", subject, message, f"Set k3s_version to {server}.")]
+    return []

@@ -1,0 +1,93 @@
+"""K3s on the lab's nodes, with tests/stand_ins/k3s in place of the real one: REAL K3S IS NOT RUN HERE.
+
+The lab's management addresses are the same on every node and lead nowhere, so K3s's own network is an address of each
+node's first function, on the fabric's switch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+import typing as t
+
+import yaml
+from harness import NODES, ROOT, Run, play, sh
+
+VERSION, NEXT, BAD = "v1.36.4+k3s1", "v1.36.5+k3s1", "v1.36.9+k3s1"
+BINARY, SUMS, ARCHIVE = "k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"
+UNITS = {"spark1": "k3s", "spark2": "k3s-agent", "spark3": "k3s-agent", "spark4": "k3s-agent"}
+
+
+def address(node: str) -> str:
+    return f"10.77.0.{node.removeprefix('spark')}"
+
+
+def release(folder: pathlib.Path, version: str, *, broken: str = "") -> str:
+    """Lay a release of the stand-in into a folder; return its digest."""
+    place = folder / version
+    place.mkdir(parents=True, exist_ok=True)
+    known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
+    text = (ROOT / "tests" / "stand_ins" / "k3s").read_text(encoding="utf-8") + f"# VERSION {version}\n"
+    text += "".join(f"# KEYS {role} {' '.join(keys)}\n" for role, keys in known["common"]["config_keys"].items())
+    text += f"# BROKEN {broken}\n" if broken else ""
+    (place / BINARY).write_text(text, encoding="utf-8")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (place / SUMS).write_text(f"{digest}  {BINARY}\n", encoding="utf-8")
+    (place / ARCHIVE).write_bytes(b"images")
+    return digest
+
+
+class Cluster:
+    """The owner's K3s part of the lab's inventory, in a file beside it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder, self.releases = folder, folder / "releases"
+        self.digest = release(self.releases, VERSION)
+        release(self.releases, NEXT)
+        self._overlay(VERSION, NEXT)
+        self.kubeconfig = folder / "kubeconfig"
+        for node in NODES:
+            sh(node, f"ip address replace {address(node)}/24 dev enp1s0f0np0")
+
+    def _overlay(self, *shipped: str) -> None:
+        """Say how small the stand-in's releases are: a lab node has less room than the real ones need."""
+        known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
+        common = {
+            "config_keys": known["common"]["config_keys"],
+            "channel": "none",
+            "sha256": {},
+            "disk_mib": {"binary": 1, "unpacked": 1, "images": 1},
+            "source": ["tests/stand_ins/k3s"],
+            "verified": "measured",
+        }
+        entries = [{"id": version, "replaces": version} for version in shipped] + [{"id": BAD}]
+        place = self.folder / "knowledge" / "k3s" / "stand_in.yml"
+        place.parent.mkdir(parents=True)
+        place.write_text(yaml.safe_dump({"common": common, "entries": entries}), encoding="utf-8")
+
+    def run(self, *arguments: str, playbook: str = "site.yml", limit: str = "spark[1:4]", **variables: t.Any) -> Run:
+        common = {
+            "k3s_source": str(self.releases),
+            "k3s_checksums": {"amd64": self.digest},
+            "k3s_airgap": True,
+            "k3s_start_timeout": 90,
+            "dgxspark_knowledge_dirs": [str(self.folder / "knowledge")],
+            "k3s_kubeconfig": str(self.kubeconfig),
+            **variables,
+        }
+        hosts = {node: {"k3s_node_ip": address(node)} for node in NODES}
+        groups = {"k3s_server": {"hosts": {"spark1": {}}}, "k3s_agent": {"hosts": {n: {} for n in NODES[1:]}}}
+        inventory = {"all": {"hosts": hosts, "vars": common, "children": groups}}
+        path = self.folder / "k3s.yml"
+        path.write_text(yaml.safe_dump(inventory), encoding="utf-8")
+        return play(playbook, "-i", str(path), "--tags", "k3s", *arguments, limit=limit)
+
+    def nodes(self) -> dict[str, str]:
+        listed = json.loads(sh("spark1", "k3s kubectl get nodes -o json"))["items"]
+        return {node["metadata"]["name"]: node["status"]["nodeInfo"]["kubeletVersion"] for node in listed}
+
+
+def plain(run: Run) -> str:
+    return re.sub(r"\s+", " ", run.output)

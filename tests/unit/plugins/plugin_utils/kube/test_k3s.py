@@ -1,0 +1,313 @@
+"""The plan of K3s for one node: from inventory, variables and what the node shows to configuration and refusals."""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.dgxspark.cluster.plugins.filter.k3s_plan import FilterModule
+from ansible_collections.dgxspark.cluster.plugins.filter.k3s_turns import FilterModule as Turns
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s as node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+
+VERSION = "v1.36.4+k3s1"
+plan_filter = FilterModule().filters()["k3s_plan"]
+turns = Turns().filters()["k3s_turns"]
+Plain = dict[str, t.Any]
+
+
+def machine(address: str, architecture: str = "aarch64", **more: t.Any) -> Plain:
+    made = node.Machine(
+        architecture=architecture,
+        platform={"kernel": "6.17.0-1014-nvidia", "cmdline": "quiet"},
+        memory_mib=124000,
+        memory_controller=True,
+        addresses={"enP7s7": (address,), "enp1s0f0v0": ("10.100.0.1",)},
+        listening=(22,),
+        free_mib={"/usr/local/bin": 90000, node.OURS: 90000, node.DATA: 90000},
+    )
+    return {**t.cast(Plain, to_plain(made)), **more}
+
+
+def installed(version: str = VERSION, role: str = "agent", **more: t.Any) -> Plain:
+    there = node.Installed(
+        version=version, role=role, active="active", enabled="enabled", token=True, registries=True, data=True,
+        sha256=knowledge.get("k3s", VERSION)["sha256"]["arm64"], ours={"version": version, "data": node.DATA},
+    )  # fmt: skip
+    return {**t.cast(Plain, to_plain(there)), **more}
+
+
+class Cluster:
+    """An inventory of four Sparks; spark1 is the server unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.servers, self.agents = ["spark1"], ["spark2", "spark3", "spark4"]
+        self.hostvars: dict[str, Plain] = {f"spark{n}": {"ansible_host": f"192.0.2.1{n}"} for n in range(1, 5)}
+        self.fabric: Plain = {"hardware": "spark", "topology": "switch"}
+        self.settings: Plain = {"version": VERSION, "source": "https://mirror.example/k3s"}
+        self.server: Plain | None = None
+
+    def plan(self, name: str, seen: Plain | None = None, **settings: t.Any) -> Plain:
+        given = {
+            "settings": {**self.settings, "node_ip": self.hostvars[name].get("k3s_node_ip"), **settings},
+            "servers": self.servers,
+            "agents": self.agents,
+            "fabric": self.fabric,
+            "sparks": [host for host in self.hostvars if host.startswith("spark")],
+            "machine": seen if seen is not None else machine(str(self.hostvars[name].get("ansible_host"))),
+            "server": self.server,
+        }
+        return t.cast(Plain, plan_filter(name, given, self.hostvars))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def ids(plan: Plain) -> set[str]:
+    return {finding["id"] for finding in plan["findings"]}
+
+
+def test_a_server_and_its_agents(cluster: Cluster) -> None:
+    server, agent = cluster.plan("spark1"), cluster.plan("spark3")
+    assert server["refusals"] == agent["refusals"] == []
+    assert (server["role"], server["first"], agent["role"], agent["first"]) == ("server", True, "agent", False)
+    assert server["config"] == {
+        "cluster-cidr": "10.42.0.0/16",
+        "cluster-dns": "10.43.0.10",
+        "flannel-iface": "enP7s7",
+        "kubelet-arg": server["config"]["kubelet-arg"],
+        "node-ip": "192.0.2.11",
+        "node-label": ["dgxspark.cluster/spark=true"],
+        "node-name": "spark1",
+        "service-cidr": "10.43.0.0/16",
+        "tls-san": ["192.0.2.11"],
+        "token-file": "/etc/rancher/k3s/token",
+        "write-kubeconfig-mode": "0600",
+    }
+    assert agent["config"]["server"] == "https://192.0.2.11:6443"
+    assert not set(agent["config"]) & {"cluster-cidr", "tls-san", "disable", "cluster-init"}
+    assert yaml.safe_load(agent["text"]) == agent["config"]
+
+
+def test_what_the_fabric_keeps_clear_is_what_k3s_uses(cluster: Cluster) -> None:
+    cluster.fabric["reserved_networks"] = {"pods": "172.20.0.0/16", "services": "172.21.0.0/17"}
+    config = cluster.plan("spark1")["config"]
+    assert (config["cluster-cidr"], config["service-cidr"]) == ("172.20.0.0/16", "172.21.0.0/17")
+    assert config["cluster-dns"] == "172.21.0.10"
+
+
+def test_memory_is_reserved_on_sparks_and_the_owner_has_the_last_word(cluster: Cluster) -> None:
+    known = knowledge.get("memory_guard", "spark")["kubelet"]
+    arguments = dict(a.split("=", 1) for a in cluster.plan("spark2")["config"]["kubelet-arg"])
+    assert arguments == known
+    more = {"eviction-hard": None, "max-pods": 50, "fail-swap-on": False}
+    arguments = dict(a.split("=", 1) for a in cluster.plan("spark2", kubelet_args=more)["config"]["kubelet-arg"])
+    assert arguments == {k: v for k, v in known.items() if k != "eviction-hard"} | {
+        "max-pods": "50",
+        "fail-swap-on": "false",
+    }
+
+
+def test_a_server_of_another_architecture_without_a_gpu(cluster: Cluster) -> None:
+    cluster.servers, cluster.agents = ["box"], ["spark1", "spark2", "spark3", "spark4"]
+    cluster.hostvars["box"] = {"ansible_host": "192.0.2.5"}
+    box = cluster.plan("box", machine("192.0.2.5", "x86_64"))
+    assert box["refusals"] == []
+    assert (box["file"], box["architecture"], box["cdi"]) == ("k3s", "amd64", False)
+    assert "node-label" not in box["config"], "no rank may be sent there"
+    assert cluster.plan("spark1")["file"] == "k3s-arm64"
+    assert cluster.plan("spark1")["config"]["server"] == "https://192.0.2.5:6443"
+
+
+def test_three_servers_share_etcd(cluster: Cluster) -> None:
+    cluster.servers, cluster.agents = ["spark1", "spark2", "spark3"], ["spark4"]
+    first, second = cluster.plan("spark1")["config"], cluster.plan("spark2")["config"]
+    assert first["cluster-init"] is True and "server" not in first
+    assert second["server"] == "https://192.0.2.11:6443" and "cluster-init" not in second
+    for key in ("cluster-cidr", "service-cidr", "cluster-dns"):
+        assert first[key] == second[key], "K3s wants these alike on every server"
+    etcd = machine("192.0.2.12", listening=(22, 2379))
+    assert ids(cluster.plan("spark2", etcd)) == {"k3s.port"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "agents", "found"),
+    [
+        ([], ["spark1"], "k3s.no-server"),
+        (["spark1"], ["spark1", "spark2"], "k3s.both-groups"),
+        (["spark1", "spark2"], ["spark3"], "k3s.even-servers"),
+        (["spark2"], ["spark3"], "k3s.no-group"),
+    ],
+)
+def test_groups_that_make_no_cluster(cluster: Cluster, servers: list[str], agents: list[str], found: str) -> None:
+    cluster.servers, cluster.agents = servers, agents
+    plan = cluster.plan("spark1")
+    assert ids(plan) == {found}
+    assert plan["refusals"] and not plan["seen"]
+
+
+Change = t.Callable[[Cluster], tuple[str, Plain | None, Plain]]
+
+
+def on(name: str = "spark2", /, seen: Plain | None = None, **settings: t.Any) -> Change:
+    return lambda _cluster: (name, seen, settings)
+
+
+def with_host(**variables: t.Any) -> Change:
+    def change(cluster: Cluster) -> tuple[str, Plain | None, Plain]:
+        cluster.hostvars["spark2"] = variables
+        return "spark2", machine("192.0.2.12"), {}
+
+    return change
+
+
+def bad_kernel() -> Plain:
+    return machine("192.0.2.12", platform={"kernel": "7.0.0-1019-nvidia", "cmdline": "quiet"})
+
+
+GPU = {"driver": "580.142", "toolkit": True, "runtime": True, "cdi": True}
+REFUSED: dict[str, tuple[Change, str, str]] = {
+    "name-of-host": (with_host(ansible_host="spark2.lan"), "k3s.node-ip", "k3s_node_ip"),
+    "loopback": (with_host(ansible_host="127.0.0.1"), "k3s.node-ip", "k3s_node_ip"),
+    "not-on-node": (with_host(ansible_host="192.0.2.99"), "k3s.node-ip", "192.0.2.99"),
+    "fabric-address": (with_host(ansible_host="10.42.0.9"), "k3s.node-ip", "10.42.0.0/16"),
+    "architecture": (on(seen=machine("192.0.2.12", "riscv64")), "k3s.architecture", "riscv64"),
+    "cgroup": (on(seen=machine("192.0.2.12", memory_controller=False)), "k3s.cgroup", "cgroup"),
+    "port": (on(seen=machine("192.0.2.12", listening=(22, 10250))), "k3s.port", "10250"),
+    "disk": (on(seen=machine("192.0.2.12", free_mib={node.DATA: 12})), "k3s.disk", "the disk is full"),
+    "foreign": (on(seen=machine("192.0.2.12", k3s=installed(ours=None))), "k3s.foreign", "k3s-uninstall.sh"),
+    "role": (on(seen=machine("192.0.2.12", k3s=installed(role="server"))), "k3s.role", "k3s_state=absent"),
+    "data": (on(seen=machine("192.0.2.12", k3s=installed()), data_dir="/data/k3s"), "k3s.data-dir", node.DATA),
+    "downgrade": (on(seen=machine("192.0.2.12", k3s=installed("v1.36.9+k3s1"))), "k3s.downgrade", "v1.36.9+k3s1"),
+    "skip": (on(seen=machine("192.0.2.12", k3s=installed("v1.34.1+k3s1"))), "k3s.skipped-minor", "v1.35"),
+    "no-driver": (on(seen=machine("192.0.2.12"), gpu=True), "k3s.gpu", "nvidia-smi"),
+    "no-toolkit": (on(seen=machine("192.0.2.12", gpu={**GPU, "toolkit": False})), "k3s.gpu", "nvidia-container-toolkit"),
+    "no-runtime": (on(seen=machine("192.0.2.12", gpu={**GPU, "runtime": False})), "k3s.gpu", "container-runtime"),
+    "kernel": (on(seen=bad_kernel()), "k3s.platform.kernel-7.0.0-1019", "k3s_known_bad=warn"),
+    "secret": (on(config={"agent-token": "x"}), "k3s.secret", "agent-token-file"),
+    "own-key": (on(config={"node-ip": "192.0.2.1"}), "k3s.own-key", "k3s_node_ip"),
+    "typo": (on(config={"flannel-backnd": "none"}), "k3s.unknown-key", "k3s_config.flannel-backnd"),
+    "typo-server": (on("spark1", config={"flannel-backnd": "none"}), "k3s.unknown-key", "Did you mean flannel-backend?"),
+    "label": (on(labels={"no spaces": "x"}), "k3s.label", "k3s_labels.no spaces"),
+    "own-label": (on(labels={"node-role.kubernetes.io/worker": "x"}), "k3s.label", "dgxspark.cluster/"),
+    "gpu-type": (on(gpu="perhaps"), "k3s.type", "k3s_gpu"),
+    "no-archive": (
+        on(source="/srv/k3s", airgap=True, source_files=["k3s-arm64"]),
+        "k3s.source",
+        "archive of images is not there: /srv/k3s/v1.36.4+k3s1/k3s-airgap-images-arm64.tar.zst",
+    ),
+    "no-binary": (on(source="/srv/k3s", source_files=[]), "k3s.source", "binary is not there"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_says_where_why_and_what_to_do(cluster: Cluster, name: str) -> None:
+    change, found, needle = REFUSED[name]
+    host, seen, settings = change(cluster)
+    plan = cluster.plan(host, copy.deepcopy(seen) if seen is not None else None, **settings)
+    assert found in ids(plan)
+    text = next(str(f) for f in plan["refusals"] if needle in f)
+    assert host in text or "spark" in text
+    assert all(finding["remedy"] for finding in plan["findings"])
+
+
+@pytest.mark.parametrize("version", ["stable", "1.36.4", "", "v1.36.4"])
+def test_a_version_that_is_none_is_refused(cluster: Cluster, version: str) -> None:
+    with pytest.raises(AnsibleFilterError, match="k3s_version"):
+        cluster.plan("spark2", version=version)
+
+
+@pytest.mark.parametrize(("key", "value"), [("labels", ["a"]), ("disable", "traefik"), ("airgap", "no"), ("nodeip", 1)])
+def test_a_variable_of_the_wrong_shape_is_named(cluster: Cluster, key: str, value: t.Any) -> None:
+    with pytest.raises(AnsibleFilterError, match=key):
+        cluster.plan("spark2", **{key: value})
+
+
+def test_known_bad_versions_may_be_warned_of_alone(cluster: Cluster) -> None:
+    plan = cluster.plan("spark2", bad_kernel(), known_bad="warn")
+    assert plan["refusals"] == []
+    assert any("ibv_reg_mr" in text for text in plan["warnings"])
+    cured = bad_kernel()
+    cured["platform"]["cmdline"] = "quiet kho=off"
+    assert "k3s.platform.kernel-7.0.0-1019" not in ids(cluster.plan("spark2", cured))
+
+
+def test_an_agent_is_not_made_newer_than_a_server_that_the_limit_leaves_out(cluster: Cluster) -> None:
+    cluster.server = machine("192.0.2.11", k3s=installed("v1.36.3+k3s1", "server"))
+    assert "k3s.newer-agent" in ids(cluster.plan("spark2"))
+    cluster.server = machine("192.0.2.11", k3s=installed(VERSION, "server"))
+    assert cluster.plan("spark2")["refusals"] == []
+
+
+def test_what_is_fetched(cluster: Cluster) -> None:
+    new = cluster.plan("spark2")
+    assert new["fetch"] == [
+        {"name": "k3s-arm64", "from": "https://mirror.example/k3s/v1.36.4%2Bk3s1/k3s-arm64", "url": True}
+    ]
+    assert re.fullmatch("[0-9a-f]{64}", new["sha256"]), "a pinned checksum needs no list"
+    unpinned = cluster.plan("spark2", version="v1.36.5+k3s1", airgap=True)
+    assert [f["name"] for f in unpinned["fetch"]] == [
+        "k3s-arm64", "sha256sum-arm64.txt", "k3s-airgap-images-arm64.tar.zst"
+    ]  # fmt: skip
+    owners = cluster.plan("spark2", version="v1.36.5+k3s1", checksums={"arm64": "0" * 64})
+    assert owners["sha256"] == "0" * 64 and len(owners["fetch"]) == 1
+    folder = cluster.plan("spark2", source="/srv/k3s/", source_files=["k3s-arm64"])
+    assert folder["fetch"] == [{"name": "k3s-arm64", "from": "/srv/k3s/v1.36.4+k3s1/k3s-arm64", "url": False}]
+
+
+def converged(cluster: Cluster, name: str) -> Plain:
+    """Return a machine that is as its plan says."""
+    plan = cluster.plan(name)
+    seen = machine(cluster.hostvars[name]["ansible_host"])
+    contents = {node.CONFIG: (plan["text"], "0600"), node.unit_path(plan["role"]): (node.unit(plan["role"]), "0644")}
+    files = [
+        {"path": path, "sha256": __import__("hashlib").sha256(text.encode()).hexdigest(), "mode": mode}
+        for path, (text, mode) in contents.items()
+    ]
+    seen["k3s"] = installed(role=plan["role"], files=files)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["spark1", "spark4"])
+def test_a_node_that_is_as_planned_changes_nothing(cluster: Cluster, name: str) -> None:
+    seen = converged(cluster, name)
+    plan = cluster.plan(name, seen)
+    assert (plan["changed"], plan["fetch"], plan["step"], plan["refusals"]) == (False, [], "keep", [])
+    for key, value in {"active": "failed", "enabled": "disabled", "token": False, "registries": False}.items():
+        assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], key: value}})["changed"], key
+    assert cluster.plan(name, seen, labels={"rack": "a"})["changed"]
+    tampered = {**seen, "k3s": {**seen["k3s"], "sha256": "0" * 64}}
+    assert cluster.plan(name, tampered)["fetch"], "a binary that is not the release's is replaced"
+
+
+def test_the_plan_without_facts_is_what_the_inventory_says(cluster: Cluster) -> None:
+    given = {
+        "settings": cluster.settings,
+        "servers": cluster.servers,
+        "agents": cluster.agents,
+        "fabric": cluster.fabric,
+        "machine": None,
+    }
+    plan = plan_filter("spark2", given, cluster.hostvars)
+    assert plan == {"role": "agent", "first": False, "server": "spark1", "seen": False}
+
+
+def test_turns() -> None:
+    def of(role: str, changed: bool = True, there: bool = True) -> Plain:
+        return {"role": role, "changed": changed, "installed": there}
+
+    plans = {
+        "s1": of("server", False), "s2": of("server"), "s3": of("server", there=False),
+        "a1": of("agent"), "a2": of("agent", there=False), "a3": of("agent"), "a4": of("agent", there=False),
+        "a5": of("agent", False),
+    }  # fmt: skip
+    assert turns(plans, list(plans)) == [["s2"], ["s3"], ["a2", "a4"], ["a1"], ["a3"]]
+    assert turns({}, ["s1"]) == []

@@ -1,0 +1,397 @@
+"""The role k3s as an owner runs it, on hosts that are namespaces, with tests/stand_ins/k3s: REAL K3S IS NOT RUN HERE."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.tests.unit.namespaces import BIN, ROOT, STAND_INS, Host, Lan, needed
+
+pytestmark = needed()
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+BINARY = "k3s" if ARCHITECTURE == "amd64" else f"k3s-{ARCHITECTURE}"
+ARCHIVE = f"k3s-airgap-images-{ARCHITECTURE}.tar.zst"
+OLD, NEW, NEWER = "v1.36.4+k3s1", "v1.36.5+k3s1", "v1.36.6+k3s1"
+RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+PLACES = ("/etc", "/usr/local/bin", "/var/lib")
+
+
+def release(
+    folder: pathlib.Path, version: str, *, broken: str = "", corrupt: bool = False, images: bool = True
+) -> None:
+    """Lay a release of the stand-in into a folder, as the real one is laid out."""
+    place = folder / version
+    place.mkdir(parents=True, exist_ok=True)
+    keys = knowledge.get("k3s", OLD)["config_keys"]
+    text = (STAND_INS / "k3s").read_text(encoding="utf-8") + f"# VERSION {version}\n"
+    text += "".join(f"# KEYS {role} {' '.join(listed)}\n" for role, listed in keys.items())
+    text += f"# BROKEN {broken}\n" if broken else ""
+    (place / BINARY).write_text(text, encoding="utf-8")
+    digest = hashlib.sha256((place / BINARY).read_bytes()).hexdigest()
+    (place / f"sha256sum-{ARCHITECTURE}.txt").write_text(f"{digest}  {BINARY}\n", encoding="utf-8")
+    if corrupt:
+        (place / BINARY).write_text(text.replace("STAND-IN", "STAND-OUT"), encoding="utf-8")
+    if images:
+        (place / ARCHIVE).write_bytes(b"images of " + version.encode())
+
+
+class Run(t.NamedTuple):
+    code: int
+    output: str
+
+    @property
+    def changed(self) -> dict[str, int]:
+        return {host: int(count) for host, count, _u, _f in RECAP.findall(self.output)}
+
+    @property
+    def plain(self) -> str:
+        return " ".join(self.output.split())
+
+
+class Owner:
+    """An owner's folder with an inventory of hosts, and the releases that the owner has."""
+
+    def __init__(self, folder: pathlib.Path, lan: Lan) -> None:
+        self.folder, self.lan = folder, lan
+        place = folder / "collections" / "ansible_collections" / "dgxspark"
+        place.mkdir(parents=True)
+        (place / "cluster").symlink_to(ROOT)
+        self.releases = folder / "releases"
+        for version in (OLD, NEW):
+            release(self.releases, version)
+        self.kubeconfig = folder / "kube" / "config"
+        self.servers, self.agents = ["spark1"], ["spark2", "spark3"]
+        self.variables: dict[str, dict[str, t.Any]] = {}
+        self.runs = 0
+        play = [
+            {"name": "K3s", "hosts": "k3s_server:k3s_agent", "gather_facts": False, "roles": ["dgxspark.cluster.k3s"]}
+        ]
+        (folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
+        (folder / "ansible.cfg").write_text("[defaults]\n[connection]\npipelining = True\n", encoding="utf-8")
+
+    def run(self, *arguments: str, limit: str = "spark1:spark2", **variables: t.Any) -> Run:
+        def group(names: list[str]) -> dict[str, t.Any]:
+            return {"hosts": {n: {**self.lan.hosts[n].variables, **self.variables.get(n, {})} for n in names}}
+
+        common = {
+            "k3s_source": str(self.releases),
+            "k3s_airgap": True,
+            "k3s_checksums": {ARCHITECTURE: self.digest(variables.get("k3s_version", OLD))},
+            "k3s_start_timeout": 12,
+            "k3s_kubeconfig": str(self.kubeconfig),
+            "k3s_registries": {"configs": {"registry.example": {"auth": {"password": "registry-Passw0rd"}}}},
+            **variables,
+        }
+        inventory = {
+            "all": {"vars": common, "children": {"k3s_server": group(self.servers), "k3s_agent": group(self.agents)}}
+        }
+        (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+        done = subprocess.run(
+            [str(BIN / "ansible-playbook"), "-i", "inventory.yml", "play.yml", "-l", limit, *arguments],
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            env={
+                **os.environ,
+                "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+                "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+                "ANSIBLE_NOCOLOR": "1",
+            },
+        )
+        self.runs += 1
+        (self.folder / f"run-{self.runs}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+        assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+        return Run(done.returncode, done.stdout + done.stderr)
+
+    def digest(self, version: str) -> str:
+        return (self.releases / version / f"sha256sum-{ARCHITECTURE}.txt").read_text(encoding="utf-8").split()[0]
+
+    def nodes(self) -> dict[str, dict[str, t.Any]]:
+        listed = json.loads(self.lan.hosts["spark1"].sh("k3s kubectl get nodes -o json"))
+        return {node["metadata"]["name"]: node for node in listed["items"]}
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
+    folder = tmp_path_factory.mktemp("k3s")
+    lan = Lan(folder / "lan")
+    for number in (1, 2, 3):
+        lan.host(f"spark{number}", f"192.0.2.1{number}")
+    yield Owner(folder, lan)
+    lan.close()
+
+
+@pytest.fixture
+def bare(owner: Owner, tmp_path: pathlib.Path) -> Iterator[Host]:
+    """A host on which nothing is, and which is as bare after a failed run."""
+    host = owner.lan.hosts["spark3"]
+    before = host.tree(*PLACES)
+    yield host
+    assert host.tree(*PLACES) == before, "something was left half done"
+
+
+@pytest.fixture(scope="module")
+def cluster(owner: Owner) -> Owner:
+    """The cluster of spark1 (server) and spark2 (agent), laid down once."""
+    before = owner.lan.hosts["spark1"].tree(*PLACES)
+    owner.lan.before = before  # type: ignore[attr-defined]
+    foretold = owner.run("--check", "--diff")
+    assert foretold.code == 0, foretold.output
+    assert all(foretold.changed.values())
+    assert owner.lan.hosts["spark1"].tree(*PLACES) == before, "check mode changed something"
+    made = owner.run("-vvv", "--diff")
+    assert made.code == 0, made.output
+    owner.first_run = made  # type: ignore[attr-defined]
+    return owner
+
+
+def test_what_is_there_after_the_first_run(cluster: Owner) -> None:
+    server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
+    for host, role in ((server, "server"), (agent, "agent")):
+        assert host.sh("stat -c %a /etc/rancher/k3s/config.yaml /etc/rancher/k3s/token /etc/rancher/k3s/registries.yaml").split() == ["600"] * 3  # fmt: skip
+        config = yaml.safe_load(host.sh("cat /etc/rancher/k3s/config.yaml"))
+        assert (config["node-ip"], config["flannel-iface"]) == (host.address, "mgmt0")
+        assert host.sh("ls /var/lib/rancher/k3s/agent/images") == ARCHIVE
+        unit = "k3s" if role == "server" else "k3s-agent"
+        assert "ActiveState=active" in host.sh(f"systemctl show --property=ActiveState {unit}.service")
+    assert agent.sh("cat /etc/rancher/k3s/token") == server.sh("cat /var/lib/rancher/k3s/server/token")
+    assert set(cluster.nodes()) == {"spark1", "spark2"}
+    assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert (
+        yaml.safe_load(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == "https://192.0.2.11:6443"
+    )
+
+
+def test_the_second_run_changes_nothing(cluster: Owner) -> None:
+    again = cluster.run()
+    assert again.code == 0, again.output
+    assert again.changed == {"spark1": 0, "spark2": 0}
+    checked = cluster.run("--check")
+    assert checked.code == 0, checked.output
+    assert checked.changed == {"spark1": 0, "spark2": 0}
+
+
+def test_no_secret_is_in_argv_environment_output_facts_or_files_that_others_can_read(cluster: Owner) -> None:
+    server = cluster.lan.hosts["spark1"]
+    token = server.sh("cat /etc/rancher/k3s/token")
+    password = re.findall(r"password: (\S+)", cluster.kubeconfig.read_text())[0]
+    secrets = [token, server.sh("cat /var/lib/rancher/k3s/server/token"), "registry-Passw0rd", password]
+    assert len(token) == 64
+    for secret in secrets:
+        assert secret not in cluster.first_run.output, "in the output of -vvv --diff"  # type: ignore[attr-defined]
+        for host in cluster.lan.hosts.values():
+            places = "/etc/rancher /etc/systemd /var/lib/rancher /var/lib/dgxspark /usr/local/bin /run"
+            assert (
+                host.sh(f"find {places} -type f -perm /044 -exec grep -l {secret} {{}} + 2>/dev/null", check=False)
+                == ""
+            )
+            assert host.sh(f"grep -l {secret} /proc/[0-9]*/environ 2>/dev/null", check=False) == ""
+            argv = host.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '", check=False).replace(f"grep -l {secret}", "")
+            assert secret not in argv
+    remains = subprocess.run(
+        ["grep", "-rl", token, str(pathlib.Path.home() / ".ansible")], check=False, capture_output=True, text=True
+    )
+    assert remains.stdout == ""
+
+
+def test_an_agent_joins_a_server_that_the_limit_leaves_out(cluster: Owner) -> None:
+    joined = cluster.run(limit="spark3")
+    assert joined.code == 0, joined.output
+    assert set(joined.changed) == {"spark3"}
+    assert set(cluster.nodes()) == {"spark1", "spark2", "spark3"}
+    gone = cluster.run("-e", "k3s_state=absent", limit="spark3")
+    assert gone.code == 0, gone.output
+    assert set(cluster.nodes()) == {"spark1", "spark2"}, "the cluster still knows the node"
+
+
+def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cluster: Owner) -> None:
+    server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
+    pid = "python3 -c \"import json; print(json.load(open('/run/systemd-stand-in/{}.service.json'))['pid'])\""
+    before = server.sh(pid.format("k3s")), agent.sh(pid.format("k3s-agent"))
+    put = (
+        "import json,pathlib; p=pathlib.Path('/var/lib/rancher/k3s/server/db/state.db'); n=json.loads(p.read_text()); "
+    )
+    server.sh(f"python3 -c \"{put} n['spark2'].update(pods=['rank-1']); p.write_text(json.dumps(n))\"")
+    cluster.variables["spark2"] = {"k3s_labels": {"rack": "a"}}
+    labelled = cluster.run("--diff")
+    assert labelled.code == 0, labelled.output
+    assert "rack=a" in labelled.output
+    after = server.sh(pid.format("k3s")), agent.sh(pid.format("k3s-agent"))
+    assert after[0] == before[0] and after[1] != before[1]
+    assert server.sh("cat /var/lib/rancher/k3s/server/drained").split("\n") == ["drain spark2", "uncordon spark2"]
+    assert cluster.nodes()["spark2"]["metadata"]["labels"]["rack"] == "a"
+    assert cluster.run().changed == {"spark1": 0, "spark2": 0}
+
+
+def test_a_node_whose_ranks_do_not_go_is_left_alone(cluster: Owner) -> None:
+    server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
+    put = (
+        "import json,pathlib; p=pathlib.Path('/var/lib/rancher/k3s/server/db/state.db'); n=json.loads(p.read_text()); "
+    )
+    server.sh(f"python3 -c \"{put} n['spark2'].update(pods=['rank-1'],stubborn=1); p.write_text(json.dumps(n))\"")
+    before = agent.tree("/etc/rancher", "/usr/local/bin")
+    cluster.variables["spark2"] = {"k3s_labels": {"rack": "b"}}
+    refused = cluster.run()
+    assert refused.code != 0
+    assert "pod/rank-1" in refused.plain and "k8s_dgx_state=absent" in refused.plain
+    assert agent.tree("/etc/rancher", "/usr/local/bin") == before
+    assert not cluster.nodes()["spark2"]["spec"]["unschedulable"]
+    server.sh(f"python3 -c \"{put} n['spark2'].update(pods=[],stubborn=0); p.write_text(json.dumps(n))\"")
+    cluster.variables["spark2"] = {"k3s_labels": {"rack": "a"}}
+
+
+# --- what fails by name, and leaves nothing ------------------------------------------------------------------------------
+
+
+def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
+    server = cluster.lan.hosts["spark1"]
+    kept = server.sh("cat /var/lib/rancher/k3s/server/token")
+    server.sh(f"echo '{kept.rpartition(':')[0]}:{'0' * 64}' > /var/lib/rancher/k3s/server/token")
+    try:
+        failed = cluster.run(limit="spark3")
+    finally:
+        server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/token")
+    assert failed.code != 0
+    assert "The server does not know the token." in failed.plain
+    assert "401 Unauthorized" in failed.plain
+    assert "the node is as it was before" in failed.plain
+
+
+def test_a_token_of_another_cluster(cluster: Owner, bare: Host) -> None:
+    server = cluster.lan.hosts["spark1"]
+    kept = server.sh("cat /var/lib/rancher/k3s/server/token")
+    server.sh(f"echo 'K10{'a' * 64}::server:{kept.rpartition(':')[2]}' > /var/lib/rancher/k3s/server/token")
+    try:
+        failed = cluster.run(limit="spark3")
+    finally:
+        server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/token")
+    assert failed.code != 0
+    assert "The token is that of another cluster." in failed.plain
+
+
+def test_an_unreachable_server(cluster: Owner, bare: Host) -> None:
+    failed = cluster.run(limit="spark3", k3s_url="https://192.0.2.11:6999", k3s_start_timeout=4)
+    assert failed.code != 0
+    assert "The server cannot be reached." in failed.plain
+    assert "connection refused" in failed.plain
+
+
+def test_a_corrupted_binary(cluster: Owner, bare: Host) -> None:
+    release(cluster.releases, NEWER, corrupt=True)
+    failed = cluster.run(limit="spark3", k3s_version=NEWER)
+    assert failed.code != 0
+    # An agent newer than its server is refused first; so the server's release is what is corrupted here.
+    assert "must not be newer" in failed.plain
+    release(cluster.releases / "bad", OLD, corrupt=True)
+    failed = cluster.run(limit="spark3", k3s_source=str(cluster.releases / "bad"))
+    assert failed.code != 0
+    assert "is corrupted: its SHA-256 is" in failed.plain
+
+
+def test_no_archive_of_images(cluster: Owner, bare: Host) -> None:
+    release(cluster.releases / "poor", OLD, images=False)
+    failed = cluster.run(limit="spark3", k3s_source=str(cluster.releases / "poor"))
+    assert failed.code != 0
+    assert "the archive of images is not there" in failed.plain
+
+
+def test_a_mirror_that_lacks_a_file(cluster: Owner, bare: Host) -> None:
+    release(cluster.releases / "mirror", OLD, images=False)
+    failed = cluster.run(limit="spark3", k3s_source=cluster.lan.serve(cluster.releases / "mirror"))
+    assert failed.code != 0
+    assert "could not be got from http://192.0.2.1:8000" in failed.plain and "404" in failed.plain
+
+
+def test_a_full_disk(cluster: Owner) -> None:
+    host = cluster.lan.host("spark4", "192.0.2.14", var_mib=64)
+    cluster.agents.append("spark4")
+    before = host.tree(*PLACES)
+    failed = cluster.run(limit="spark4")
+    assert failed.code != 0
+    assert "the disk is full" in failed.plain and "/var/lib/rancher/k3s" in failed.plain
+    assert host.tree(*PLACES) == before
+    cluster.agents.remove("spark4")
+
+
+# --- upgrades --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_upgrade_by_changing_the_version_from_the_release_s_own_checksums(cluster: Owner) -> None:
+    upgraded = cluster.run(k3s_version=NEW, k3s_checksums={})
+    assert upgraded.code == 0, upgraded.output
+    assert {n["status"]["nodeInfo"]["kubeletVersion"] for n in cluster.nodes().values()} == {NEW}
+    again = cluster.run(k3s_version=NEW, k3s_checksums={})
+    assert again.code == 0 and again.changed == {"spark1": 0, "spark2": 0}, again.output
+
+
+def test_a_downgrade_is_refused(cluster: Owner) -> None:
+    refused = cluster.run(k3s_version=OLD)
+    assert refused.code != 0
+    assert "downgrade" in refused.plain
+    assert {n["status"]["nodeInfo"]["kubeletVersion"] for n in cluster.nodes().values()} == {NEW}
+
+
+def test_a_failed_upgrade_goes_back_to_the_release_before_and_stops_there(cluster: Owner) -> None:
+    server = cluster.lan.hosts["spark1"]
+    before = server.tree("/etc/rancher", "/usr/local/bin")
+    release(cluster.releases, NEWER, broken="starting kubernetes: failed to find memory cgroup (v2)")
+    failed = cluster.run(k3s_version=NEWER)
+    assert failed.code != 0
+    assert "The kernel does not offer the cgroup controllers" in failed.plain
+    assert f"The node has gone back to {NEW}, which runs." in failed.plain
+    assert server.tree("/etc/rancher", "/usr/local/bin") == before
+    assert {n["status"]["nodeInfo"]["kubeletVersion"] for n in cluster.nodes().values()} == {NEW}
+    assert "ActiveState=active" in server.sh("systemctl show --property=ActiveState k3s.service")
+    assert cluster.run(k3s_version=NEW).changed == {"spark1": 0, "spark2": 0}
+
+
+# --- the way back ----------------------------------------------------------------------------------------------------------
+
+
+def test_absent_leaves_nothing_and_touches_nothing_else(cluster: Owner) -> None:
+    server = cluster.lan.hosts["spark1"]
+    server.sh("mkdir -p /etc/cni/net.d /var/lib/other && echo mine > /etc/cni/net.d/10-mine.conf")
+    foretold = cluster.run("--check", "-e", "k3s_state=absent")
+    assert foretold.code == 0 and cluster.nodes(), foretold.output
+    gone = cluster.run("-e", "k3s_state=absent")
+    assert gone.code == 0, gone.output
+    server.sh("test -f /etc/cni/net.d/10-mine.conf && rm -r /etc/cni /var/lib/other")
+    assert server.tree(*PLACES) == cluster.lan.before  # type: ignore[attr-defined]
+    assert not cluster.kubeconfig.exists()
+    assert server.sh("pgrep -f '/usr/local/bin/k3s (server|agent)'", check=False) == ""
+    again = cluster.run("-e", "k3s_state=absent")
+    assert again.code == 0 and again.changed == {"spark1": 0, "spark2": 0}, again.output
+
+
+def test_three_servers(owner: Owner, cluster: Owner) -> None:
+    owner.servers, owner.agents = ["spark1", "spark2", "spark3"], []
+    made = owner.run(limit="all")
+    assert made.code == 0, made.output
+    configs = [yaml.safe_load(owner.lan.hosts[name].sh("cat /etc/rancher/k3s/config.yaml")) for name in owner.servers]
+    assert [config.get("cluster-init") for config in configs] == [True, None, None]
+    assert owner.run(limit="all").changed == dict.fromkeys(owner.servers, 0)
+    assert owner.run("-e", "k3s_state=absent", limit="all").code == 0
+
+
+def test_a_k3s_that_somebody_else_laid_there_is_left_alone(owner: Owner) -> None:
+    host = owner.lan.hosts["spark1"]
+    host.sh(f"install -m 755 {owner.releases}/{OLD}/{BINARY} /usr/local/bin/k3s")
+    before = host.tree(*PLACES)
+    for arguments in ((), ("-e", "k3s_state=absent")):
+        refused = owner.run(*arguments, limit="spark1")
+        assert refused.code != 0
+        assert "k3s-uninstall.sh" in refused.plain
+    assert host.tree(*PLACES) == before
