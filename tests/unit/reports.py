@@ -9,6 +9,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import mode_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import STEP_IDS, build_report
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster, Plain
 
 GIB = 1024**3
@@ -77,6 +78,26 @@ def broken(hosts: int = 4) -> Plain:
     return report_of(cluster, nccl={**done["nccl"], "transport": None}, tokens={"groups": [bad]})
 
 
+def ring(hosts: int = 6) -> Plain:
+    """A healthy report whose hosts are in a ring of cables: its picture; the results are those of a switch."""
+    plan = make(hosts, {"topology": "ring"})
+    report = report_of(Cluster(hosts), "full")
+    for host, planned in zip(report["hosts"], plan["hosts"].values(), strict=True):
+        keys = ("slot", "port", "segment", "netdev")
+        host["functions"] = [
+            {key: function[key] for key in keys}
+            | {
+                "vfs": [
+                    {"index": vf["index"], "purpose": vf["purpose"], "address": vf["address"], "hca": None}
+                    | {"gid_index": 3, "place": "host"}
+                    for vf in function["vfs"]
+                ]
+            }
+            for function in planned["functions"]
+        ]
+    return {**report, "topology": "ring"}
+
+
 def samples() -> dict[str, Plain]:
     """Every kind of report that a page is made of, by name."""
     lost = Cluster(4)
@@ -96,5 +117,7 @@ def samples() -> dict[str, Plain]:
         "pods": report_of(pods, "full"),
         "limited": report_of(limited, "full"),
         "large": report_of(Cluster(16, vfs=1), "full"),
+        "ring": ring(),
+        "ring of eight": ring(8),
         "long names": report_of(Cluster(["a-very-long-host-name-of-a-spark-in-the-lab.example.org", "spark2"]), "full"),
     }

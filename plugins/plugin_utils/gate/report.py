@@ -188,7 +188,8 @@ def reasons(steps: t.Sequence[Step], required: bool = True) -> list[tuple[str, i
 def _headline(evidence: Evidence, steps: t.Sequence[Step], found: t.Sequence[Cause], result: Verdict) -> str:
     pairs = {(path.a.host, path.b.host) for path in evidence.paths}
     names = ", ".join(step.id for step in steps if step.status == "pass")
-    if evidence.topology == "single" and not any(step.count(s) for step in steps for s in ("pass", "warn", "fail")):
+    shown = any(step.count(status) for step in steps for status in ("pass", "warn", "fail"))
+    if evidence.topology == "single" and result == "passed" and not shown:
         return f"NOTHING TO PROVE: topology {evidence.topology} has no fabric. Nothing was tested."
     if result == "failed":
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

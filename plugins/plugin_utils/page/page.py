@@ -92,7 +92,7 @@ def gist(step: Plain) -> str:
     """Return a step's summary; of one that was not run at all, why."""
     reasons = dict.fromkeys(r["message"].rstrip(".") for r in step["results"] if r["status"] == "not run")
     if len(reasons) == 1 and all(result["status"] == "not run" for result in step["results"]):
-        return next(iter(reasons))
+        return str(next(iter(reasons)))
     return str(step["summary"])
 
 

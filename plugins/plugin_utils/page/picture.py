@@ -28,7 +28,7 @@ def picture(report: Plain) -> str:
     hosts = report["hosts"]
     segments = list(dict.fromkeys(f["segment"] for host in hosts for f in host["functions"]))
     bad = failing(report)
-    top = 14.0 if len(segments) <= 1 else 40.0
+    top = 14.0 if len(segments) <= 1 else 2.0
     height = top + sum(_height(host) + 10 for host in hosts)
     root = svg.picture(_WIDTH, height, f"The fabric: {len(hosts)} hosts, topology {report['topology']}")
     rails = _rails(segments)
@@ -48,7 +48,9 @@ def picture(report: Plain) -> str:
         if len(segments) == 1:
             svg.text(root, x + 4, top - 4, segment, "note", text_anchor="end")
         else:
-            svg.text(root, x, top - 8, segment, "note", transform=f"rotate(-55 {svg.number(x)} {svg.number(top - 8)})")
+            # Along the rail, below its first tie.
+            along = f"translate({svg.number(x - 5)} {svg.number(begin + 5)}) rotate(90)"
+            svg.text(root, 0, 0, segment, "along", transform=along)
     return svg.markup(root)
 
 
