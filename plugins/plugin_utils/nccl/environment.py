@@ -188,7 +188,7 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
             "Say which interface does (bootstrap): eth0 in a pod, the management interface on a host."
         )
     if name is None:
-        name = "net1" if options.attachment == "vf" else vfs[0].netdev
+        name = "net1" if options.attachment == "vf" else vfs[0].netdev or ""  # `_unread` has refused one without a name
     # NCCL takes `=` for an exact name; Gloo and SGLang's TP socket know plain names only.
     env = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
     if engine in ("sglang", "any"):

@@ -157,7 +157,7 @@ def _function(node: Node) -> Condition:
     if any(child["type"] == "expref" for child in node["children"]):
         return _left(node)
     parts = [compiled(child) for child in node["children"]]
-    among = node["children"][0] if name == "contains" and len(parts) == 2 else {"type": ""}
+    among: Node = node["children"][0] if name == "contains" and len(parts) == 2 else {"type": ""}
     if among["type"] == "multi_select_list" and all(child["type"] == "literal" for child in among["children"]):
         constant, item = [child["value"] for child in among["children"]], parts[1]
         return lambda value: call(name, [None, item(value)]) if value is None else item(value) in constant

@@ -253,7 +253,7 @@ def platform_findings(
         if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
             continue
         open_ = None if whole else entry.get("unless")
-        severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
+        severity: rules.Severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
         environment.update(entry.get("environment", {}))
         found.append(
             rules.Finding(
