@@ -56,7 +56,7 @@ counters:
       description: The device's node GUID, which tells whether it is still the same one.
       returned: success
       type: str
-    values:
+    counts:
       description: >-
         All counters of C(counters) and C(hw_counters) by name, as the kernel gives them. C(port_xmit_data) and
         C(port_rcv_data) count words of 4 bytes.

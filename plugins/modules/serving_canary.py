@@ -170,7 +170,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
         "Then say in two sentences what a lighthouse is for.",
     },
     "expect": {"type": "str"},
-    "max_tokens": {"type": "int", "default": 512},
+    "max_tokens": {"type": "int", "default": 512, "no_log": False},
     "timeout": {"type": "float", "default": 120},
     "api_key": {"type": "str", "no_log": True},
     "validate_certs": {"type": "bool", "default": True},

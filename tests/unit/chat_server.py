@@ -101,7 +101,7 @@ class ChatServer:
                 line, _peer = self.listening.accept()
             except OSError:
                 return
-            with line, contextlib.suppress(OSError):
+            with line, contextlib.suppress(OSError, ValueError):  # ValueError: what came is no HTTP
                 self._one(line)
 
     def _one(self, line: socket.socket) -> None:

@@ -49,7 +49,7 @@ def everything(hosts: t.Sequence[str], peak: float = 22.6) -> Plain:
 
     def at(moved: int) -> list[Plain]:
         values = {"port_xmit_data": 10**9 + moved, "port_rcv_data": 10**9}
-        return [{"hca": hca, "port": 1, "guid": "g", "values": values} for hca in FUNCTIONS]
+        return [{"hca": hca, "port": 1, "guid": "g", "counts": values} for hca in FUNCTIONS]
 
     return {
         "nccl": nccl,

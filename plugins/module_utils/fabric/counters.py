@@ -47,7 +47,7 @@ class PortCounters:
     hca: str
     port: int
     guid: str | None
-    values: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def read_counters(sysfs: Sysfs, hcas: t.Collection[str] = ()) -> list[PortCounters]:
@@ -118,9 +118,9 @@ def _delta(key: tuple[str, int], before: PortCounters | None, after: PortCounter
     sent, received = (None, None) if isinstance(told, str) else told
     sent_packets, received_packets = (None, None) if isinstance(packets, str) else packets
     lost = {
-        name: after.values[name] - before.values[name]
+        name: after.counts[name] - before.counts[name]
         for name in ERRORS
-        if name in after.values and after.values[name] > before.values.get(name, after.values[name])
+        if name in after.counts and after.counts[name] > before.counts.get(name, after.counts[name])
     }
     return PortDelta(
         *key,
@@ -135,10 +135,10 @@ def _delta(key: tuple[str, int], before: PortCounters | None, after: PortCounter
 def _pair(before: PortCounters, after: PortCounters, names: t.Sequence[tuple[str, str]]) -> tuple[int, int] | str:
     """Return how much the first pair of counters that both readings have grew by, or why that is unknown."""
     for pair in names:
-        if all(name in before.values and name in after.values for name in pair):
+        if all(name in before.counts and name in after.counts for name in pair):
             grown = []
             for name in pair:
-                old, new = before.values[name], after.values[name]
+                old, new = before.counts[name], after.counts[name]
                 if new < old:
                     # A driver that was loaded again, a node that was started again, or a wrap: nobody can tell.
                     return f"{name} went back from {old} to {new}: it was reset, or it wrapped"

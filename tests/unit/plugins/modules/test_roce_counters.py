@@ -28,8 +28,8 @@ def test_it_returns_every_port_and_changes_nothing(tmp_path: pathlib.Path, capfd
     (folder / "port_xmit_data").write_text("42\n")
     result = call(node.sysfs, capfd, _ansible_check_mode=check)
     assert result["changed"] is False
-    (found,) = [entry for entry in result["counters"] if entry["values"]]
-    assert (found["hca"], found["port"], found["values"]) == (hca, 1, {"port_xmit_data": 42})
+    (found,) = [entry for entry in result["counters"] if entry["counts"]]
+    assert (found["hca"], found["port"], found["counts"]) == (hca, 1, {"port_xmit_data": 42})
     assert found["guid"]
     assert len(result["counters"]) > 1
     assert [entry["hca"] for entry in call(node.sysfs, capfd, hcas=[hca])["counters"]] == [hca]

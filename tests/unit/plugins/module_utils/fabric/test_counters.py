@@ -45,8 +45,8 @@ def test_a_tree_is_read_with_both_folders(tmp_path: pathlib.Path) -> None:
         ("rocep1s0f0v0", 1, "0200:00ff:fe00:0001"),
         ("rxe0", 1, "0200:00ff:fe00:0001"),
     ]
-    assert found[0].values == {**MLX5, "out_of_sequence": 3, "lifespan": 10}
-    assert found[1].values == {"sent_pkts": 5, "rcvd_pkts": 6}
+    assert found[0].counts == {**MLX5, "out_of_sequence": 3, "lifespan": 10}
+    assert found[1].counts == {"sent_pkts": 5, "rcvd_pkts": 6}
     assert [reading.hca for reading in read_counters(Sysfs(str(tmp_path)), ["rxe0"])] == ["rxe0"]
 
 

@@ -61,7 +61,7 @@ def readings(moved: dict[str, int], words: bool = True) -> Plain:
 
     def at(factor: int) -> list[Plain]:
         return [
-            {"hca": hca, "port": 1, "guid": "g", "values": {sent: 10**9 + factor * n // scale, received: 10**9}}
+            {"hca": hca, "port": 1, "guid": "g", "counts": {sent: 10**9 + factor * n // scale, received: 10**9}}
             for hca, n in moved.items()
         ]
 
@@ -281,7 +281,7 @@ def test_a_function_that_carried_nothing_is_named() -> None:
 
 def test_a_reset_or_a_missing_reading_is_unknown_not_passed() -> None:
     reset = readings(BOTH)
-    reset["after"][0]["values"]["port_xmit_data"] = 5
+    reset["after"][0]["counts"]["port_xmit_data"] = 5
     for bad in (reset, {"before": [], "after": readings(BOTH)["after"]}, readings({"mlx5_9": GIB})):
         report = judge(Cluster(4), **wire(spark2=bad))
         assert statuses(report, beyond=True)["wire"] == "unknown"
@@ -299,7 +299,7 @@ def test_soft_roce_proves_it_by_packets() -> None:
 def test_lost_packets_are_a_warning() -> None:
     lossy = readings(BOTH)
     for number, reading in enumerate(lossy.values()):
-        reading[0]["values"]["out_of_sequence"] = 7 * number
+        reading[0]["counts"]["out_of_sequence"] = 7 * number
     report = judge(Cluster(4), **wire(spark1=lossy))
     assert report["verdict"] == "passed"
     assert "rocep1s0f0v0: out_of_sequence +7" in report["warnings"][0]["message"]
