@@ -48,11 +48,35 @@ attributes:
       - dgxspark.cluster.dgxspark
 """
 
-    # Where a test puts a tree of its own in place of the node's.
+    # Where a test puts a tree of its own in place of the node's, one by one.
     ROOTS = r"""
 options:
   sysfs_root:
     description: Where sysfs is. Tests put a tree of their own here.
     type: path
     default: /sys
+"""
+
+    PROC_ROOT = r"""
+options:
+  proc_root:
+    description: Where procfs is. Tests put a tree of their own here.
+    type: path
+    default: /proc
+"""
+
+    NETNS_ROOT = r"""
+options:
+  netns_root:
+    description: Where named network namespaces are mounted. Tests put a folder of their own here.
+    type: path
+    default: /run/netns
+"""
+
+    SYSTEM_ROOT = r"""
+options:
+  system_root:
+    description: What the paths of files on the node begin with. Tests put a tree of their own here.
+    type: path
+    default: /
 """

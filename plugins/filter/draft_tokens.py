@@ -31,7 +31,7 @@ options:
     type: str
     default: ""
   frozen_drafter:
-    description: Whether the drafter reuses the target's cache, as Gemma 4's assistant does.
+    description: Whether the drafter reuses the target's cache, as assistant models do that have no cache of their own.
     type: bool
     default: false
   gamma:

@@ -30,8 +30,8 @@ options:
 
 EXAMPLES = r"""
 - name: Show the plan
-  ansible.builtin.debug:
-    msg: "{{ groups['dgx'] | dgxspark.cluster.fabric_plan(dgxspark_fabric, hostvars) | dgxspark.cluster.fabric_table }}"
+  dgxspark.cluster.show:
+    lines: "{{ groups['dgx'] | dgxspark.cluster.fabric_plan(dgxspark_fabric, hostvars) | dgxspark.cluster.fabric_table }}"
 """
 
 RETURN = r"""

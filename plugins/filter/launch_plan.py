@@ -14,34 +14,10 @@ description:
   - The verdict is C(blocked) where a rule of severity error holds or an equal measured configuration was bad, C(proven)
     where an equal one was stable, else C(unproven).
 positional: cluster, overrides, knowledge_dirs
-options:
-  _input:
-    description: The id of a profile, the name of a model that has one profile, or a profile as a dictionary.
-    type: raw
-    required: true
-  cluster:
-    description: >-
-      What the model shall run on. C(hosts), names in the order of ranks; C(free_gib), free memory before the load in
-      GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold;
-      C(platform), versions of C(nccl), C(kernel), C(driver), C(firmware)
-      and the kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of P(dgxspark.cluster.nccl_env#filter).
-    type: dict
-    default: {}
-  overrides:
-    description: >-
-      What the owner wants otherwise. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the
-      profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of error rules
-      that are overruled and stay visible as warnings.
-    type: dict
-    default: {}
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
-    type: list
-    elements: str
-    default: []
-requirements:
-  - jsonschema (Python library, on the controller)
-  - jmespath (Python library, on the controller)
+extends_documentation_fragment:
+  - dgxspark.cluster.serving
+  - dgxspark.cluster.serving.knowledge
+  - dgxspark.cluster.serving.profile
 """
 
 EXAMPLES = r"""
@@ -50,7 +26,7 @@ EXAMPLES = r"""
     that: plan.verdict != 'blocked'
     fail_msg: "{{ plan.findings | selectattr('severity', 'eq', 'error') | map(attribute='message') | join(' ') }}"
   vars:
-    plan: "{{ 'qwen3.5-397b-a17b-nvfp4' | dgxspark.cluster.launch_plan({'hosts': groups['dgx']}) }}"
+    plan: "{{ k8s_dgx_model_profile | dgxspark.cluster.launch_plan({'hosts': groups['dgx']}) }}"
 """
 
 RETURN = r"""

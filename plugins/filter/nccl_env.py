@@ -11,7 +11,12 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the variables of each rank. One that need not be set is left out, since an empty one counts as a value.
   - In RoCE mode NCCL refuses to start where it would otherwise fall back to sockets without an error.
-positional: ranks, options, engine, nccl_version, knowledge_dirs
+  - Where all ranks share the same switch or cables, HCAs are used in pairs of like number (C(NCCL_CROSS_NIC=0)). Where
+    cables lead to different neighbours (C(triangle), C(ring)), NCCL is told to find the HCA by the peer's subnet, which
+    needs NCCL 2.30u1 or newer, and start-up traffic needs another interface (C(bootstrap)).
+positional: ranks, options, engine, nccl_version, knowledge_dirs, only
+extends_documentation_fragment:
+  - dgxspark.cluster.serving.knowledge
 options:
   _input:
     description: The hosts of the fabric plan, by name.
@@ -23,26 +28,24 @@ options:
     elements: str
   options:
     description: >-
-      C(vf_index), C(attachment) (V(vf) or V(host)), C(transport) (V(roce) or V(socket)), C(bootstrap) (an interface),
-      C(gid_index) (pinned; best left out), C(merge_nics), C(debug).
+      C(vf_index) (null is the first VF that is not for serving), C(attachment) (V(vf) or V(host)), C(transport)
+      (V(roce) or V(socket)), C(bootstrap) (an interface), C(gid_index) (pinned; best left out) with C(gids), the C(gids)
+      that M(dgxspark.cluster.roce_gid) returned by host, as its proof, C(merge_nics) (whether NCCL joins HCAs to one;
+      measure both), C(debug).
     type: dict
     default: {}
   engine:
-    description: The engine, which has a variable of its own.
+    description: The engine, which has a variable of its own; V(any) gives those of all.
     type: str
-    choices: [sglang, vllm]
+    choices: [sglang, vllm, any]
     default: sglang
   nccl_version:
     description: NCCL's version, for known workarounds.
     type: str
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
+  only:
+    description: The ranks whose variables are wanted, all by default. Of the others no HCA need be known.
     type: list
     elements: str
-    default: []
-requirements:
-  - jsonschema (Python library, on the controller)
-  - jmespath (Python library, on the controller)
 """
 
 EXAMPLES = r"""

@@ -12,11 +12,10 @@ description:
   - Returns the stable measured row with the most tokens per second for the shape, and the profile's nearest variant.
   - Without any row for the shape the profile's own choice comes back, marked unproven, and C(reason) says so.
 positional: shape, knowledge_dirs
+extends_documentation_fragment:
+  - dgxspark.cluster.serving.knowledge
+  - dgxspark.cluster.serving.profile
 options:
-  _input:
-    description: The id of a profile, the name of a model that has one profile, or a profile as a dictionary.
-    type: raw
-    required: true
   shape:
     description: >-
       V(single), V(agents) and V(throughput) stand for 1, 4 and 8 requests at once; V(mixed) is the compromise with the
@@ -24,20 +23,12 @@ options:
     type: str
     choices: [single, agents, throughput, mixed]
     required: true
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
-    type: list
-    elements: str
-    default: []
-requirements:
-  - jsonschema (Python library, on the controller)
-  - jmespath (Python library, on the controller)
 """
 
 EXAMPLES = r"""
 - name: Choose for one user
   ansible.builtin.debug:
-    msg: "{{ 'gemma-4-31b-it' | dgxspark.cluster.recommend('single') }}"
+    msg: "{{ k8s_dgx_model_profile | dgxspark.cluster.recommend('single') }}"
 """
 
 RETURN = r"""

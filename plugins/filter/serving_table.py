@@ -20,8 +20,8 @@ options:
 
 EXAMPLES = r"""
 - name: Show the plan
-  ansible.builtin.debug:
-    msg: "{{ k8s_dgx_plan | dgxspark.cluster.serving_table }}"
+  dgxspark.cluster.show:
+    lines: "{{ k8s_dgx_plan | dgxspark.cluster.serving_table }}"
 """
 
 RETURN = r"""

@@ -42,7 +42,6 @@ _raw:
   elements: dict
 """
 
-import pathlib
 import typing as t
 
 from ansible.errors import AnsibleLookupError
@@ -62,10 +61,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
             raise AnsibleLookupError(
                 "dgxspark.cluster.knowledge: a kind and an id are needed, such as 'hardware', 'spark'."
             )
-        dirs = self.get_option("dirs")
-        if dirs is None:
-            default = pathlib.Path((variables or {}).get("inventory_dir") or ".", "dgxspark")
-            dirs = [str(default)] if (variables or {}).get("inventory_dir") and default.is_dir() else []
+        dirs = knowledge.owner_dirs(self.get_option("dirs"), (variables or {}).get("inventory_dir"))
         try:
             if len(terms) == 1:
                 return [knowledge.load(terms[0], dirs)]

@@ -17,27 +17,13 @@ description:
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.serving
+  - dgxspark.cluster.serving.knowledge
 options:
   profile:
     description: The id of a profile, the name of a model that has one profile, or a profile as a dictionary.
     type: raw
     required: true
-  cluster:
-    description:
-      - What the model shall run on. C(hosts), names in the order of ranks; C(free_gib), free memory before the load in
-        GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold;
-        C(platform), versions of C(nccl), C(kernel), C(driver),
-        C(firmware) and the kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of
-        P(dgxspark.cluster.nccl_env#filter).
-    type: dict
-    default: {}
-  overrides:
-    description:
-      - What the owner wants otherwise. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the
-        profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of error
-        rules that are overruled and stay visible as warnings.
-    type: dict
-    default: {}
   traffic_shape:
     description:
       - Chooses the variant that was measured best for 1, 4 or 8 requests at once, or a compromise. A variant in
@@ -48,20 +34,12 @@ options:
     description: Fail where the verdict is V(blocked), with every error and its remedy.
     type: bool
     default: true
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
-    type: list
-    elements: path
-    default: []
-requirements:
-  - jsonschema (Python library, on the controller)
-  - jmespath (Python library, on the controller)
 """
 
 EXAMPLES = r"""
 - name: Plan the model, and stop where it would not run
   dgxspark.cluster.launch_plan:
-    profile: nemotron-3-ultra-550b-nvfp4
+    profile: "{{ k8s_dgx_model_profile }}"
     cluster:
       hosts: "{{ groups['dgx'] }}"
       free_gib: "{{ free_memory }}"
@@ -96,6 +74,14 @@ plan:
     memory:
       description: The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's knob.
       type: dict
+      returned: always
+    patches:
+      description:
+        - The start-up patches that this image needs at this version and these settings, with C(id), C(title), C(why),
+          C(package), C(file) and C(edits); C(moved), where the code that they change went in later versions. As JSON, this
+          is what C(plugins/module_utils/serving/patches.py) takes in the container, before the engine starts.
+      type: list
+      elements: dict
       returned: always
     ranks:
       description: For each rank C(host), C(settings), C(argv) and C(env).

@@ -30,6 +30,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.attributes.roots
+  - dgxspark.cluster.attributes.system_root
 options:
   path:
     description: The file.
@@ -86,10 +87,6 @@ options:
     description: The change that is begun or confirmed. The action plugin sets it; leave it out.
     type: str
     default: manual
-  system_root:
-    description: What the paths of files on the node begin with. Tests put a tree of their own here.
-    type: path
-    default: /
 """
 
 EXAMPLES = r"""

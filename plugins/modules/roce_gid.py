@@ -21,6 +21,8 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.attributes.roots
+  - dgxspark.cluster.attributes.netns_root
+  - dgxspark.cluster.attributes.proc_root
 options:
   functions:
     description: This host's functions as the plan has them.
@@ -36,14 +38,6 @@ options:
     description: How long to wait for all entries, in seconds. V(0) looks once.
     type: int
     default: 30
-  proc_root:
-    description: Where procfs is. Tests put a tree of their own here.
-    type: path
-    default: /proc
-  netns_root:
-    description: Where named network namespaces are mounted. Tests put a folder of their own here.
-    type: path
-    default: /run/netns
 requirements:
   - iproute2 on the node
 notes:

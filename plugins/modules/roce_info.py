@@ -20,6 +20,9 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.attributes.roots
+  - dgxspark.cluster.attributes.netns_root
+  - dgxspark.cluster.attributes.proc_root
+  - dgxspark.cluster.attributes.system_root
 options:
   device_ids:
     description: PCI C(vendor:device) of the fabric's physical functions, such as V(15b3:1021) for a ConnectX-7.
@@ -36,18 +39,6 @@ options:
     type: list
     elements: str
     default: []
-  proc_root:
-    description: Where procfs is. Tests put a tree of their own here.
-    type: path
-    default: /proc
-  netns_root:
-    description: Where named network namespaces are mounted. Tests put a folder of their own here.
-    type: path
-    default: /run/netns
-  system_root:
-    description: What the paths of netplan's and other files begin with. Tests put a tree of their own here.
-    type: path
-    default: /
 requirements:
   - iproute2 on the node; C(ibv_devinfo), C(rdma) and C(devlink) are used where they are installed
 notes:

@@ -22,6 +22,9 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.attributes.roots
+  - dgxspark.cluster.attributes.netns_root
+  - dgxspark.cluster.attributes.proc_root
+  - dgxspark.cluster.attributes.system_root
 options:
   functions:
     description:
@@ -52,18 +55,6 @@ options:
   spoof_check:
     description: Whether the function drops frames of a VF that do not bear its MAC. Left as it is when omitted.
     type: bool
-  proc_root:
-    description: Where procfs is. Tests put a tree of their own here.
-    type: path
-    default: /proc
-  netns_root:
-    description: Where named network namespaces are mounted. Tests put a folder of their own here.
-    type: path
-    default: /run/netns
-  system_root:
-    description: What the paths of this module's files begin with. Tests put a tree of their own here.
-    type: path
-    default: /
 requirements:
   - iproute2, systemd and udev on the node, and Python 3 as C(/usr/bin/python3)
 notes:

@@ -190,6 +190,14 @@ def shared(kind: str, overlays: t.Sequence[str] = ()) -> t.Mapping[str, Entry]:
     return _loaded(kind, tuple(overlays), stamp(overlays))
 
 
+def owner_dirs(chosen: t.Sequence[str] | None, inventory_dir: str | None) -> list[str]:
+    """Return an owner's folders: those chosen (`dgxspark_knowledge_dirs`), else `dgxspark` beside the inventory."""
+    if chosen is not None:
+        return [str(folder) for folder in chosen]
+    default = pathlib.Path(inventory_dir, "dgxspark") if inventory_dir else None
+    return [str(default)] if default and default.is_dir() else []
+
+
 def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:
     """Return one entry of `kind`; KnowledgeError lists the known ids where there is none of that name."""
     loaded = load(kind, overlays)

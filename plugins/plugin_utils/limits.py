@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
 
 _SUBSCRIPT = re.compile(r"^[&!]?(?P<stem>[A-Za-z_][\w.-]*)\[(?P<first>\d+)(?P<range>[:-](?P<last>\d*))?\]$")
 # A colon separates patterns too, but not inside brackets.
@@ -33,6 +33,16 @@ def _command(names: t.Sequence[str]) -> str:
     else:
         numbers = tails[0] if len(tails) == 1 else f"({'|'.join(tails)})"
     return f"-l '~^{stem}{numbers}$'"
+
+
+def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True) -> str:
+    """Return the pattern of all hosts; FabricError where one is needed and the inventory has none."""
+    if needed and not groups.get("all"):
+        raise FabricError(
+            "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as a copy of "
+            "inventories/example."
+        )
+    return "all"
 
 
 def check_limit(

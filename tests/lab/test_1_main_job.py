@@ -51,13 +51,23 @@ def test_site_makes_it_so_and_proves_every_pair(report: pathlib.Path) -> None:
     assert len(rdma["results"]) >= 24
 
 
+def test_nccl_finds_both_functions_in_its_own_file() -> None:
+    settings = dict(line.split("=", 1) for line in sh("spark1", "grep = /etc/nccl.conf").splitlines())
+    assert settings["NCCL_NET"] == "IB"
+    assert settings["NCCL_IB_HCA"].startswith("=")
+    assert settings["NCCL_IB_HCA"].count(":1") == 2
+    devices = sh("spark1", "ls /sys/class/infiniband").split()
+    assert {hca.removesuffix(":1") for hca in settings["NCCL_IB_HCA"][1:].split(",")} <= set(devices)
+    assert sh("spark1", "systemctl show --property=DefaultLimitMEMLOCK").strip() == "DefaultLimitMEMLOCK=infinity"
+
+
 def test_with_addresses_the_gid_check_passes() -> None:
     judged = play("tests/lab/playbooks/gid.yml")
     assert judged.code == 0, judged.output
 
 
 def test_the_second_run_changes_nothing() -> None:
-    again = play("site.yml", "--tags", "fabric")
+    again = play("site.yml", "--tags", "fabric,nccl")
     assert again.code == 0, again.output
     assert again.changed == dict.fromkeys(NODES, 0) | dict.fromkeys(again.changed, 0)
 

@@ -94,3 +94,22 @@ def test_a_reboot_brings_all_of_it_back_without_ansible(report: pathlib.Path) ->
     assert prove(report, "spark[1:2]").verdict == "passed"
     again = play("site.yml", "--tags", "fabric")
     assert not any(again.changed.values()), again.output
+
+
+@pytest.mark.long
+def test_a_queue_pair_without_addresses_has_no_route() -> None:
+    """The failure behind it all, by the kernel itself: GID 0 alone, and no address or route of the netdev that fits."""
+    hca, over = "rocep1s0f0v0", sh("spark2", "ip -4 -o address show dev enp1s0f0v1 | awk '{print $4}'").split("/")[0]
+
+    def pingpong(gid_index: int) -> str:
+        words = f"ibv_rc_pingpong -d {hca} -g {gid_index} -n 10"
+        sh("spark2", f"systemctl stop peer 2>/dev/null; systemd-run -q --collect --unit=peer {words}; sleep 3")
+        return sh("spark1", f"timeout 60 {words} {over} 2>&1; echo exit=$?")
+
+    for node in ("spark1", "spark2"):
+        sh(node, f"ip address flush dev {V0}")
+    assert "Failed to modify QP" in (said := pingpong(0)), said
+    make_so()
+    mapped = f"head -n1 /sys/class/infiniband/{hca}/ports/1/gids/1"
+    assert "ffff:" in sh("spark1", mapped) + sh("spark2", mapped)
+    assert "exit=0" in (said := pingpong(1)), said

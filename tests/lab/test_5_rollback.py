@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import uuid
 
 import pytest
 from harness import BIN, ROOT, make_so, play, sh, wait_for
@@ -34,7 +35,19 @@ def content(stanza: dict[str, object]) -> str:
 
 def begin_and_kill() -> None:
     """Start a change, and kill the controller's process group once it is pending on the node."""
-    command = [BIN / "ansible-playbook", PLAYBOOK, "-i", "inventories/lab", "-l", LIMIT, "-e", content(HARMLESS)]
+    mark = f"lab_run={uuid.uuid4()}"
+    command = [
+        BIN / "ansible-playbook",
+        PLAYBOOK,
+        "-i",
+        "inventories/lab",
+        "-l",
+        LIMIT,
+        "-e",
+        content(HARMLESS),
+        "-e",
+        mark,
+    ]
     process = subprocess.Popen(
         [str(word) for word in command],
         cwd=ROOT,
@@ -48,7 +61,7 @@ def begin_and_kill() -> None:
         )
     finally:
         # Ansible's workers are sessions of their own: with the parent alone dead, one would go on and confirm.
-        subprocess.run(["pkill", "-KILL", "-f", PLAYBOOK], check=True)
+        subprocess.run(["pkill", "-KILL", "-f", mark], check=True)
         process.wait()
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 import questions as q
+from engine_parsers import tables
 from engine_parsers.oracle import Answer, Case
 from engine_parsers.resolved import differences, resolved
 
-SGLANG = ("0.5.10", "0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.17", "0.5.20", "0.5.23")
-VLLM = ("0.17.0", "0.17.1", "0.20.0", "0.33.0")
+SGLANG, VLLM = tables.VERSIONS["sglang"], tables.VERSIONS["vllm"]
 
 
 @dataclass(frozen=True, eq=False)

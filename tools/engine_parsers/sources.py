@@ -82,8 +82,11 @@ def _requires(folder: pathlib.Path) -> dict[str, str]:
 
 
 @functools.cache
-def source(engine: str, version: str) -> Source:
-    """Return the unpacked wheel of one version, fetched on the first call. NotAvailable says why there is none."""
+def source(engine: str, version: str, holds: str = "") -> Source:
+    """Return the unpacked wheel of one version, fetched on the first call. NotAvailable says why there is none.
+
+    holds: the folder in the wheel, where it has not the name of the distribution.
+    """
     folder = cache() / "src" / f"{engine}-{version}"
     stamp = folder / "made-of.json"
     if not stamp.is_file():
@@ -95,7 +98,7 @@ def source(engine: str, version: str) -> Source:
             folder.mkdir(parents=True)
             with zipfile.ZipFile(wheel) as archive:
                 for name in archive.namelist():
-                    if name.startswith(f"{engine}") and name.endswith(MEMBERS):
+                    if name.startswith(holds or engine) and name.endswith(MEMBERS):
                         archive.extract(name, folder)
             digest = hashlib.sha256()
             with wheel.open("rb") as data:

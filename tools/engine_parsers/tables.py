@@ -15,7 +15,7 @@ from engine_parsers.oracle import flags as real_flags
 from engine_parsers.sources import Source, source
 
 VERSIONS = {
-    "sglang": ("0.5.10", "0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.17", "0.5.20", "0.5.23"),
+    "sglang": tuple(f"0.5.{patch}" for patch in range(10, 24)),
     "vllm": ("0.17.0", "0.17.1", "0.20.0", "0.33.0"),
 }
 SUPPRESSED = "==SUPPRESS=="

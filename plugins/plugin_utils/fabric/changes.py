@@ -1,17 +1,19 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles would change on a node that was seen: the fronts of both ask here."""
+"""What the roles would change on a node that was seen, and what speaks against it."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, persist, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     FabricError,
+    Finding,
     Node,
     PlannedHost,
     from_plain,
@@ -21,6 +23,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 
 PARTS = ("sriov", "netplan")
 
+_source = functools.cache(persist.source)
+
+
+class Difference(t.TypedDict):
+    """What differs, and what the roles would refuse (severity `error`) or say about it."""
+
+    changes: list[Change]
+    findings: list[Finding]
+
 
 def changes(
     planned: t.Any,
@@ -28,8 +39,8 @@ def changes(
     options: t.Mapping[str, t.Any] | None = None,
     parts: t.Sequence[str] = PARTS,
     path: str = netplan.PATH,
-) -> list[Change]:
-    """Return the differences between a node and its part of the plan.
+) -> Difference:
+    """Return the differences between a node and its part of the plan, and what speaks against making them.
 
     planned, node: the plain forms of PlannedHost and Node. options: of the VFs, the fields of `vfs.Options`. parts:
     `sriov` (functions and VFs, what restores them) and `netplan` (addresses). path: netplan's file.
@@ -42,12 +53,13 @@ def changes(
         if part not in PARTS:
             raise FabricError(f"parts: there is no part {part!r}. {near(part, PARTS)}")
     host, seen = from_plain(PlannedHost, planned), from_plain(Node, node)
+    found: Difference = {"changes": [], "findings": []}
     if not host.functions:
-        return []
-    found: list[Change] = []
+        return found
     if "sriov" in parts:
         chosen = from_plain(vfs.Options, dict(options or {}), "options")
-        found += vfs.drift(seen, host.functions, chosen)
+        found["changes"] += vfs.drift(seen, host.functions, chosen, _source())
+        found["findings"] += vfs.refusals(seen, host.functions, chosen)
     if "netplan" in parts:
-        found += netplan_file.changes(seen, host, path)
+        found["changes"] += netplan_file.changes(seen, host, path)
     return found

@@ -9,33 +9,52 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, PlannedVf
 
 TRANSPORTS = ("roce", "socket")
 ATTACHMENTS = ("vf", "host")
+ENGINES = ("sglang", "vllm", "any")
+_NCCL_PREFIX = 24  # bits that NCCL compares of two GIDs' IPv4 where NCCL_IB_SUBNET_PREFIX_LEN is not set
 
 
 @dataclass(frozen=True)
 class Options:
     """What an owner may choose.
 
-    vf_index: the VF of the instance. attachment: `vf` (Multus gives the pod the VFs, as net1, net2 …) or `host`.
-    bootstrap: interface for start-up traffic where it is not the first VF. gid_index: pinned; None leaves it to NCCL,
-    which finds it for each device. merge_nics, debug: passed on where given.
+    vf_index: the VF of the instance; None is the first one that is not for serving, which no pod takes away.
+    attachment: `vf` (Multus gives the pod the VFs, as net1, net2 …) or `host`. bootstrap: interface for start-up traffic
+    where it is not the first VF; head: the address at which the first rank is found on it. gid_index: pinned; None
+    leaves it to NCCL, which finds it for each device. gids: by host, what proves a pinned index. merge_nics, debug:
+    passed on where given.
     """
 
-    vf_index: int = 0
+    vf_index: int | None = 0
     attachment: str = "vf"
     transport: str = "roce"
     bootstrap: str | None = None
+    head: str | None = None
     gid_index: int | None = None
+    gids: dict[str, tuple[GidEntry, ...]] | None = None
     merge_nics: bool | None = None
     debug: str | None = None
 
 
-def rails(host: PlannedHost, index: int) -> list[PlannedVf]:
-    """Return the VFs of one index on all functions of a host, in order; FabricError where there is none."""
-    found = [vf for function in host.functions for vf in function.vfs if vf.index == index]
+@dataclass(frozen=True)
+class _Wiring:
+    """The VFs of each rank that others can be reached with. joined: every rank reaches every other over each of them."""
+
+    vfs: dict[str, list[PlannedVf]]
+    joined: bool
+
+
+def _own(host: PlannedHost, index: int) -> dict[str, list[PlannedVf]]:
+    """Return the VFs of one index by segment; FabricError where there is none."""
+    found: dict[str, list[PlannedVf]] = {}
+    for function in host.functions:
+        for vf in function.vfs:
+            if vf.index == index:
+                found.setdefault(function.segment, []).append(vf)
     if not found:
         raise FabricError(
             f"{host.name}: vf_index: the fabric plan has no VF {index} on any function. "
@@ -44,9 +63,48 @@ def rails(host: PlannedHost, index: int) -> list[PlannedVf]:
     return found
 
 
-def address(host: PlannedHost, index: int) -> str:
-    """Return the address at which the other ranks find this host: that of its first VF."""
-    return rails(host, index)[0].address
+def _index(hosts: t.Sequence[PlannedHost], chosen: int | None) -> int:
+    """Return the VF index: the chosen one, else the first that is not for serving, else 0."""
+    if chosen is not None:
+        return chosen
+    free = {vf.index for host in hosts for f in host.functions for vf in f.vfs if vf.purpose != "serving"}
+    return min(free, default=0)
+
+
+def _wire(hosts: t.Sequence[PlannedHost], index: int) -> _Wiring:
+    """Find the VFs that lead to other ranks.
+
+    Ranks on one switch, or at both ends of the same cables, use what they share, in one order. Where cables lead to
+    different neighbours (triangle, ring) each rank uses all that lead to another one.
+    """
+    own = {host.name: _own(host, index) for host in hosts}
+    shared = set.intersection(*(set(segments) for segments in own.values()))
+    vfs: dict[str, list[PlannedVf]] = {}
+    for name, segments in own.items():
+        others = shared or {segment for other, theirs in own.items() if other != name for segment in theirs}
+        vfs[name] = [vf for segment in sorted(segments) if segment in others for vf in segments[segment]]
+        if not vfs[name]:
+            raise FabricError(
+                f"{name}: no cable leads to another rank ({', '.join(n for n in own if n != name)}). "
+                "Choose ranks that are neighbours, or add the hosts between them."
+            )
+    return _Wiring(vfs, bool(shared))
+
+
+def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
+    """Return the address at which the other ranks find the first host: that of its first VF, or `head`.
+
+    FabricError where cables lead to different neighbours and `head` is not given: then no VF reaches all.
+    """
+    if options.head:
+        return options.head
+    wiring = _wire(hosts, _index(hosts, options.vf_index))
+    if not wiring.joined:
+        raise FabricError(
+            f"{hosts[0].name}: no address of the fabric is reached by all ranks, since their cables lead to different "
+            "neighbours. Say at which address of the management network, or of the pods', it is found (head)."
+        )
+    return wiring.vfs[hosts[0].name][0].address
 
 
 def environment(
@@ -55,56 +113,122 @@ def environment(
     *,
     engine: str = "sglang",
     workarounds: t.Mapping[str, str] | None = None,
+    only: t.Collection[str] | None = None,
 ) -> dict[str, dict[str, str]]:
-    """Return host → variables for all ranks of an instance.
+    """Return host → variables for the ranks of an instance; only: for these of them.
 
     One rank alone gets no network at all. RoCE sets NCCL_NET=IB, so that NCCL refuses to start where it would otherwise
     fall back to sockets without an error. HCAs and interfaces are named exactly (`=name`): NCCL matches by prefix, and
-    `rocep1s0f0` also means its VFs. workarounds: of known bad versions. FabricError where an HCA's name is not known:
-    it is read of the node, never made up.
+    `rocep1s0f0` also means its VFs. engine: whose own variables are wanted, `any` for all. workarounds: of known bad
+    versions. FabricError where an HCA's name is not known: it is read of the node, never made up; and where a pinned
+    GID index is not proven.
     """
     options = options or Options()
-    if options.transport not in TRANSPORTS:
-        raise FabricError(f"transport: {options.transport!r} is not one of {', '.join(TRANSPORTS)}.")
-    if options.attachment not in ATTACHMENTS:
-        raise FabricError(f"attachment: {options.attachment!r} is not one of {', '.join(ATTACHMENTS)}.")
-    return {host.name: _rank(host, len(hosts), options, engine, workarounds or {}) for host in hosts}
+    for what, value, known in (
+        ("transport", options.transport, TRANSPORTS),
+        ("attachment", options.attachment, ATTACHMENTS),
+        ("engine", engine, ENGINES),
+    ):
+        if value not in known:
+            raise FabricError(f"{what}: {value!r} is not one of {', '.join(known)}.")
+    for what in ("bootstrap", "head", "debug"):
+        if getattr(options, what) == "":
+            raise FabricError(f"{what}: an empty text is no choice. Leave it out instead.")
+    wanted = [host for host in hosts if only is None or host.name in only]
+    common = dict(workarounds or {})
+    if options.debug is not None:
+        common["NCCL_DEBUG"] = options.debug
+    env = {host.name: dict(common) for host in wanted}
+    if len(hosts) > 1:
+        wiring = _wire(hosts, _index(hosts, options.vf_index))
+        for host in wanted:
+            env[host.name] |= _start_up(host, wiring, options, engine) | _transport(host, wiring, options)
+    for name, variables in env.items():
+        for key, value in variables.items():
+            if not value:
+                raise FabricError(
+                    f"{name}: {key} would be empty, and NCCL takes that for a value. Leave it out instead."
+                )
+    return env
 
 
-def _rank(
-    host: PlannedHost, ranks: int, options: Options, engine: str, workarounds: t.Mapping[str, str]
-) -> dict[str, str]:
-    env = dict(workarounds)
-    if options.debug:
-        env["NCCL_DEBUG"] = options.debug
-    if ranks == 1:
-        return env
-    vfs = rails(host, options.vf_index)
-    name = options.bootstrap or ("net1" if options.attachment == "vf" else vfs[0].netdev)
+def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str) -> dict[str, str]:
+    """Return what names the interface of start-up traffic."""
+    vfs = wiring.vfs[host.name]
+    name = options.bootstrap
+    if name is None and not wiring.joined:
+        raise FabricError(
+            f"{host.name}: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. "
+            "Say which interface does (bootstrap): eth0 in a pod, the management interface on a host."
+        )
+    if name is None:
+        name = "net1" if options.attachment == "vf" else vfs[0].netdev
     if name is None:
         raise FabricError(
-            f"{host.name}: the name of VF {options.vf_index}'s interface is not known. Make the VFs and gather "
+            f"{host.name}: the name of VF {vfs[0].index}'s interface is not known. Make the VFs and gather "
             "roce_info first, or say which interface is for start-up (bootstrap)."
         )
     # NCCL takes `=` for an exact name; Gloo and SGLang's TP socket know plain names only.
-    env |= {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
-    if engine == "sglang":
+    env = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
+    if engine in ("sglang", "any"):
         env["TP_SOCKET_IFNAME"] = name
-    elif engine == "vllm":
+    if engine in ("vllm", "any") and wiring.joined:
         env["VLLM_HOST_IP"] = vfs[0].address
+    return env
+
+
+def _transport(host: PlannedHost, wiring: _Wiring, options: Options) -> dict[str, str]:
+    """Return what names the network."""
     if options.transport == "socket":
-        return env | {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
+        return {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
+    vfs = wiring.vfs[host.name]
     unknown = [vf for vf in vfs if not vf.hca]
     if unknown:
         raise FabricError(
-            f"{host.name}: the HCA of VF {options.vf_index} (MAC {unknown[0].mac}) is not known. "
+            f"{host.name}: the HCA of VF {unknown[0].index} (MAC {unknown[0].mac}) is not known. "
             "Make the VFs and gather roce_info first: the name is read of the node."
         )
-    env |= {"NCCL_NET": "IB", "NCCL_IB_HCA": "=" + ",".join(f"{vf.hca}:1" for vf in vfs)}
+    env = {"NCCL_NET": "IB", "NCCL_IB_HCA": "=" + ",".join(f"{vf.hca}:1" for vf in vfs)}
+    if options.gid_index is not None:
+        env["NCCL_IB_GID_INDEX"] = _pinned(host.name, vfs, options)
+    if not wiring.joined:
+        return env | _neighbours(host.name, vfs, options)
     if len({vf.subnet for vf in vfs}) > 1:
         env["NCCL_CROSS_NIC"] = "0"  # rails are subnets of their own, and nothing routes between them
-    if options.gid_index is not None:
-        env["NCCL_IB_GID_INDEX"] = str(options.gid_index)
     if options.merge_nics is not None:
         env["NCCL_IB_MERGE_NICS"] = "1" if options.merge_nics else "0"
     return env
+
+
+def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict[str, str]:
+    """Return what NCCL needs where each port leads to another rank.
+
+    NCCL gives channels to HCAs in turn and pairs them by number; by subnet it finds the HCA that leads to the peer
+    (src/transport/net_ib/connect.cc, NCCL 2.30u1 and newer). HCAs merged into one would have to reach it all.
+    """
+    if options.merge_nics:
+        raise FabricError(
+            f"{name}: merge_nics: HCAs whose cables lead to different neighbours cannot be merged into one. Leave it out."
+        )
+    env = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
+    prefixes = {vf.prefix for vf in vfs}
+    if prefixes != {_NCCL_PREFIX}:
+        env["NCCL_IB_SUBNET_PREFIX_LEN"] = str(max(prefixes))
+    return env
+
+
+def _pinned(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
+    """Return the pinned GID index; FabricError where it is not proven to be that of each of the rank's VFs."""
+    if not options.gids or name not in options.gids:
+        raise FabricError(
+            f"{name}: gid_index: {options.gid_index} is pinned, but nothing proves it. Give what roce_gid found on this "
+            "host (gids), or leave gid_index out: NCCL 2.21 and newer find the index of each device themselves."
+        )
+    seen = {entry.address: entry.index for entry in options.gids[name]}
+    for vf in vfs:
+        if seen.get(vf.address) != options.gid_index:
+            raise FabricError(
+                f"{name}: gid_index: {options.gid_index} is pinned, but {vf.hca} has {vf.address} at "
+                f"{seen.get(vf.address, 'no index')}. Leave gid_index out: NCCL finds the index of each device itself."
+            )
+    return str(options.gid_index)

@@ -19,7 +19,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory im
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 
-FEATURES = ("cudnn", "gemma4_mtp", "nemotron_mtp", "sm121_patches", "k64_tiles", "arch_121f")
+FEATURES = (
+    "cudnn", "gemma4_mtp", "nemotron_mtp", "sm121_patches", "k64_tiles", "arch_121f", "jit_sm12x", "cutlass_dsl_sm12x",
+    "moe_fp4_ep", "wna16_ep",
+)  # fmt: skip
 Document = dict[str, t.Any]
 
 

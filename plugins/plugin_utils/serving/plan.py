@@ -124,7 +124,7 @@ def _environment(
     chosen = {"vf_index": instance.vf_index, "transport": profile.settings.get("nccl_transport", "roce")}
     options = from_plain(nccl.Options, chosen | dict(cluster.get("nccl") or {}), "cluster: nccl")
     env = nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds)
-    return env, nccl.address(planned[0], instance.vf_index)
+    return env, nccl.address(planned, options)
 
 
 def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
@@ -142,7 +142,7 @@ def launch_plan(
     knowledge_dirs: t.Sequence[str] = (),
     build: launch.BuildArgv | None = None,
 ) -> Plain:
-    """Plan a model's launch: verdict, findings, evidence, memory, ranks.
+    """Plan a model's launch: verdict, findings, evidence, memory, start-up patches, ranks.
 
     cluster: hosts (names in rank order), free_gib and taken_gib (a number, or by host: free before the load, and what
     other instances on the nodes hold), platform (versions of nccl, kernel, driver),
@@ -196,6 +196,7 @@ def launch_plan(
         "findings": [{**f, "names": list(f["names"]), "source": list(f["source"])} for f in findings],
         "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
         "memory": memory_plain(found.pools),
+        "patches": [dict(patch) for patch in found.patches],
         "ranks": [_dict(rank) for rank in ranks],
     }
 
@@ -342,17 +343,24 @@ def nccl_env(
     engine: str = "sglang",
     nccl_version: str | None = None,
     knowledge_dirs: t.Sequence[str] = (),
+    only: t.Sequence[str] | None = None,
 ) -> dict[str, dict[str, str]]:
-    """Return NCCL's environment by host, from the fabric plan's hosts; ranks: which of them, in order."""
+    """Return NCCL's environment by host, from the fabric plan's hosts; ranks: which of them, in order.
+
+    only: the ranks whose environment is wanted; of the others no name need be known.
+    """
     if not isinstance(hosts, t.Mapping):
         raise FabricError(f"nccl_env: the fabric plan's hosts are needed as a dictionary, not {type(hosts).__name__}.")
     names = list(hosts) if ranks is None else list(ranks)
-    missing = [name for name in names if name not in hosts]
-    if missing:
-        raise FabricError(f"nccl_env: ranks: {missing[0]} is not in the fabric plan. Known: {', '.join(hosts)}.")
+    for what, chosen, known in (("ranks", names, hosts), ("only", names if only is None else only, names)):
+        missing = [name for name in chosen if name not in known]
+        if missing:
+            raise FabricError(
+                f"nccl_env: {what}: {missing[0]} is not in the fabric plan's ranks. Known: {', '.join(known)}."
+            )
     planned = [from_plain(PlannedHost, hosts[name], f"nccl_env: {name}") for name in names]
     _findings, workarounds = verdict.platform_findings(
         {"nccl": nccl_version} if nccl_version else {}, verdict.base(knowledge_dirs).known_bad
     )
-    chosen = from_plain(nccl.Options, dict(options or {}), "nccl_env: options")
-    return nccl.environment(planned, chosen, engine=engine, workarounds=workarounds)
+    own = from_plain(nccl.Options, dict(options or {}), "nccl_env: options")
+    return nccl.environment(planned, own, engine=engine, workarounds=workarounds, only=only)

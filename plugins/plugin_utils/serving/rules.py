@@ -50,6 +50,11 @@ class Rule:
     engines: t.Mapping[str, str]
     origin: str = ""
 
+    @property
+    def where(self) -> str:
+        """Name the rule in an error."""
+        return f"{self.origin}: rule {self.id!r}"
+
     def concerns(self, engine: str, version: str) -> bool:
         """Whether the rule speaks of this engine and version at all."""
         return not self.engines or (engine in self.engines and matches(version, self.engines[engine]))
@@ -77,23 +82,53 @@ def _slips(node: t.Any) -> bool:
     return any(_slips(child) for child in children)
 
 
-def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
-    """Load and compile all rules, the owner's included; KnowledgeError names the file and rule of a bad condition."""
+def compiled(text: str, where: str) -> t.Any:
+    """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
     if jmespath is None:
         raise FabricError(
             f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "
             "Install it: pip install 'jmespath>=1.0'"
         )
+    try:
+        condition = jmespath.compile(text).parsed
+    except jmespath.exceptions.JMESPathError as exc:
+        said = " ".join(str(exc).split())
+        raise knowledge.KnowledgeError(f"{where}: when: {said}. See https://jmespath.org.") from exc
+    if _slips(condition):
+        raise knowledge.KnowledgeError(f"{where}: when: write !(a.b) for !a.b, which means (!a).b in JMESPath.")
+    return condition
+
+
+class Conditional(t.Protocol):
+    """What has a compiled condition, and a name for errors."""
+
+    @property
+    def condition(self) -> t.Any:
+        """As `compiled` returns it."""
+
+    @property
+    def where(self) -> str:
+        """File and id."""
+
+
+@functools.cache
+def _interpreter() -> t.Any:
+    return jmespath.visitor.TreeInterpreter()
+
+
+def holds(asked: Conditional, facts: t.Mapping[str, t.Any]) -> bool:
+    """Whether a condition holds; FabricError where it cannot be evaluated on these facts."""
+    try:
+        return _true(_interpreter().visit(asked.condition, facts))
+    except jmespath.exceptions.JMESPathError as exc:
+        raise FabricError(f"{asked.where}: when: {' '.join(str(exc).split())}") from exc
+
+
+def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
+    """Load and compile all rules, the owner's included; KnowledgeError names the file and rule of a bad condition."""
     rules = []
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: rule {entry['id']!r}"
-        try:
-            condition = jmespath.compile(entry["when"]).parsed
-        except jmespath.exceptions.JMESPathError as exc:
-            text = " ".join(str(exc).split())
-            raise knowledge.KnowledgeError(f"{where}: when: {text}. See https://jmespath.org.") from exc
-        if _slips(condition):
-            raise knowledge.KnowledgeError(f"{where}: when: write !(a.b) for !a.b, which means (!a).b in JMESPath.")
         for version_range in entry.get("engines", {}).values():
             matches("0.0.1", version_range)  # a bad range is refused here, with the rule's name around it
         rules.append(
@@ -104,7 +139,7 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
                 message=entry["message"],
                 remedy=entry["remedy"],
                 sources=tuple(Source(s["from"], s.get("rows_of")) for s in entry["source"]),
-                condition=condition,
+                condition=compiled(entry["when"], where),
                 engines=entry.get("engines", {}),
                 origin=entry["origin"],
             )
@@ -146,14 +181,9 @@ def _true(value: t.Any) -> bool:
 
 def evaluate(rules: t.Iterable[Rule], facts: t.Mapping[str, t.Any]) -> list[Finding]:
     """Return what the rules say, errors first. FabricError for a condition that cannot be evaluated on these facts."""
-    interpreter = jmespath.visitor.TreeInterpreter()
     found = []
     for rule in rules:
-        try:
-            holds = _true(interpreter.visit(rule.condition, facts))
-        except jmespath.exceptions.JMESPathError as exc:
-            raise FabricError(f"{rule.origin}: rule {rule.id!r}: when: {' '.join(str(exc).split())}") from exc
-        if holds:
+        if holds(rule, facts):
             found.append(
                 Finding(
                     rule.id,

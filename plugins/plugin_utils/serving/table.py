@@ -66,6 +66,8 @@ def serving_table(plan: t.Mapping[str, t.Any]) -> list[str]:
             lines.append(f"near      row {row['id']} was {row['verdict']}{_measured(row)}; {other}")
     if plan["added"]:
         lines.append("added     " + ", ".join(f"{key}={value}" for key, value in plan["added"].items()))
+    for patch in plan["patches"]:
+        lines.append(f"patch     {patch['id']}: {patch['title']} ({patch['file']})")
     for rank in plan["ranks"]:
         lines.append(f"rank {rank['rank']:<4} {rank['host']}")
         words = rank["argv"] or [f"{key}={value}" for key, value in rank["settings"].items()]

@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     facts,
     memory,
+    patches,
     rules,
     speculation,
 )
@@ -35,6 +36,7 @@ class Base:
     known_bad: tuple[knowledge.Entry, ...]
     measurements: tuple[knowledge.Entry, ...]
     constants: t.Mapping[str, float]
+    patches: tuple[patches.Patch, ...]
 
     def assumed(self) -> memory.Assumed:
         """Return the numbers that the memory plan takes as given."""
@@ -54,6 +56,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants={key: entry["value"] for key, entry in knowledge.load("constants", overlays).items()},
+        patches=patches.load_patches(overlays),
     )
 
 
@@ -76,6 +79,7 @@ class Judgement:
     witness: evidence.Witness
     conflict: bool
     environment: dict[str, str]
+    patches: tuple[knowledge.Entry, ...] = ()
 
 
 def drafted(profile: Profile) -> tuple[speculation.Draft | None, list[rules.Finding]]:
@@ -266,6 +270,7 @@ def judge(
     asked = facts.document(profile, settings, draft, pools, image.get("features", {}))
     release(profile.engine.version)
     found += rules.evaluate(rules.concerned(known.rules, profile.engine.name, profile.engine.version), asked)
+    start_up = patches.needed(known.patches, profile.engine.name, profile.engine.version, asked)
     more, environment = platform_findings(platform or {}, known.known_bad)
     found += more
     found = [
@@ -296,4 +301,4 @@ def judge(
         verdict = "blocked"
     elif stable:
         verdict = "proven"
-    return Judgement(verdict, settings, added, draft, pools, tuple(found), witness, conflict, environment)
+    return Judgement(verdict, settings, added, draft, pools, tuple(found), witness, conflict, environment, start_up)

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -36,7 +37,7 @@ class Owner:
 
     def verify(self, hosts: dict[str, dict[str, Any]], *arguments: str, **fabric: Any) -> tuple[int, str, Any]:
         """Return exit status, output and report (None where there is none)."""
-        variables = {"dgxspark_fabric": {"hardware": "lab", "vf_count": 2, **fabric}}
+        variables = {"dgxspark_fabric": {"hardware": "lab", "vf_count": 2} | fabric}
         inventory = {"all": {"children": {"dgx": {"hosts": hosts, "vars": variables}}}}
         (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
         done = self.play(ROOT / "playbooks" / "verify.yml", *arguments)
@@ -100,6 +101,23 @@ def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: O
     assert report["headline"].startswith("INCOMPLETE")
     assert [host["status"] for host in report["hosts"]] == ["not seen", "not seen"]
     assert "127.0.0.1" in report["hosts"][0]["reason"]
+
+
+def test_a_hardware_class_of_the_owner_s_is_known_here_too(owner: Owner) -> None:
+    """As it is to plan.yml and site.yml: the folder beside the inventory, and the one by variable."""
+    entry = {key: value for key, value in knowledge.get("hardware", "lab").items() if key != "origin"}
+    limits = {key: value for key, value in knowledge.get("thresholds", "lab").items() if key != "origin"}
+    for kind, own in (("hardware", entry), ("thresholds", limits)):
+        (owner.folder / "dgxspark" / kind).mkdir(parents=True)
+        text = yaml.safe_dump({**own, "id": "mine"})
+        (owner.folder / "dgxspark" / kind / "mine.yml").write_text(text, encoding="utf-8")
+    code, output, report = owner.verify({"spark1": HERE}, topology="single", hardware="mine")
+    assert code == 0, output
+    assert report["verdict"] == "passed"
+    (owner.folder / "dgxspark").rename(owner.folder / "elsewhere")
+    elsewhere = json.dumps({"dgxspark_knowledge_dirs": [str(owner.folder / "elsewhere")]})
+    code, output, _report = owner.verify({"spark1": HERE}, "-e", elsewhere, topology="single", hardware="mine")
+    assert code == 0, output
 
 
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:

@@ -94,5 +94,10 @@ def _mamba_slots() -> dict[str, int]:
         for getter in ("get_memory", "get_schedule", "get_exec"):
             if hasattr(module, getter):
                 setattr(module, getter, lambda bags=bags: bags)
+        # 0.5.18 and 0.5.19 ask by functions that read the published configuration, which there is none of here.
+        asked = {"mamba_extra_buffer_enabled": buffer is not None, "mamba_extra_buffer_lazy_enabled": buffer == "lazy"}
+        for predicate, said in asked.items():
+            if hasattr(module, predicate):
+                setattr(module, predicate, lambda said=said: said)
         found[name] = owner._calculate_mamba_ratio(types.SimpleNamespace(server_args=args))
     return found

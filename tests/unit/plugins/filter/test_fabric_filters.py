@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import typing as t
 
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.dgxspark.cluster.plugins.filter import fabric_changes, fabric_plan, fabric_table
@@ -13,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import per
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState, Function, Netdev, Node, to_plain
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
+ROLE = pathlib.Path(__file__).resolve().parents[4] / "roles" / "sriov_roce"
 SETTINGS = {"topology": "switch", "vf_count": 2}
 
 plan = fabric_plan.FilterModule().filters()["fabric_plan"]
@@ -90,7 +93,7 @@ def test_the_table_of_no_plan_is_refused() -> None:
 
 def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:
     planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
-    found = [(change["subject"], change["what"]) for change in changes(planned, bare())]
+    found = [(change["subject"], change["what"]) for change in changes(planned, bare())["changes"]]
     assert ("p0f0", "VFs") in found
     assert ("p0f1", "VFs") in found
     assert (persist.CONFIG, "file") in found
@@ -99,18 +102,18 @@ def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:
 
 def test_each_part_can_be_asked_for_alone() -> None:
     planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
-    sriov = changes(planned, bare(), {}, ["sriov"])
-    netplan = changes(planned, bare(), {}, ["netplan"])
+    sriov = changes(planned, bare(), {}, ["sriov"])["changes"]
+    netplan = changes(planned, bare(), {}, ["netplan"], "/etc/netplan/90-dgxspark-fabric.yaml")["changes"]
     assert sriov
-    assert netplan
-    assert changes(planned, bare()) == sriov + netplan
+    assert netplan[0]["subject"] == "/etc/netplan/90-dgxspark-fabric.yaml"
+    assert changes(planned, bare())["changes"] == sriov + netplan
     assert not any("netplan" in change["subject"] for change in sriov)
 
 
 def test_a_file_that_is_as_planned_is_no_change() -> None:
     planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
     wrong = bare(files=(FileState(persist.CONFIG, "0" * 64, "0644"),))
-    assert any(change["subject"] == persist.CONFIG for change in changes(planned, wrong, {}, ["sriov"]))
+    assert any(change["subject"] == persist.CONFIG for change in changes(planned, wrong, {}, ["sriov"])["changes"])
 
 
 @pytest.mark.parametrize(
@@ -130,4 +133,23 @@ def test_wrong_options_of_changes_are_told(arguments: tuple[t.Any, ...], told: s
 
 def test_a_host_without_a_fabric_has_nothing_to_change() -> None:
     planned = plan(["spark1"], {"topology": "single"}, {})["hosts"]["spark1"]
-    assert changes(planned, bare()) == []
+    assert changes(planned, bare()) == {"changes": [], "findings": []}
+
+
+def test_what_the_module_would_refuse_is_a_finding() -> None:
+    planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
+    told = changes(planned, to_plain(Node()), parts=["sriov"])
+    assert {(finding["id"], finding["severity"]) for finding in told["findings"]} == {("sriov.missing", "error")}
+    assert changes(planned, to_plain(Node()), parts=["netplan"])["findings"] == []
+
+
+def test_a_wrong_shape_is_one_sentence_with_the_key() -> None:
+    planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
+    with pytest.raises(AnsibleFilterError, match=r"functions\[0\].*unknown key 'colour'"):
+        changes(planned | {"functions": [planned["functions"][0] | {"colour": "red"}]}, bare())
+
+
+def test_the_role_asks_for_the_files_that_are_compared() -> None:
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
+    assert tuple(variables["__sriov_roce_files"]) == persist.PATHS
+    assert tuple(variables["__sriov_roce_units"]) == persist.UNITS

@@ -1,4 +1,4 @@
-"""The filters fabric_netplan and fabric_netplan_changes."""
+"""The filter fabric_netplan."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.dgxspark.cluster.plugins.filter.fabric_netplan import FilterModule as Netplan
-from ansible_collections.dgxspark.cluster.plugins.filter.fabric_netplan_changes import FilterModule as Changes
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Node, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.unit.netplan_fakes import planned_host
 
 fabric_netplan = Netplan().filters()["fabric_netplan"]
-changes = Changes().filters()["fabric_netplan_changes"]
 PLANNED = to_plain(planned_host())
 
 
@@ -34,12 +32,6 @@ def test_networkmanager_is_named_in_each_stanza_and_never_for_the_file() -> None
 
 def test_the_same_plan_gives_the_same_text() -> None:
     assert fabric_netplan(PLANNED) == fabric_netplan(to_plain(planned_host()))
-
-
-def test_a_bare_node_differs() -> None:
-    assert [change["subject"] for change in changes(to_plain(Node()), PLANNED, "/etc/netplan/x.yaml")] == [
-        "/etc/netplan/x.yaml"
-    ]
 
 
 def test_a_bad_plan_is_one_error() -> None:

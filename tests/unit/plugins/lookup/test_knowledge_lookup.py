@@ -68,6 +68,21 @@ def test_a_folder_by_variable(tmp_path: pathlib.Path) -> None:
     assert '"msg": 3' in output
 
 
+def test_the_folders_themselves_are_the_same(tmp_path: pathlib.Path) -> None:
+    code, output = ask(tmp_path, "lookup('dgxspark.cluster.knowledge_dirs')")
+    assert code == 0, output
+    assert '"msg": []' in output
+    (tmp_path / "dgxspark").mkdir()
+    code, output = ask(tmp_path, "lookup('dgxspark.cluster.knowledge_dirs')")
+    assert f'"msg": [ "{tmp_path}/dgxspark" ]' in output
+    code, output = ask(
+        tmp_path,
+        "lookup('dgxspark.cluster.knowledge_dirs')",
+        *("-e", json.dumps({"dgxspark_knowledge_dirs": ["/elsewhere"]})),
+    )
+    assert '"msg": [ "/elsewhere" ]' in output
+
+
 @pytest.mark.parametrize(
     ("terms", "told"), [("'hardwear', 'spark'", "no knowledge of kind 'hardwear'"), ("", "a kind")]
 )

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+import dataclasses
+import typing as t
+
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.filter.fabric_plan import FilterModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     FabricError,
     PlannedFunction,
     PlannedHost,
     PlannedVf,
+    from_plain,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import Options, environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import Options, address, environment
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import nccl_env
+
+plan = FilterModule().filters()["fabric_plan"]
 
 
 def host(number: int, hca: bool = True) -> PlannedHost:
@@ -19,7 +27,7 @@ def host(number: int, hca: bool = True) -> PlannedHost:
         vfs = tuple(
             PlannedVf(
                 index=index,
-                purpose="serving",
+                purpose="serving" if index == 0 else "bench",
                 mac=f"02:d6:00:0{function}:0{index}:0{number}",
                 address=f"10.100.{function * 4 + index}.{number}",
                 prefix=24,
@@ -55,7 +63,126 @@ def test_no_variable_is_empty_and_no_gid_index_is_pinned_by_itself() -> None:
     env = environment(TWO)["spark2"]
     assert all(env.values())
     assert "NCCL_IB_GID_INDEX" not in env
-    assert environment(TWO, Options(gid_index=3))["spark2"]["NCCL_IB_GID_INDEX"] == "3"
+
+
+def gids(numbers: dict[str, int]) -> dict[str, tuple[GidEntry, ...]]:
+    """What roce_gid found, with one index for each host."""
+    return {
+        one.name: tuple(
+            GidEntry(f.slot, vf.index, str(vf.hca), 1, str(vf.netdev), vf.address, numbers[one.name], "host")
+            for f in one.functions
+            for vf in f.vfs
+        )
+        for one in TWO
+        if one.name in numbers
+    }
+
+
+def test_a_gid_index_is_pinned_where_it_is_proven_and_nowhere_else() -> None:
+    pinned = Options(gid_index=3, gids=gids({"spark1": 3, "spark2": 3}))
+    assert environment(TWO, pinned)["spark2"]["NCCL_IB_GID_INDEX"] == "3"
+    with pytest.raises(FabricError, match="spark1: gid_index: 3 is pinned, but nothing proves it"):
+        environment(TWO, Options(gid_index=3))
+    drifted = Options(gid_index=3, gids=gids({"spark1": 3, "spark2": 4}))
+    with pytest.raises(FabricError, match=r"spark2: gid_index: 3 .* rocep1s0f0v0 has 10\.100\.0\.2 at 4"):
+        environment(TWO, drifted)
+    assert environment(TWO, drifted, only=["spark1"])["spark1"]["NCCL_IB_GID_INDEX"] == "3"
+
+
+@pytest.mark.parametrize("options", [Options(bootstrap=""), Options(debug=""), Options(head="")])
+def test_an_empty_choice_is_refused(options: Options) -> None:
+    with pytest.raises(FabricError, match="an empty text is no choice"):
+        environment(TWO, options)
+
+
+def test_an_empty_workaround_is_refused() -> None:
+    with pytest.raises(FabricError, match="spark1: NCCL_ALGO would be empty"):
+        environment(TWO, workarounds={"NCCL_ALGO": ""})
+
+
+def test_what_was_measured_of_merging_is_passed_on() -> None:
+    assert "NCCL_IB_MERGE_NICS" not in environment(TWO)["spark1"]
+    assert environment(TWO, Options(merge_nics=True))["spark1"]["NCCL_IB_MERGE_NICS"] == "1"
+    assert environment(TWO, Options(merge_nics=False))["spark1"]["NCCL_IB_MERGE_NICS"] == "0"
+
+
+def test_without_an_index_the_vf_is_one_that_no_pod_takes() -> None:
+    env = environment(TWO, Options(vf_index=None, attachment="host"))["spark1"]
+    assert env["NCCL_IB_HCA"] == "=rocep1s0f0v1:1,roceP2p1s0f0v1:1"
+    serving = [
+        dataclasses.replace(h, functions=tuple(dataclasses.replace(f, vfs=f.vfs[:1]) for f in h.functions)) for h in TWO
+    ]
+    assert environment(serving, Options(vf_index=None))["spark1"]["NCCL_IB_HCA"] == "=rocep1s0f0v0:1,roceP2p1s0f0v0:1"
+
+
+def test_one_host_of_many_needs_no_names_of_the_others() -> None:
+    env = environment([host(1), host(2, hca=False)], only=["spark1"])
+    assert list(env) == ["spark1"]
+    assert env["spark1"]["NCCL_NET"] == "IB"
+
+
+def test_what_runs_on_a_host_gets_the_variables_of_every_engine() -> None:
+    env = environment(TWO, Options(attachment="host"), engine="any")["spark1"]
+    assert env["TP_SOCKET_IFNAME"] == "enp1s0f0v0"
+    assert env["VLLM_HOST_IP"] == "10.100.0.1"
+
+
+def cabled(topology: str, count: int, **more: t.Any) -> list[PlannedHost]:
+    """The plan of hosts that are joined by cables, with the HCAs that a node would have shown."""
+    made = plan([f"spark{n + 1}" for n in range(count)], {"topology": topology, "vf_count": 1, **more}, {})["hosts"]
+    planned = []
+    for plain in made.values():
+        one = from_plain(PlannedHost, plain)
+        functions = tuple(
+            dataclasses.replace(f, vfs=tuple(dataclasses.replace(vf, hca=f"roce-{f.slot}v{vf.index}") for vf in f.vfs))
+            for f in one.functions
+        )
+        planned.append(dataclasses.replace(one, functions=functions))
+    return planned
+
+
+def test_neighbours_on_cables_are_found_by_subnet() -> None:
+    """In a triangle port 1 meets port 0: pairs of like number would never meet."""
+    env = environment(cabled("triangle", 3), Options(bootstrap="enP7s7", attachment="host"), engine="any")["spark1"]
+    assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
+    assert env["NCCL_IB_MERGE_NICS"] == "0"
+    assert env["NCCL_IB_HCA"].count(":1") == 4
+    assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
+    assert not {"NCCL_CROSS_NIC", "VLLM_HOST_IP", "NCCL_IB_SUBNET_PREFIX_LEN"} & set(env)
+    narrow = environment(cabled("triangle", 3, subnet_prefix=28), Options(bootstrap="enP7s7"))["spark1"]
+    assert narrow["NCCL_IB_SUBNET_PREFIX_LEN"] == "28"
+
+
+def test_neighbours_on_cables_cannot_do_what_a_switch_does() -> None:
+    three = cabled("triangle", 3)
+    with pytest.raises(FabricError, match=r"spark1: .*Say which interface does \(bootstrap\)"):
+        environment(three)
+    with pytest.raises(FabricError, match="merge_nics"):
+        environment(three, Options(bootstrap="eth0", merge_nics=True))
+    with pytest.raises(FabricError, match=r"\(head\)"):
+        address(three, Options(bootstrap="eth0"))
+    assert address(three, Options(bootstrap="eth0", head="192.0.2.1")) == "192.0.2.1"
+
+
+def test_two_of_a_triangle_use_the_cable_between_them() -> None:
+    two = cabled("triangle", 3)[:2]
+    env = environment(two, Options(attachment="vf"))
+    assert env["spark1"]["NCCL_IB_HCA"] == "=roce-p1f0v0:1,roce-p1f1v0:1"
+    assert env["spark2"]["NCCL_IB_HCA"] == "=roce-p0f0v0:1,roce-p0f1v0:1"
+    assert env["spark1"]["NCCL_CROSS_NIC"] == "0"
+    assert address(two, Options()) == two[0].functions[2].vfs[0].address
+
+
+def test_a_rank_that_no_cable_reaches_is_refused() -> None:
+    ring = cabled("ring", 4)
+    with pytest.raises(FabricError, match=r"spark1: no cable leads to another rank \(spark3\)"):
+        environment([ring[0], ring[2]], Options(bootstrap="eth0"))
+
+
+def test_two_cables_between_two_are_rails() -> None:
+    env = environment(cabled("direct", 2, ports=[0, 1]))["spark1"]
+    assert env["NCCL_IB_HCA"].count(":1") == 4
+    assert env["NCCL_CROSS_NIC"] == "0"
 
 
 def test_one_rank_alone_gets_no_network() -> None:

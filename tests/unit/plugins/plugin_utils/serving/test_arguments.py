@@ -276,7 +276,7 @@ RENAMED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("version", ["0.5.10", "0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.17", "0.5.20", "0.5.23"])
+@pytest.mark.parametrize("version", [f"0.5.{patch}" for patch in range(10, 24)])
 def test_a_published_command_in_the_vocabulary_of_each_version(version: str) -> None:
     found = build_argv("sglang", version, SEED_002, load_tables())
     flags = {word for word in found.argv if word.startswith("--")}

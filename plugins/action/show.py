@@ -1,0 +1,31 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Print lines on the controller's terminal as they are: `debug` would quote and wrap a table, each format its own way."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.dgxspark.cluster.plugins.modules.show import ARGUMENTS
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Check the arguments, print."""
+
+    _supports_check_mode = True
+    _supports_diff = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Print; nothing is changed."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
+        lines = checked.validated_parameters["lines"]
+        display.display("\n".join(lines))
+        return {**result, "changed": False, "count": len(lines)}

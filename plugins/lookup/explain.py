@@ -1,0 +1,93 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: explain
+short_description: Read logs and say what is known to be wrong in them
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Looks for the lines that the knowledge base's kind C(signatures) knows, in logs of NCCL, SGLang, vLLM, K3s, the kernel
+    and firmware, and says what each means, what to do about it, and where that is known from.
+  - What may have brought about something else that was found comes first, and the other is listed under it.
+  - Where nothing is known, that is said. Lines that look alarming and are harmless are named as such.
+  - Logs may be of any size. Secrets in the lines that are shown are masked.
+options:
+  _terms:
+    description:
+      - Paths on the controller of logs (also compressed with gzip) or of folders of logs.
+      - With O(text), none is needed.
+    type: list
+    elements: path
+    required: true
+  text:
+    description: A text to read, such as lines that were pasted into a variable file.
+    type: str
+  dirs:
+    description:
+      - The owner's folders of knowledge, in the layout of the shipped one.
+      - By default C(inventory_dir/dgxspark), where that folder exists.
+    type: list
+    elements: path
+    vars:
+      - name: dgxspark_knowledge_dirs
+seealso:
+  - plugin: dgxspark.cluster.knowledge
+    plugin_type: lookup
+"""
+
+EXAMPLES = r"""
+- name: Say what is wrong in the logs of a run
+  ansible.builtin.debug:
+    msg: "{{ lookup('dgxspark.cluster.explain', 'logs/rank0.log', 'logs/rank1.log').table }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: One dictionary.
+  type: list
+  elements: dict
+  contains:
+    report:
+      description: >-
+        The C(headline), the C(logs) that were read, and the C(findings), causes first. Its form is fixed by a JSON Schema.
+      type: dict
+    table:
+      description: The report as lines for a terminal.
+      type: list
+      elements: str
+"""
+
+import pathlib
+import typing as t
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+
+
+class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
+    """`lookup('dgxspark.cluster.explain', path, …)`."""
+
+    def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[t.Any]:
+        """Return the report of all logs together, and its table."""
+        self.set_options(var_options=variables, direct=kwargs)
+        text = self.get_option("text")
+        if not all(isinstance(term, str) and term.strip() for term in terms) or not (terms or text):
+            raise AnsibleLookupError("dgxspark.cluster.explain: paths of logs are needed, or a text.")
+        dirs = self.get_option("dirs")
+        if dirs is None:
+            default = pathlib.Path((variables or {}).get("inventory_dir") or ".", "dgxspark")
+            dirs = [str(default)] if (variables or {}).get("inventory_dir") and default.is_dir() else []
+        try:
+            table = signatures.load_table(dirs)
+            readings = [reading for term in terms for reading in signatures.read_path(term, table)]
+            if text is not None:
+                readings.append(signatures.read_text(text, table))
+        except FabricError as exc:
+            raise AnsibleLookupError(f"dgxspark.cluster.explain: {exc}") from exc
+        return [signatures.explain(readings, table)]

@@ -1,0 +1,340 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why it is as it is: causes from the signatures that were found, and from what several lines say together.
+
+A line's own meaning is data (`knowledge/signatures/`); here is only what takes more than one line to see.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicators import Communicator
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Sign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
+
+# The external RDMA plugins name themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
+_RDMA = re.compile(r"IB(?:ext(?:_v\d+)?)?$|NCCL RDMA Plugin\b")
+
+# ncclResult_t
+CODES = {1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage"}
+CODES[6] = "remote error"
+# Names of network interfaces: predictable names, kernel names, bonds, and what pods have.
+_NETDEV = re.compile(r"^(?:en[Ppsox]\w+|eth\d+|ib\d+|ibp\w+|ibs\w+|net\d+|bond\d+|wl\w+|lo)$")
+_POD = re.compile(r"^net\d+$")  # what Multus names the interfaces that it adds
+
+
+def kind_of(network: str) -> str:
+    """Return `ib`, `socket` or `other` for a network's name."""
+    if _RDMA.match(network):
+        return "ib"
+    return "socket" if network == "Socket" else "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A finding with the line that shows it. Those that follow from another come after it."""
+
+    finding: Finding
+    line: str = ""
+    fatal: bool = False
+    consequence: bool = False
+
+
+def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
+    """Return causes in plain form, the likeliest first, each once."""
+    weight = {"error": 0, "warning": 1, "info": 2}
+    unique: dict[tuple[str, str], Cause] = {}
+    for cause in found:
+        unique.setdefault((cause.finding.id, cause.finding.subject), cause)
+    ranked = sorted(
+        unique.values(), key=lambda cause: (not cause.fatal, cause.consequence, weight[cause.finding.severity])
+    )
+    return [{**to_plain(cause.finding), "line": cause.line} for cause in ranked]
+
+
+def who(evidence: Evidence, number: int | None) -> str:
+    """Name a process: by its rank in its largest communicator, and its host."""
+    if number is None:
+        return "log"
+    process = evidence.processes[number]
+    largest = max(process.members, key=lambda m: m.nranks, default=None)
+    place = f"{process.host}:{process.pid}"
+    return f"rank {largest.rank} ({place})" if largest else place
+
+
+def of_signs(evidence: Evidence, signatures: t.Sequence[Signature]) -> list[Cause]:
+    """Turn the signatures found into causes.
+
+    Left out are harmless ones, an engine's repetition of what NCCL said itself, and a peer's end after the own end.
+    """
+    known = {signature.id: signature for signature in signatures}
+    by_rank = {sign.id for sign in evidence.signs if sign.process is not None}
+    return [
+        _of_sign(evidence, known[sign.id], sign)
+        for sign in evidence.signs
+        if not known[sign.id].benign
+        and not (sign.process is None and sign.id in by_rank)
+        and not (known[sign.id].consequence and sign.after_end)
+    ]
+
+
+def _of_sign(evidence: Evidence, signature: Signature, sign: Sign) -> Cause:
+    words = _Words(sign.captured)
+    finding = Finding(
+        signature.id,
+        signature.severity,
+        who(evidence, sign.process),
+        signature.cause.format_map(words),
+        signature.remedy.format_map(words),
+    )
+    return Cause(finding, sign.line, signature.fatal, signature.consequence)
+
+
+class _Words(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def failures(evidence: Evidence) -> list[tuple[int, str, int]]:
+    """Return the calls that failed: process, place, code; the first of each process."""
+    first: dict[int, tuple[int, str, int]] = {}
+    for number, place, code in evidence.gave_up:
+        first.setdefault(number, (number, place, code))
+    return list(first.values())
+
+
+def of_verdict(
+    evidence: Evidence,
+    comms: t.Sequence[Communicator],
+    verdict: str,
+    gaps: t.Sequence[str],
+    failed: t.Sequence[tuple[int, str, int]],
+) -> list[Cause]:
+    """Return what the lines say together: why TCP, why nothing is known, who gave up."""
+    made: list[Cause] = []
+    if verdict == "mixed":
+        made += _mixed(comms)
+    if others := sorted({name for comm in comms for name in comm.networks if kind_of(name) == "other"}):
+        made.append(
+            _cause(
+                "network-other",
+                "ranks",
+                f"The network {', '.join(others)} is neither NCCL's RDMA nor its TCP, and nothing is known of it here.",
+                "Set NCCL_NET=IB, or NCCL_NET_PLUGIN=none where an image brings that plugin.",
+            )
+        )
+    if verdict in ("socket", "mixed"):
+        made += [cause for number, p in enumerate(evidence.processes) for cause in _why_tcp(evidence, number, p)]
+    if verdict == "failed":
+        made += [
+            Cause(
+                Finding(
+                    "nccl.gave-up",
+                    "error",
+                    who(evidence, number),
+                    f"NCCL gave up with code {code} ({CODES[code]}).",
+                    "The first NCCL WARN line of all ranks tells the cause.",
+                ),
+                f"{place} -> {code}",
+                fatal=True,
+                consequence=True,
+            )
+            for number, place, code in failed
+        ]
+        made += [
+            dataclasses.replace(cause, fatal=True)
+            for number, process in enumerate(evidence.processes)
+            if process.no_device and not process.members
+            for cause in _why_no_device(evidence, number, process)
+        ]
+    if len({process.version for process in evidence.processes if process.version}) > 1:
+        said = sorted(f"{who(evidence, n)} {p.version}" for n, p in enumerate(evidence.processes) if p.version)
+        made.append(
+            Cause(
+                Finding(
+                    "nccl.versions-differ",
+                    "error",
+                    "ranks",
+                    f"The ranks have different versions of NCCL: {', '.join(said[:8])}.",
+                    "Use one image, by digest, on all nodes.",
+                )
+            )
+        )
+    made += [
+        _cause("foreign-log", name, "Nothing of NCCL is in it.", "Give NCCL's log of that rank.", severity="warning")
+        for name, count in evidence.sources.items()
+        if not count
+    ]
+    if gaps:
+        made += _why_incomplete(evidence, comms, verdict, gaps)
+    return made
+
+
+def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
+    """Why a rank uses TCP."""
+    subject = who(evidence, number)
+    asked = {**evidence.settings, **process.settings}
+    if asked.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+        return [_cause("ib-disabled", subject, "NCCL_IB_DISABLE switches RDMA off.", "Take NCCL_IB_DISABLE away.")]
+    if asked.get("NCCL_NET", "").lower() == "socket":
+        return [_cause("socket-asked", subject, "NCCL_NET=Socket asks for TCP.", "Set NCCL_NET=IB.")]
+    if process.no_device or process.devices.get("IB") == ():
+        return _why_no_device(evidence, number, process)
+    if "Socket" in process.devices and "IB" not in process.devices:
+        return [
+            _cause(
+                "socket-asked",
+                subject,
+                "NCCL did not even look for RDMA devices: NCCL_NET=Socket asks for TCP, or the program does.",
+                "Set NCCL_NET=IB, and look for NCCL_NET in /proc/PID/environ and in nccl.conf.",
+            )
+        ]
+    if process.network == "Socket":
+        return [
+            _cause(
+                "tcp-unexplained",
+                subject,
+                "It uses TCP, and its log does not say why: variables of the caller are not always printed.",
+                "Look at NCCL_NET, NCCL_IB_DISABLE and NCCL_NET_PLUGIN in /proc/PID/environ, and set NCCL_NET=IB.",
+            )
+        ]
+    return []
+
+
+def _mixed(comms: t.Sequence[Communicator]) -> list[Cause]:
+    """Say which communicators, ranks and channels do not use RDMA where others do."""
+    made = []
+    for comm in comms:
+        strange = sorted(
+            {(member.rank, key[0]) for _n, member in comm.members.values() for key, link in member.links.items()
+             if link.network and kind_of(link.network) != "ib"}
+        )  # fmt: skip
+        if strange:
+            shown = ", ".join(f"rank {rank} channel {channel}" for rank, channel in strange[:6])
+            rest = f" and {len(strange) - 6} more" if len(strange) > 6 else ""
+            made.append(
+                _cause(
+                    "not-all-rdma",
+                    f"communicator {comm.id}",
+                    f"Without RDMA, while others use it: {shown}{rest}.",
+                    "Find out why on the ranks named; NCCL_NET=IB on every rank makes NCCL refuse instead.",
+                )
+            )
+    return made
+
+
+def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Cause]:
+    subject = who(evidence, number)
+    wanted = process.settings.get("NCCL_IB_HCA") or evidence.settings.get("NCCL_IB_HCA", "")
+    names = [each.split(":")[0] for each in wanted.lstrip("=^").split(",") if each]
+    netdevs = [name for name in names if _NETDEV.match(name)]
+    line = "NET/IB : No device found."
+    if netdevs and not wanted.startswith("^"):
+        return [
+            _cause(
+                "hca-is-netdev",
+                subject,
+                f"NCCL_IB_HCA names a network interface ({', '.join(netdevs)}), not an RDMA device.",
+                "Use the name in /sys/class/infiniband, such as rocep1s0f0 for enp1s0f0np0.",
+                line,
+            )
+        ]
+    if names and not wanted.startswith("^"):
+        return [
+            _cause(
+                "hca-unusable",
+                subject,
+                f"None of the RDMA devices of NCCL_IB_HCA ({', '.join(names)}) can be used: it is not in this container, "
+                "or has another name here, or its port is not active.",
+                "Compare with `ls /sys/class/infiniband /dev/infiniband` in the container and `rdma link` on the node.",
+                line,
+            )
+        ]
+    if process.oob and _POD.match(process.oob):
+        return [
+            _cause(
+                "no-device-in-pod",
+                subject,
+                f"There is no RDMA device beside {process.oob}: a pod gets a network interface without /dev/infiniband.",
+                "Give the pod /dev/infiniband (device plugin with isRdma, or privileged).",
+                line,
+            )
+        ]
+    return [
+        _cause(
+            "no-active-device",
+            subject,
+            "There is no RDMA device with an active port.",
+            "Look at `rdma link` on the node: driver loaded, cable in, port ACTIVE; in a container also /dev/infiniband.",
+            line,
+        )
+    ]
+
+
+def _why_incomplete(
+    evidence: Evidence, comms: t.Sequence[Communicator], verdict: str, gaps: t.Sequence[str]
+) -> list[Cause]:
+    severity: t.Literal["error", "warning"] = "error" if verdict == "unknown" else "warning"
+    text = "; ".join(gaps[:5])
+    if verdict == "failed":
+        return []
+    if not any(process.members for process in evidence.processes):
+        return [
+            _cause(
+                "log-too-quiet",
+                "log",
+                "NCCL's lines about communicators are not in it (NCCL_DEBUG is WARN or VERSION, or NCCL_DEBUG_SUBSYS "
+                "leaves out INIT).",
+                "Run with NCCL_DEBUG=INFO and without NCCL_DEBUG_SUBSYS, or with INIT,NET in it.",
+                severity=severity,
+            )
+        ]
+    stuck = [c for c in comms if c.nranks > 1 and c.scope == "network" and c.state == "incomplete" and c.stalled]
+    if stuck and verdict == "unknown":
+        return [
+            _cause(
+                "stalled",
+                f"communicator {stuck[0].id}",
+                f"All {stuck[0].nranks} ranks started, and none has its channels connected: it hangs, waits for its "
+                f"first use, or the logs end there. {text}.",
+                "If the log does not grow: firewall or wrong interface between the ranks, ARP, or a known bad version.",
+                severity=severity,
+            )
+        ]
+    lost = [c for c in comms if c.missing]
+    if lost or "ranks are in the logs" in text:
+        return [
+            _cause(
+                "ranks-missing",
+                f"communicator {lost[0].id}" if lost else "log",
+                f"Not every rank is in the logs. {text}.",
+                "Give the logs of all ranks (a container's log is rotated: its beginning may be lost).",
+                severity=severity,
+            )
+        ]
+    return [
+        _cause(
+            "log-truncated",
+            "log",
+            f"The logs are not whole. {text}.",
+            "Give the logs from their beginning, after the first collective has run.",
+            severity=severity,
+        )
+    ]
+
+
+def _cause(
+    name: str,
+    subject: str,
+    message: str,
+    remedy: str,
+    line: str = "",
+    severity: t.Literal["error", "warning"] = "error",
+) -> Cause:
+    return Cause(Finding(f"nccl.{name}", severity, subject, message, remedy), line)

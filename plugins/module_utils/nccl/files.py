@@ -1,0 +1,54 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Log files, line by line: never a whole file in memory, and never a whole line where a file has none."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import pathlib
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+LONGEST = 64 * 1024  # bytes; a longer line is read in pieces
+_GZIP = b"\x1f\x8b"
+
+
+def expand(patterns: t.Sequence[str]) -> list[str]:
+    """Return the files of paths and globs, each once; FabricError names what leads to none."""
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        magic = glob.has_magic(pattern)
+        names = sorted(glob.iglob(pattern, recursive=True)) if magic else [pattern]  # noqa: PTH207
+        files = [name for name in names if pathlib.Path(name).is_file()]
+        if not files:
+            raise FabricError(f"{pattern}: there is no such file on this host. Correct the path.")
+        for name in files:
+            found.setdefault(str(pathlib.Path(name).resolve()), name)
+    return list(found.values())
+
+
+def read_lines(name: str) -> t.Iterator[str]:
+    """Return a log's lines; what is no UTF-8 is replaced. FabricError where it is empty, binary or not readable."""
+    try:
+        with open_log(name) as file:
+            start = file.read(8192)
+            if not start.strip():
+                raise FabricError(f"{name}: the file is empty. Give the log of a rank that ran with NCCL_DEBUG=INFO.")
+            if b"\0" in start:
+                raise FabricError(f"{name}: this is no text but a binary file. Give NCCL's log as text (UTF-8).")
+            file.seek(0)
+            while raw := file.readline(LONGEST):
+                yield raw.decode("utf-8", "replace")
+    except (OSError, EOFError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise FabricError(f"{name}: cannot be read: {reason}. Check the file and its permissions.") from exc
+
+
+def open_log(name: str) -> t.BinaryIO:
+    """Open a log, packed by gzip or not."""
+    with pathlib.Path(name).open("rb") as file:
+        packed = file.read(2) == _GZIP
+    return t.cast(t.BinaryIO, gzip.open(name, "rb")) if packed else pathlib.Path(name).open("rb")

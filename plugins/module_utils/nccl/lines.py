@@ -1,0 +1,444 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The grammar of NCCL's log lines, 2.20 to 2.30 (and what older ones share with them): text in, small values out.
+
+The shapes are those of NCCL's own source (src/init.cc, src/transport/*.cc, src/graph/*.cc, src/debug.cc). A line may
+carry prefixes of launchers (`0: `, `[1,0]<stdout>:`, `(pid=…, ip=…) `, `[pod/…] `) and timestamps; NCCL's own header
+`host:pid:tid [gpu] NCCL INFO` is looked for wherever it stands, and more than once where ranks wrote into one line.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_REPEATED = re.compile(r" *\[repeated \d+x across (?:all )?cluster\].*$")  # Ray folds equal lines
+HEADER = re.compile(
+    r"(?P<host>[^\s:\[\]<>()]+):(?P<pid>\d+):(?P<tid>\d+) (?:\[(?P<gpu>-?\d+)\] )?"
+    r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<level>INFO|WARN|VERSION) ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One message. host is None where NCCL's header is not there; level is then empty."""
+
+    text: str
+    host: str | None = None
+    pid: int = 0
+    tid: int = 0
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A rank begins to make a communicator.
+
+    parent, count, color: it is split off another one, as the count-th child (where the version says it), for those of
+    one color; from 2.23 on it then has no commId.
+    """
+
+    comm: str
+    rank: int
+    nranks: int
+    comm_id: str | None
+    parent: str | None
+    count: int | None
+    color: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rank's communicator has come to a step: `complete`, `destroyed` or `aborted`."""
+
+    comm: str
+    rank: int
+    nranks: int
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """What a rank's communicator spans."""
+
+    comm: str
+    rank: int
+    nranks: int
+    nodes: int
+    local_ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One channel between two ranks, as one side says it.
+
+    direction: `send`, `receive`, or None where only the sending side prints a line (P2P, SHM). network: the network's
+    name (`IB`, `Socket`, …), None inside a node. inside: `P2P/CUMEM`, `SHM/direct/direct` …, None over a network.
+    device: NCCL's number of the network device. proxy: the rank whose NIC sends (PXN).
+    """
+
+    channel: int
+    conn: int
+    src: int
+    dst: int
+    direction: str | None
+    network: str | None
+    inside: str | None
+    device: int | None
+    proxy: int | None
+    gdr: bool
+
+    @property
+    def own(self) -> int:
+        """The rank that printed the line."""
+        return self.dst if self.direction == "receive" else self.src
+
+
+@dataclass(frozen=True, slots=True)
+class RingOrder:
+    """Rank 0 says in what order a channel's ring visits the ranks; total: how many channels there are."""
+
+    channel: int
+    total: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RingHop:
+    """A rank's own neighbours on a channel's ring (subsystem GRAPH)."""
+
+    channel: int
+    before: int
+    rank: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """A rank's tree on each channel: (channel, rank, up, (down …)); no neighbour is left out."""
+
+    trees: tuple[tuple[int, int, int | None, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """How many channels a communicator has, for collectives and for send and receive with one peer."""
+
+    collective: int
+    per_peer: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A set of channels is connected: `rings`, `trees`, `NVLS tree` …"""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One or several fused ports: (HCA or interface, port, `RoCE`, `IB` or `TCP`) of each."""
+
+    ports: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The list of a network's devices in order; oob: the interface for what is not RDMA."""
+
+    network: str
+    devices: tuple[Device, ...]
+    oob: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A device that NCCL made of several (`name` joins theirs with `+`)."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGid:
+    """The GID that a queue pair uses. device: number in NCCL's list, or hca: its name. mtu in bytes."""
+
+    device: int | None
+    hca: str | None
+    port: int
+    index: int
+    gid: str
+    mtu: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A word about the network that is used: `using`, `assigned`, `plugin`; or `none` (no device found)."""
+
+    how: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An environment variable that NCCL says it read."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """NCCL's version, such as 2.28.9."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """A call of NCCL's interface failed with a code (ncclResult_t)."""
+
+    where: str
+    code: int
+
+
+Event = (
+    Started
+    | Step
+    | Nodes
+    | Link
+    | RingOrder
+    | RingHop
+    | Trees
+    | Channels
+    | Connected
+    | Devices
+    | Fused
+    | LocalGid
+    | Chosen
+    | Setting
+    | Version
+    | GaveUp
+)
+
+_INIT = re.compile(
+    r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) nranks (?P<nranks>\d+) (?P<rest>.*?) ?- "
+    r"(?P<step>Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)"
+)
+_ID = re.compile(r"\bcommId (0x[0-9a-f]+)")
+_PARENT = re.compile(r"\bparent (0x[0-9a-f]+) (?:\w+Count (?P<count>\d+) )?color (?P<color>-?\d+)")
+_NODES = re.compile(
+    r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) nRanks (?P<nranks>\d+) nNodes (?P<nodes>\d+) "
+    r"localRanks (?P<local>\d+) localRank \d+"
+)
+_LINK = re.compile(
+    r"(?:Channel|Ring) (?P<channel>\d+)(?:/(?P<conn>\d+))? : (?P<src>\d+)(?:\[\w+\])? -> (?P<dst>\d+)(?:\[\w+\])? "
+    r"(?:\[(?P<direction>send|receive)\] )?via "
+    r"(?:NET/(?P<network>.+?)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?:/Shared)?"
+    r"|(?P<inside>(?:P2P|SHM|direct)\b.*?))$"
+)
+_ORDER = re.compile(r"Channel (\d+)/(\d+) ?: +(\d+(?: +\d+)*)$")
+_HOP = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)$")
+_TREE = re.compile(r"\[(\d+)\] (-?\d+(?:/-?\d+)*)->(\d+)->(-?\d+)")
+_COUNT = re.compile(r"(\d+) coll channels, .*?(?:(\d+) p2p channels per peer)?$")
+_CONNECTED = re.compile(r"Connected (all rings|all trees|NVLS tree|binomial trees|collnet \+ chain)")
+_DEVICES = re.compile(r"NET/(?P<network>.+?) ?: Using(?P<list>.*?) *(?:\[RO\])? *(?:; OOB (?P<oob>[^\s:]+):.*)?$")
+_DEVICE = re.compile(r"\[\d+\]=\{(?P<fused>[^}]*)\}|\[\d+\] ?(?P<one>[^\s;,]+)")
+_PORT = re.compile(r"(?:\[\d+\] ?)?(?P<hca>[^\s:/\[\]]+):(?P<port>\d+)(?::\d*)*/(?P<link>\w+)")
+_FUSED = re.compile(r"Made virtual device \[(\d+)\] name=(\S+)")
+_QP = re.compile(
+    r"IbDev (\d+) Port (\d+) qp(?:n|_num) \d+ mtu (\d+)(?: query_ece=\{[^}]*\})? "
+    r"GID (-?\d+) \(([0-9A-Fa-f]+)/([0-9A-Fa-f]+)\)"
+)
+_QP_FAILED = re.compile(
+    r"ibv_modify_qp failed .* on dev ([^\s:]+):(\d+), .*local GID index (-?\d+), local GID ([^\s,]+)"
+)
+_USING = re.compile(r"(?:Using network|Assigned NET plugin) (.+?)(?: to comm)?$")
+_PLUGIN = re.compile(r"(?:Loaded net plugin|Successfully loaded external network plugin) (.+?)(?: \(v\d+\))?$")
+_NO_DEVICE = re.compile(r"NET/(\w+) ?: No device found")
+_SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set (?:by environment )?to (.*?)\.?$")
+_RESET = re.compile(r"Comm config \w+ reset to (NCCL_[A-Z0-9_]+)=(.*)$")
+_VERSION = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
+_GAVE_UP = re.compile(r"(?:\S*/)?((?:init|group|enqueue|bootstrap)\.cc:\d+)(?: \([^)]*\))? -> ([1-6])\b")
+_MTU = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
+
+
+def split(raw: str) -> list[Line]:
+    """Take one line of a file apart: colours, carriage returns and prefixes away, a Line for each header in it."""
+    text = raw.rstrip()
+    if "\x1b" in text:
+        text = _ANSI.sub("", text).rstrip()
+    if not text:
+        return []
+    if "NCCL" not in text:
+        return [Line(text)]
+    if "\r" in text:
+        text = text.replace("\r", " ")
+    if text.endswith("]") or "across cluster]" in text:
+        text = _REPEATED.sub("", text)
+    first = HEADER.search(text)
+    if first is None:
+        return [Line(text)]
+    found = [first]
+    if "NCCL INFO" in text[first.end() :] or "NCCL WARN" in text[first.end() :]:
+        found = list(HEADER.finditer(text))
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    return [
+        Line(text[m.end() : end].rstrip(), m["host"], int(m["pid"]), int(m["tid"]), m["level"])
+        for m, end in zip(found, ends, strict=True)
+    ]
+
+
+def gid_text(prefix: int, interface: int) -> str:
+    """Spell a GID from the two 64-bit numbers that NCCL prints, which are in network order read on a little-endian CPU."""
+    from ipaddress import IPv6Address
+
+    address = IPv6Address(prefix.to_bytes(8, "little") + interface.to_bytes(8, "little"))
+    return f"::ffff:{address.ipv4_mapped}" if address.ipv4_mapped else str(address)
+
+
+def parse(text: str) -> Event | None:
+    """Return what a message says, None where it is not one of those that count."""
+    first = text[:8]
+    if first.startswith(("Channel ", "Ring ")):
+        return _parse_channel(text)
+    for start, parser in _BY_START:
+        if text.startswith(start):
+            return parser(text)
+    if "- " in text and "comm 0x" in text:
+        return _parse_init(text)
+    if "GID" in text:
+        return _parse_gid(text)
+    if " coll channels, " in text and (match := _COUNT.match(text)):
+        return Channels(int(match[1]), int(match[2]) if match[2] else None)
+    if ".cc:" in text and (match := _GAVE_UP.match(text)):
+        return GaveUp(match[1], int(match[2]))
+    return None
+
+
+def _parse_channel(text: str) -> Event | None:
+    if match := _LINK.match(text):
+        return Link(
+            int(match["channel"]),
+            int(match["conn"] or 0),
+            int(match["src"]),
+            int(match["dst"]),
+            match["direction"],
+            match["network"],
+            match["inside"],
+            int(match["device"]) if match["device"] else None,
+            int(match["proxy"]) if match["proxy"] else None,
+            bool(match["gdr"]),
+        )
+    if match := _ORDER.match(text):
+        return RingOrder(int(match[1]), int(match[2]), tuple(map(int, match[3].split())))
+    if match := _HOP.match(text):
+        return RingHop(*map(int, match.groups()))
+    return None
+
+
+def _parse_init(text: str) -> Event | None:
+    match = _INIT.search(text)
+    if not match:
+        return None
+    rank, nranks = int(match["rank"]), int(match["nranks"])
+    if match["step"] == "Init START":
+        known = _ID.search(match["rest"])
+        parent = _PARENT.search(match["rest"])
+        return Started(
+            match["comm"],
+            rank,
+            nranks,
+            known[1] if known else None,
+            parent[1] if parent else None,
+            int(parent["count"]) if parent and parent["count"] else None,
+            int(parent["color"]) if parent else None,
+        )
+    step = {"Init COMPLETE": "complete", "Destroy COMPLETE": "destroyed", "Abort COMPLETE": "aborted"}[match["step"]]
+    return Step(match["comm"], rank, nranks, step)
+
+
+def _parse_comm(text: str) -> Event | None:
+    if match := _NODES.match(text):
+        return Nodes(match["comm"], int(match["rank"]), int(match["nranks"]), int(match["nodes"]), int(match["local"]))
+    return _parse_init(text)
+
+
+def _parse_trees(text: str) -> Event | None:
+    trees = []
+    for match in _TREE.finditer(text):
+        downs = tuple(int(each) for each in match[2].split("/") if int(each) >= 0)
+        trees.append((int(match[1]), int(match[3]), int(match[4]) if int(match[4]) >= 0 else None, downs))
+    return Trees(tuple(trees)) if trees else None
+
+
+def _parse_connected(text: str) -> Event | None:
+    match = _CONNECTED.match(text)
+    return Connected(match[1].removeprefix("all ")) if match else None
+
+
+def _parse_net(text: str) -> Event | None:
+    if match := _NO_DEVICE.match(text):
+        return Chosen("none", match[1])
+    if match := _FUSED.search(text):
+        return Fused(int(match[1]), match[2])
+    if "GID" in text:
+        return _parse_gid(text)
+    match = _DEVICES.match(text)
+    if not match or (match["list"] and "[" not in match["list"]):
+        return None
+    devices = []
+    for each in _DEVICE.finditer(match["list"]):
+        ports = tuple((p["hca"], int(p["port"]), p["link"]) for p in _PORT.finditer(each["fused"] or each["one"]))
+        if not ports and each["one"]:
+            ports = ((each["one"].split(":")[0], 0, "TCP"),)  # an interface with its address
+        devices.append(Device(ports))
+    return Devices(match["network"], tuple(devices), match["oob"])
+
+
+def _parse_gid(text: str) -> Event | None:
+    if match := _QP.search(text):
+        device, port, mtu, index = (int(match[i]) for i in (1, 2, 3, 4))
+        return LocalGid(device, None, port, index, gid_text(int(match[5], 16), int(match[6], 16)), _MTU.get(mtu))
+    if match := _QP_FAILED.search(text):
+        return LocalGid(None, match[1], int(match[2]), int(match[3]), match[4], None)
+    return None
+
+
+def _parse_setting(text: str) -> Event | None:
+    if match := _SETTING.match(text):
+        return Setting(match[1], match[2])
+    match = _VERSION.match(text)
+    return Version(match[1]) if match else None
+
+
+def _parse_reset(text: str) -> Event | None:
+    match = _RESET.match(text)
+    return Setting(match[1], match[2]) if match else None
+
+
+def _parse_using(text: str) -> Event | None:
+    match = _USING.match(text)
+    return Chosen("using", match[1]) if match else None
+
+
+def _parse_plugin(text: str) -> Event | None:
+    match = _PLUGIN.search(text)
+    return Chosen("plugin", match[1]) if match else None
+
+
+_BY_START: tuple[tuple[str, t.Callable[[str], Event | None]], ...] = (
+    ("comm 0x", _parse_comm),
+    ("NET/Plugin", _parse_plugin),
+    ("NET/", _parse_net),
+    ("Trees ", _parse_trees),
+    ("Connected ", _parse_connected),
+    ("NCCL", _parse_setting),
+    ("Comm config ", _parse_reset),
+    ("Using network ", _parse_using),
+    ("Assigned NET plugin ", _parse_using),
+    ("Successfully loaded external network plugin ", _parse_plugin),
+)

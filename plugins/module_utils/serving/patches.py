@@ -1,0 +1,262 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Start-up patches: exact edits of an engine's installed files, made in its container before the engine starts.
+
+    python3 patches.py [--check] [--root SITE_PACKAGES] PATCHES.json
+
+PATCHES.json is the list `patches` of a launch plan. This file is all that the container needs: Python 3.10 or newer and its
+standard library. An edit replaces a text that stands in the file exactly once. Nothing is written, to any file, unless every
+patch of the list is settled: to be applied, applied before, or made needless by upstream. A file is replaced as a whole, and
+only by one that compiles, so a killed run leaves each file old or new and a second run ends the work.
+
+Exit status: 0 all settled; 1 at least one refused, the cause on standard error; 2 a bad call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import typing as t
+from dataclasses import dataclass
+
+State = t.Literal["applied", "applied before", "not needed"]
+
+
+class PatchError(Exception):
+    """A patch that is not applied: the text says which, where, why and what to do."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace `expect` by `replace`. fixed: texts that show that upstream, or the image, has done it in its own way."""
+
+    expect: str
+    replace: str
+    fixed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The edits of one file. file: path below site-packages. versions: of `package`, for which the edits were written.
+
+    moved: paths below site-packages; where the file is not there and one of these is, the code is gone and the patch
+    is not needed.
+    """
+
+    id: str
+    package: str
+    versions: str
+    file: str
+    edits: tuple[Edit, ...]
+    moved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one patch; path is None where its file is gone for good."""
+
+    id: str
+    state: State
+    path: pathlib.Path | None
+
+
+def _text(entry: t.Any, key: str, where: str) -> str:
+    value = entry.get(key) if isinstance(entry, dict) else None
+    if not isinstance(value, str) or not value:
+        raise PatchError(f"{where}: {key}: a text is needed. Give the list `patches` of a launch plan, as it is.")
+    return value
+
+
+def _inside(path: str, where: str) -> str:
+    pure = pathlib.PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or len(pure.parts) < 2:
+        raise PatchError(f"{where}: {path!r} is not a path of a package below site-packages.")
+    return path
+
+
+def from_plain(entries: t.Any) -> list[Patch]:
+    """Read the plan's `patches`. PatchError names the entry and key that is missing or wrong."""
+    if not isinstance(entries, list):
+        raise PatchError(f"patches: a list is needed, not {type(entries).__name__}.")
+    found = []
+    for number, entry in enumerate(entries):
+        where = f"patches: entry {number}"
+        name = _text(entry, "id", where)
+        where = f"patch {name}"
+        package = entry.get("package")
+        edits = entry.get("edits")
+        if not isinstance(edits, list) or not edits:
+            raise PatchError(f"{where}: edits: a list with at least one edit is needed.")
+        found.append(
+            Patch(
+                id=name,
+                package=_text(package, "name", f"{where}: package"),
+                versions=_text(package, "versions", f"{where}: package"),
+                file=_inside(_text(entry, "file", where), f"{where}: file"),
+                edits=tuple(
+                    Edit(_text(e, "expect", where), _text(e, "replace", where), tuple(e.get("fixed", ())))
+                    for e in edits
+                ),
+                moved=tuple(_inside(path, f"{where}: moved") for path in entry.get("moved", ())),
+            )
+        )
+    return found
+
+
+def edited(text: str, patch: Patch) -> tuple[str, State]:
+    """Return the text with all edits of a patch, and what that came to. PatchError where one finds neither form."""
+    states: set[State] = set()
+    for number, edit in enumerate(patch.edits, 1):
+        # The result may contain what it replaced: that does not count.
+        results, times = text.count(edit.replace), text.replace(edit.replace, "\0").count(edit.expect)
+        if (results, times) == (1, 0):
+            states.add("applied before")
+        elif (results, times) == (0, 1):
+            text = text.replace(edit.expect, edit.replace)
+            states.add("applied")
+        elif not results and not times and any(form in text for form in edit.fixed):
+            states.add("not needed")
+        else:
+            first = next(line.strip() for line in edit.expect.splitlines() if line.strip())
+            raise PatchError(
+                f"edit {number} of {len(patch.edits)}: the code that it replaces ({first!r} …) is there {times} times "
+                f"and its result {results} times, which is neither before nor after, nor a known fix: the code has drifted"
+            )
+    order: tuple[State, ...] = ("applied", "applied before", "not needed")
+    state = next(state for state in order if state in states)
+    if state == "applied":
+        try:
+            compile(text, patch.file, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as exc:
+            raise PatchError(f"the file with its edits does not compile: {exc}") from exc
+    return text, state
+
+
+def installed(package: str) -> str:
+    """Return the version of an installed package for people to read; 'not installed' where there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def locate(file: str, root: pathlib.Path | None = None) -> pathlib.Path | None:
+    """Return where Python would import a file from, without importing anything; None where it is not there.
+
+    root: look below this folder instead.
+    """
+    top, _slash, rest = file.partition("/")
+    if root is not None:
+        places = [str(root / top)]
+    else:
+        spec = importlib.util.find_spec(top)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    paths = (pathlib.Path(place, rest) for place in places)
+    return next((path for path in paths if path.exists()), None)
+
+
+def prepare(
+    patches: t.Sequence[Patch], root: pathlib.Path | None = None
+) -> tuple[list[Outcome], dict[pathlib.Path, str]]:
+    """Return what becomes of each patch, and the new text of each file to be written. Writes nothing.
+
+    PatchError lists all patches that are refused, each with its cause and remedy.
+    """
+    outcomes, texts, new, refused = [], {}, {}, []
+    for patch in patches:
+        path = locate(patch.file, root)
+        try:
+            if path is None:
+                if any(locate(moved, root) for moved in patch.moved):
+                    outcomes.append(Outcome(patch.id, "not needed", None))
+                    continue
+                raise PatchError("there is no such file")
+            if path not in texts:
+                # Bytes, since reading as text would make LF of CRLF.
+                texts[path] = path.read_bytes().decode("utf-8")
+            text, state = edited(texts[path], patch)
+        except (OSError, UnicodeDecodeError) as exc:
+            refused.append(f"patch {patch.id}: {path}: cannot be read: {exc}. Nothing was changed.")
+        except PatchError as exc:
+            refused.append(
+                f"patch {patch.id}: {path or patch.file}: {exc}. {patch.package} is {installed(patch.package)}, the patch "
+                f"was written for {patch.versions}. Nothing was changed. Take an image with such a version; or, where "
+                "this image does not need the patch, name the feature that it has in an images entry of your knowledge."
+            )
+        else:
+            outcomes.append(Outcome(patch.id, state, path))
+            if state == "applied":
+                texts[path] = new[path] = text
+    if refused:
+        raise PatchError("\n".join(refused))
+    return outcomes, new
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Replace a file at once, with its mode and owner, and drop its compiled form. PatchError says why it cannot."""
+    part = None
+    try:
+        before = path.stat()
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        part = pathlib.Path(name)
+        with os.fdopen(handle, "wb") as out:
+            out.write(text.encode("utf-8"))
+            out.flush()
+            os.fsync(out.fileno())
+        shutil.copymode(path, part)
+        if os.geteuid() == 0:
+            os.chown(part, before.st_uid, before.st_gid)
+        # A compiled form that is not checked against its source would hide the new one.
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            compiled.unlink(missing_ok=True)
+        part.replace(path)
+    except OSError as exc:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise PatchError(
+            f"{path}: cannot be written: {exc}. The file was left as it is. Run as a user who may write there, on a root file "
+            "system that is not read-only."
+        ) from exc
+
+
+def apply(patches: t.Sequence[Patch], root: pathlib.Path | None = None, check: bool = False) -> list[Outcome]:
+    """Apply all patches, or none where one is refused. check: say what would be done, and write nothing."""
+    outcomes, new = prepare(patches, root)
+    if not check:
+        for path, text in new.items():
+            write(path, text)
+    return outcomes
+
+
+def main(arguments: t.Sequence[str] | None = None) -> int:
+    """Run as a command; return the exit status."""
+    parser = argparse.ArgumentParser(prog="patches.py", description="Apply an engine's start-up patches.")
+    parser.add_argument("--check", action="store_true", help="say what would be done")
+    parser.add_argument("--root", type=pathlib.Path, help="site-packages, instead of where Python would look")
+    parser.add_argument("patches", type=pathlib.Path, help="the plan's patches, as JSON")
+    given = parser.parse_args(arguments)
+    try:
+        try:
+            entries = json.loads(given.patches.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            raise PatchError(f"{given.patches}: cannot be read as JSON: {exc}") from exc
+        outcomes = apply(from_plain(entries), given.root, given.check)
+    except PatchError as exc:
+        print(f"start-up patches refused:\n{exc}", file=sys.stderr)
+        return 1
+    for outcome in outcomes:
+        told = f"would be {outcome.state}" if given.check and outcome.state == "applied" else outcome.state
+        print(f"patch {outcome.id}: {told}" + (f": {outcome.path}" if outcome.path else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

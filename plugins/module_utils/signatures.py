@@ -1,0 +1,210 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look for known lines in a log: a stream of lines and patterns in; what matched, where, how often, with an excerpt, out.
+
+It runs on the nodes as well as on the controller, so that a journal is searched where it lies and only what was found
+travels, with secrets masked. Memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+PIECE = 2048  # of a physical line, searched at a time: some logs are one line of progress bars
+OVERLAP = 512  # of the piece before, so that nothing is cut in two
+EXCERPT = 300
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_MASK = "***"
+_SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
+    # Tokens that tell by their look what they are: Hugging Face, NGC, OpenAI-like, GitHub, GitLab, AWS, Slack, K3s, JWT.
+    (
+        re.compile(
+            r"\b(?:hf_|nvapi-|sk-|gh[pousr]_|github_pat_|glpat-|AKIA|xox[abprs]-)[A-Za-z0-9_-]{8,200}"
+            r"|\bK10[0-9a-f]{20,64}::[^\s\"']{1,300}"
+            r"|\beyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}(?:\.[A-Za-z0-9_-]{0,2000})?"
+        ),
+        _MASK,
+    ),
+    # The rest of a long token whose beginning lies in the piece before.
+    (re.compile(r"[A-Za-z0-9_.=-]{160,4000}"), _MASK),
+    (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[A-Za-z0-9._~+/=-]{6,2000}"), rf"\1\2{_MASK}"),
+    # What stands behind a telling name: password=…, "secret": "…"; token=…, --api-key …, where it is no mere word.
+    (
+        re.compile(
+            r"(?i)((?:passw(?:or)?d|passphrase|secret|credentials?)[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*)[^\s\"',;]{3,2000}"
+        ),
+        rf"\1{_MASK}",
+    ),
+    (
+        re.compile(
+            r"((?i:token|(?:api|access)[_-]?key)[\"']?(?:\s{0,4}[=:]\s{0,4}|(?<=key)\s{1,4}|(?<=token)\s{1,4})[\"']?)"
+            r"(?=[^\s\"',;]{0,200}[A-Za-z])(?=[^\s\"',;]{0,200}[0-9A-Z])[^\s\"',;]{8,2000}"
+        ),
+        rf"\1{_MASK}",
+    ),
+    (re.compile(r"(://[^\s/:@]{1,100}:)[^\s/@]{1,200}@"), rf"\1{_MASK}@"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What to look for. `literal` is a part of every text that the expression matches; "" where there is none."""
+
+    id: str
+    expression: re.Pattern[str]
+    literal: str
+
+
+@dataclass(slots=True)
+class Hit:
+    """Lines of a log that one pattern matched: the numbers (from 1) of the first and the last, and how many.
+
+    excerpt, values: of the first one, its text and what the pattern captured by name.
+    """
+
+    id: str
+    first: int
+    last: int
+    count: int
+    excerpt: str
+    values: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What came of one log. error: why it could not be read (then there is no more)."""
+
+    name: str
+    lines: int = 0
+    hits: tuple[Hit, ...] = ()
+    error: str | None = None
+
+
+def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern]:
+    """Compile entries that have `id` and `pattern`. FabricError names the entry whose pattern is no expression."""
+    found = []
+    for entry in entries:
+        try:
+            found.append(Pattern(str(entry["id"]), re.compile(entry["pattern"]), literal(entry["pattern"])))
+        except (KeyError, TypeError) as exc:
+            raise FabricError("signatures: each needs an id and a pattern, both texts.") from exc
+        except re.error as exc:
+            raise FabricError(f"signatures: {entry['id']}: pattern: no regular expression: {exc}.") from exc
+    return found
+
+
+def literal(pattern: str) -> str:
+    """Return the longest run of plain characters that every match of `pattern` must contain, "" if none is sure.
+
+    It spares most lines the expression: `in` is many times faster. Groups, sets, alternatives and what a quantifier
+    may leave out do not count.
+    """
+    best = run = ""
+    depth = position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        plain = ""
+        width = 1
+        if char == "\\":
+            width = 2
+            following = pattern[position + 1 : position + 2]
+            plain = following if following and not following.isalnum() else ""
+        elif char == "[":
+            width = _set_length(pattern, position)
+        elif char == "(":
+            if pattern.startswith("(?i", position):
+                return ""
+            depth += 1
+        elif char == ")":
+            depth -= 1
+        elif char == "|" and depth == 0:
+            return ""
+        elif char not in ".^$*+?{|":
+            plain = char
+        position += width
+        quantifier = pattern[position : position + 1]
+        if quantifier and quantifier in "*?{+":
+            # Even of `a+` one would stay; but what follows it does not follow directly.
+            plain = ""
+            if quantifier == "{":
+                position = pattern.index("}", position)
+            position += 1
+            if pattern[position : position + 1] == "?":
+                position += 1
+        run = run + plain if plain and depth == 0 else ""
+        best = max(best, run, key=len)
+    return best
+
+
+def _set_length(pattern: str, start: int) -> int:
+    position = start + 1
+    position += pattern[position : position + 1] == "^"
+    position += pattern[position : position + 1] == "]"
+    while position < len(pattern) and pattern[position] != "]":
+        position += 2 if pattern[position] == "\\" else 1
+    return position + 1 - start
+
+
+def mask(text: str) -> str:
+    """Put stars for what looks like a secret."""
+    for expression, replacement in _SECRETS:
+        text = expression.sub(replacement, text)
+    return text
+
+
+def excerpt(text: str, start: int = 0) -> str:
+    """Return a part of a line for people: around `start`, without control characters, secrets masked."""
+    # Masked first: a cut must not leave half a secret that no longer looks like one.
+    hidden = mask(text)
+    begin = max(0, start - 60 - max(0, len(text) - len(hidden))) if len(hidden) > EXCERPT else 0
+    shown = " ".join(_CONTROLS.sub(" ", _ESCAPES.sub("", hidden[begin:])).split(" ")).strip()
+    cut = shown[:EXCERPT].rstrip() + " ..." if len(shown) > EXCERPT else shown
+    return f"... {cut}" if begin else cut
+
+
+def pieces(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
+    """Yield a binary file's lines with their numbers; a long one in pieces that overlap, under one number."""
+    number, before, inside = 0, b"", False
+    while True:
+        chunk = file.readline(PIECE)
+        if not chunk:
+            return
+        if not inside:
+            number, before = number + 1, b""
+        inside = not chunk.endswith(b"\n")
+        yield number, (before + chunk).rstrip(b"\r\n").decode("utf-8", errors="replace")
+        before = chunk[-OVERLAP:]
+
+
+def numbered(text: str) -> t.Iterator[tuple[int, str]]:
+    """Yield a text's lines with their numbers, long ones in pieces as `pieces` does."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for start in range(0, max(1, len(line)), PIECE):
+            yield number, line[max(0, start - OVERLAP) : start + PIECE].rstrip("\r")
+
+
+def scan(name: str, lines: t.Iterable[tuple[int, str]], patterns: t.Sequence[Pattern]) -> Reading:
+    """Look for all patterns in numbered lines. A line counts once for a pattern, in however many pieces it comes."""
+    hits: dict[str, Hit] = {}
+    number = 0
+    for number, line in lines:
+        for pattern in patterns:
+            if pattern.literal not in line:
+                continue
+            match = pattern.expression.search(line)
+            if match is None:
+                continue
+            hit = hits.get(pattern.id)
+            if hit is None:
+                named = {key: excerpt(value)[:80] for key, value in match.groupdict().items() if value}
+                hits[pattern.id] = Hit(pattern.id, number, number, 1, excerpt(line, match.start()), named)
+            elif hit.last != number:
+                hit.last, hit.count = number, hit.count + 1
+    return Reading(name, number, tuple(hits.values()))

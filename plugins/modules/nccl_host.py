@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nccl_host
+short_description: Give a node's own processes what NCCL needs
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Writes NCCL's environment, limits on locked memory and stack, and sysctls, each into a file of its own, and leaves
+    those out for which there is nothing to say.
+  - A file that is there already and was not written by this module is never touched. The module then fails, names it,
+    and changes nothing.
+  - With O(state=absent) its files go, sysctls go back to the values before, and folders that it made go where they are
+    empty.
+  - Running services and logins keep their limits. RV(restart) says whether they have to be started anew.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.attributes.proc_root
+  - dgxspark.cluster.attributes.system_root
+options:
+  state:
+    description: Whether the node shall have these settings, or what it had before.
+    type: str
+    choices: [present, absent]
+    default: present
+  environment:
+    description:
+      - Variables by name, such as P(dgxspark.cluster.nccl_env#filter) makes them. None may be empty.
+      - All stand in C(/etc/dgxspark/nccl.env), which a shell, C(EnvironmentFile=) of systemd and C(--env-file) of Docker
+        read. Those of NCCL stand in C(/etc/nccl.conf), too, which NCCL reads by itself; a process's own environment
+        wins over it.
+    type: dict
+    default: {}
+  memlock:
+    description:
+      - Memory that a process may lock, in KiB, or V(unlimited). NCCL's buffers are locked when they are registered with the HCA.
+      - For logins by C(/etc/security/limits.d), for services and the containers that they start by C(DefaultLimitMEMLOCK).
+      - Left alone where this is not set.
+    type: str
+  stack:
+    description:
+      - The stack of a thread in KiB, 8192 or more, as the soft limit of logins. Left alone where this is not set.
+      - There is no V(unlimited), since glibc then gives threads 2 MiB, with which NCCL is known to crash.
+    type: int
+  domains:
+    description: Whose logins the limits are for, as in limits.conf(5). V(*) does not mean root.
+    type: list
+    elements: str
+    default: ["*", root]
+  sysctls:
+    description: Sysctls by name. They are set at once, too.
+    type: dict
+    default: {}
+notes:
+  - Needs root (C(become)).
+seealso:
+  - plugin: dgxspark.cluster.nccl_env
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Let processes of this node find the fabric
+  dgxspark.cluster.nccl_host:
+    environment: "{{ (dgxspark_plan.hosts | dgxspark.cluster.nccl_env(options={'attachment': 'host'}))[inventory_hostname] }}"
+    memlock: unlimited
+    stack: 65536
+
+- name: Take it all back
+  dgxspark.cluster.nccl_host:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or would be.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    subject:
+      description: The file or sysctl.
+      type: str
+    what:
+      description: V(file), V(mode) or V(sysctl).
+      type: str
+    before:
+      description: As it was. Null where there was no file.
+      type: raw
+    after:
+      description: As it is now. Null where there is no file.
+      type: raw
+restart:
+  description: Whether limits have changed, so that services have to be restarted and users have to log in anew.
+  returned: success
+  type: bool
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import NcclHost, Wish
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+
+ARGUMENTS: dict[str, t.Any] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "environment": {"type": "dict", "default": {}},
+    "memlock": {"type": "str"},
+    "stack": {"type": "int"},
+    "domains": {"type": "list", "elements": "str", "default": ["*", "root"]},
+    "sysctls": {"type": "dict", "default": {}},
+    "system_root": {"type": "path", "default": "/"},
+    "proc_root": {"type": "path", "default": "/proc"},
+}
+
+
+def wish(given: t.Mapping[str, t.Any]) -> Wish | None:
+    """Return what the node shall have; None for what it had before."""
+    if given["state"] == "absent":
+        return None
+    texts = {key: {str(k): str(v) for k, v in given[key].items()} for key in ("environment", "sysctls")}
+    return Wish(texts["environment"], given["memlock"], given["stack"], tuple(given["domains"]), texts["sysctls"])
+
+
+def main() -> None:
+    """Run as a module."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    root = module.params["system_root"].rstrip("/")
+    node = NcclHost(Host(root), module.params["proc_root"], reload=not root)
+    try:
+        outcome = node.run(wish(module.params), check_mode=module.check_mode)
+    except FabricError as exc:
+        module.fail_json(msg=str(exc))
+    except OSError as exc:
+        module.fail_json(msg=f"{exc.filename or 'A file'}: {exc.strerror}. Run this as root (become: true).")
+    module.exit_json(
+        changed=bool(outcome.changes),
+        changes=to_plain(list(outcome.changes)),
+        restart=outcome.restart,
+        diff=[
+            {"before_header": subject, "after_header": subject, "before": before, "after": after}
+            for subject, before, after in outcome.texts
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

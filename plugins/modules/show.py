@@ -1,0 +1,54 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: show
+short_description: Print lines on the terminal as they are
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Prints a table such as that of P(dgxspark.cluster.fabric_table#filter) or P(dgxspark.cluster.serving_table#filter) on
+    the controller's terminal, neither quoted nor wrapped, whatever the format of results is.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  lines:
+    description: The lines.
+    type: list
+    elements: str
+    required: true
+seealso:
+  - module: ansible.builtin.debug
+"""
+
+EXAMPLES = r"""
+- name: Show the plan
+  dgxspark.cluster.show:
+    lines: "{{ dgxspark_plan | dgxspark.cluster.fabric_table }}"
+  run_once: true
+"""
+
+RETURN = r"""
+count:
+  description: How many lines were printed.
+  returned: success
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {"lines": {"type": "list", "elements": "str", "required": True}}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(msg="show runs on the controller, by its action plugin. Call it as dgxspark.cluster.show.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's part of reading NCCL's logs: signatures and known bad versions of the knowledge base, and the wish."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+
+COMPONENTS = ("nccl", "torch")
+_FIELDS = {field.name for field in dataclasses.fields(Signature)}
+
+
+def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:
+    """Return the signatures of NCCL and of PyTorch about NCCL."""
+    entries = knowledge.load("signatures", overlays).values()
+    return [
+        Signature(**{key: value for key, value in entry.items() if key in _FIELDS})
+        for entry in entries
+        if entry["component"] in COMPONENTS
+    ]
+
+
+def report(evidence: Evidence, expected: Expected, overlays: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """Return the verdict with its causes; a version known to hang is among them where nothing is proven or all hangs."""
+    made = judge(evidence, signatures(overlays), expected)
+    bad = [cause for version in made["versions"] for cause in _known_bad(version, made, overlays)]
+    stuck = made["verdict"] in ("unknown", "failed")
+    made["findings"] = [*bad, *made["findings"]] if stuck else [*made["findings"], *bad]
+    return made
+
+
+def _known_bad(version: str, made: t.Mapping[str, t.Any], overlays: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    found = []
+    for entry in knowledge.load("versions", overlays).values():
+        if entry["component"] != "nccl" or not matches(version, entry["versions"]):
+            continue
+        cure = entry.get("environment", {})
+        ranks = [rank for rank in made["ranks"] if rank["version"] in (version, None)]
+        if cure and ranks and all(cure.items() <= rank["settings"].items() for rank in ranks):
+            continue  # worked around on every rank
+        found.append(
+            {
+                "id": f"nccl.known-bad.{entry['id']}",
+                "severity": entry["severity"],
+                "subject": f"NCCL {version}",
+                "message": entry["message"],
+                "remedy": entry["remedy"],
+                "line": "",
+            }
+        )
+    return found
+
+
+def refusal(made: t.Mapping[str, t.Any], expect: str) -> str | None:
+    """Return why the verdict is not the one that is wanted, with its first cause; None where it is."""
+    if expect in ("any", made["verdict"]):
+        return None
+    text = f"The transport is {made['verdict']!r}, not {expect!r}. {made['summary']}"
+    causes = [finding for finding in made["findings"] if finding["severity"] != "info"]
+    named = [f"{c['subject']}: {c['message']} {c['remedy']} [{c['id']}]".strip() for c in causes[:3]]
+    return " ".join([text, *named])

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which start-up patches a launch needs. `module_utils/serving/patches.py` applies them, in the container."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import rules
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+
+KIND = "patches"
+# What a plan tells of a patch: all that the applier needs, and why it is there.
+TOLD = ("id", "title", "why", "package", "file", "moved", "edits")
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """One entry with its compiled condition. told: for a plan; unless: the feature that makes it unnecessary."""
+
+    id: str
+    origin: str
+    told: knowledge.Entry
+    engines: t.Mapping[str, str]
+    condition: t.Any
+    unless: str | None
+
+    @property
+    def where(self) -> str:
+        """Name the patch in an error."""
+        return f"{self.origin}: patch {self.id!r}"
+
+
+def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
+    """Load all patches, the owner's included; KnowledgeError names the file and patch of a bad condition or feature."""
+    features = knowledge.schema("images")["properties"]["features"]["properties"]
+    found = []
+    for entry in knowledge.load(KIND, overlays).values():
+        where = f"{entry['origin']}: patch {entry['id']!r}"
+        for version_range in entry["engines"].values():
+            matches("0.0.1", version_range)
+        unless = entry.get("unless")
+        if unless and unless not in features:
+            raise knowledge.KnowledgeError(
+                f"{where}: unless: there is no image feature {unless!r}. Features: {', '.join(features)}."
+            )
+        condition = rules.compiled(entry["when"], where) if "when" in entry else None
+        told = {key: entry[key] for key in TOLD if key in entry}
+        found.append(Patch(entry["id"], entry["origin"], told, entry["engines"], condition, unless))
+    return tuple(sorted(found, key=lambda patch: patch.id))
+
+
+@functools.lru_cache(maxsize=64)
+def concerned(patches: tuple[Patch, ...], engine: str, version: str) -> tuple[Patch, ...]:
+    """Return the patches for an engine version."""
+    return tuple(p for p in patches if engine in p.engines and matches(version, p.engines[engine]))
+
+
+def needed(
+    patches: tuple[Patch, ...], engine: str, version: str, facts: t.Mapping[str, t.Any]
+) -> tuple[knowledge.Entry, ...]:
+    """Return the patches that a launch needs, in the order of their names, as a plan tells them.
+
+    facts: the plan's, as rules ask them (see `facts.document`). A feature of which nobody says whether the image has it
+    is not there: a patch that finds its work done leaves the file as it is.
+    """
+    features = facts["image"]["features"]
+    return tuple(
+        patch.told
+        for patch in concerned(patches, engine, version)
+        if not (patch.unless and features.get(patch.unless)) and (patch.condition is None or rules.holds(patch, facts))
+    )

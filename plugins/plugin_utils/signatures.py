@@ -1,0 +1,314 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From known lines to what is wrong: `knowledge/signatures` says what a line means, this ranks what was found.
+
+What may have brought about another thing that was found comes first, and the other is listed under it. Where nothing is
+known, that is said, and no cause is made up.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import gzip
+import os
+import pathlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as scanner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+
+SCHEMA = "dgxspark.cluster/explain-report/1"
+KIND = "signatures"
+FILES = 1000  # in one folder
+SEVERITIES = ("error", "warning", "info")
+# Where what is found of two kinds does not explain each other, the lower layer comes first.
+LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm")
+
+Plain = dict[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An entry of the table. `follows_from` are the ids of what it may be a consequence of."""
+
+    id: str
+    component: str
+    severity: str
+    benign: bool
+    cause: str
+    remedy: str
+    source: tuple[str, ...]
+    follows_from: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All signatures by id, and their patterns."""
+
+    entries: t.Mapping[str, Signature]
+    patterns: tuple[Pattern, ...]
+
+    def reasons(self, name: str) -> frozenset[str]:
+        """Return all that a signature may be a consequence of, by way of others, too."""
+        found: set[str] = set()
+        new = [name]
+        while new:
+            deeper = self.entries[new.pop()].follows_from - found
+            found |= deeper
+            new += deeper
+        return frozenset(found)
+
+
+def load_table(overlays: t.Sequence[str] = ()) -> Table:
+    """Load the table, the owner's entries laid over it. KnowledgeError names a bad entry."""
+    entries = knowledge.shared(KIND, overlays)
+    faults = [name for name, entry in entries.items() if not entry["benign"]]
+    made = {
+        name: Signature(
+            id=name,
+            component=entry["component"],
+            severity=entry["severity"],
+            benign=entry["benign"],
+            cause=entry["cause"],
+            remedy=entry["remedy"],
+            source=tuple(entry["source"]),
+            follows_from=_named(entry, entries, faults),
+        )
+        for name, entry in entries.items()
+    }
+    table = Table(made, tuple(scanner.compile_patterns(entries.values())))
+    for name, entry in entries.items():
+        if name in table.reasons(name):
+            raise knowledge.KnowledgeError(
+                f"{entry['origin']}: {name}: follows_from: by way of others it follows from itself. Take one of them out."
+            )
+    return table
+
+
+def _named(entry: knowledge.Entry, entries: t.Container[str], faults: t.Sequence[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for pattern in entry.get("follows_from", ()):
+        if "*" in pattern:
+            found |= {name for name in fnmatch.filter(faults, pattern) if name != entry["id"]}
+        elif pattern in entries:
+            found.add(pattern)
+        else:
+            raise knowledge.KnowledgeError(
+                f"{entry['origin']}: {entry['id']}: follows_from: there is no signature {pattern!r}."
+            )
+    return frozenset(found)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_path(path: str, table: Table) -> list[Reading]:
+    """Read a log, or all logs of a folder. What is no text in a folder is said (`Reading.error`) and passed over.
+
+    FabricError where there is nothing of the name, or where the one file named is empty or no text.
+    """
+    if path.strip() == "-":
+        raise FabricError(
+            "log: - : Ansible gives its tasks no standard input. Write to a file first, or let the shell do it: "
+            "-e log=<(kubectl logs POD)"
+        )
+    place = pathlib.Path(path).expanduser()
+    try:
+        if place.is_dir():
+            files = _files(place)
+            if not files:
+                raise FabricError(f"log: {path}: the folder has no files.")
+            return [_read_file(file, str(file.relative_to(place)), table) for file in files]
+        reading = _read_file(place, place.name, table)
+    except OSError as exc:
+        hint = " To explain pasted text, give it in log_text: -e @pasted.yml" if "\n" in path or len(path) > 255 else ""
+        name = path if len(path) < 200 else f"{path[:200]}..."
+        raise FabricError(f"log: {name}: cannot be read: {exc.strerror or exc}.{hint}") from exc
+    if reading.error:
+        raise FabricError(f"log: {path}: {reading.error}")
+    return [reading]
+
+
+def read_text(text: str, table: Table, name: str = "pasted text") -> Reading:
+    """Read a text. FabricError for an empty one."""
+    if not text.strip():
+        raise FabricError(f"{name}: there is nothing in it.")
+    return scanner.scan(name, scanner.numbered(text), table.patterns)
+
+
+def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+    found: list[pathlib.Path] = []
+    for root, folders, names in os.walk(folder):
+        folders.sort()
+        found += [pathlib.Path(root, name) for name in sorted(names) if not name.startswith(".")]
+        if len(found) > FILES:
+            raise FabricError(f"log: {folder}: more than {FILES} files. Name the folder of the logs alone.")
+    return found
+
+
+def _read_file(path: pathlib.Path, name: str, table: Table) -> Reading:
+    with path.open("rb") as raw:
+        # Not seek(): what a shell hands over may be a pipe.
+        head = raw.peek(2)[:2] if hasattr(raw, "peek") else b""
+        file = t.cast(t.BinaryIO, gzip.GzipFile(fileobj=raw) if head == b"\x1f\x8b" else raw)
+        try:
+            reading = scanner.scan(name, _text_only(file), table.patterns)
+        except (_NoText, EOFError, gzip.BadGzipFile):
+            return Reading(name, error="no log: this is no text (UTF-8, or gzip of it).")
+    if not reading.lines:
+        return Reading(name, error="it is empty.")
+    return reading
+
+
+class _NoText(Exception):
+    pass
+
+
+def _text_only(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
+    for number, line in scanner.pieces(file):
+        if number <= 20 and "\x00" in line:
+            raise _NoText
+        yield number, line
+
+
+# --- what it means --------------------------------------------------------------------------------------------------
+
+
+def readings_of(values: t.Any, where: str) -> list[Reading]:
+    """Build readings of their plain form, which is what a module returned."""
+    if not isinstance(values, (list, tuple)):
+        raise FabricError(f"{where}: a list is needed, not {type(values).__name__}.")
+    return [from_plain(Reading, value, f"{where}[{i}]") for i, value in enumerate(values)]
+
+
+def findings(readings: t.Sequence[Reading], table: Table) -> list[Plain]:
+    """Return what was found: causes first, each with what likely follows from it; harmless lines at the end.
+
+    A finding has id, component, severity, benign, cause, remedy, source, `seen` (log, first, last, count, excerpt) and
+    `follows` (ids). One that may follow from several is listed under each.
+    """
+    seen: dict[str, list[tuple[int, str, Hit]]] = {}
+    for order, reading in enumerate(readings):
+        for hit in reading.hits:
+            seen.setdefault(hit.id, []).append((order, reading.name, hit))
+    known = {name: places for name, places in seen.items() if name in table.entries}
+    faults = {name for name in known if not table.entries[name].benign}
+    reasons = {name: table.reasons(name) & faults for name in faults}
+    roots = {name for name in faults if not reasons[name]}
+    follows = {name: sorted(f for f in faults if name in reasons[f]) for name in faults}
+
+    def rank(name: str) -> tuple[t.Any, ...]:
+        entry = table.entries[name]
+        layer = LAYERS.index(entry.component) if entry.component in LAYERS else len(LAYERS)
+        first = known[name][0]
+        return (
+            entry.benign,
+            name not in roots,
+            SEVERITIES.index(entry.severity),
+            -len(follows.get(name, ())),
+            layer,
+            first[0],
+            first[2].first,
+            name,
+        )
+
+    return [
+        {
+            "id": name,
+            "component": table.entries[name].component,
+            "severity": table.entries[name].severity,
+            "benign": table.entries[name].benign,
+            "root": name in roots,
+            "cause": _filled(table.entries[name].cause, known[name]),
+            "remedy": _filled(table.entries[name].remedy, known[name]),
+            "source": list(table.entries[name].source),
+            "seen": [
+                {"log": log, "first": hit.first, "last": hit.last, "count": hit.count, "excerpt": hit.excerpt}
+                for _order, log, hit in known[name]
+            ],
+            "follows": follows.get(name, []),
+        }
+        for name in sorted(known, key=rank)
+    ]
+
+
+class _Unknown(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return f"({key} not known)"
+
+
+def _filled(text: str, places: t.Sequence[tuple[int, str, Hit]]) -> str:
+    """Put in what the pattern captured. Braces that are no name of a capture do not occur: a test sees to it."""
+    return text.format_map(_Unknown(places[0][2].values))
+
+
+def explain(readings: t.Sequence[Reading], table: Table) -> Plain:
+    """Return the report of logs (its form is docs/schema/explain-report.json) and, under `table`, its lines."""
+    found = findings(readings, table)
+    report: Plain = {
+        "schema": SCHEMA,
+        "headline": _headline(readings, found, table),
+        "logs": [{"name": r.name, "lines": r.lines, "error": r.error} for r in readings],
+        "findings": found,
+    }
+    return {"report": report, "table": show(report)}
+
+
+def count(number: int, what: str) -> str:
+    """Return "1 line", "2 lines"."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _headline(readings: t.Sequence[Reading], found: t.Sequence[Plain], table: Table) -> str:
+    read = [reading for reading in readings if reading.error is None]
+    where = f"{count(sum(r.lines for r in read), 'line')} of {count(len(read), 'log')}"
+    if not read:
+        return "NOTHING READ: none of these files is a log."
+    causes = [f for f in found if f["root"] and not f["benign"]]
+    harmless = sum(f["benign"] for f in found)
+    also = f" {count(harmless, 'kind')} of alarming but harmless lines." if harmless else ""
+    if not causes:
+        return (
+            f"NOTHING KNOWN FOUND in {where}: none of {len(table.entries)} signatures of a fault matches. "
+            f"That does not mean that nothing is wrong.{also}"
+        )
+    first = causes[0]
+    more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+    return f"FOUND in {where}: {first['cause']}{more}{also}"
+
+
+def show(report: Plain) -> list[str]:
+    """Return a report for a terminal."""
+    lines = [report["headline"]]
+    by_id = {finding["id"]: finding for finding in report["findings"]}
+    causes = [f for f in report["findings"] if f["root"] and not f["benign"]]
+    for number, finding in enumerate(causes, 1):
+        lines += ["", f"CAUSE {number} ({finding['severity']}): {finding['cause']} [{finding['id']}]"]
+        lines += [f"  {line}" for line in _seen(finding)]
+        lines += [f"  remedy: {finding['remedy']}"] if finding["remedy"] else []
+        lines += [f"  source: {'; '.join(finding['source'])}"]
+        for follower in finding["follows"]:
+            lines += [f"  likely follows from it: {by_id[follower]['cause']} [{follower}]"]
+            lines += [f"    {line}" for line in _seen(by_id[follower])]
+    harmless = [f for f in report["findings"] if f["benign"]]
+    lines += ["", "HARMLESS, though it looks alarming:"] if harmless else []
+    for finding in harmless:
+        lines += [f"  {finding['cause']} [{finding['id']}]", *(f"    {line}" for line in _seen(finding))]
+        lines += [f"    source: {'; '.join(finding['source'])}"]
+    unread = [log for log in report["logs"] if log["error"]]
+    lines += ["", "NOT READ:", *(f"  {log['name']}: {log['error']}" for log in unread)] if unread else []
+    return lines
+
+
+def _seen(finding: Plain) -> list[str]:
+    shown = finding["seen"][:4]
+    lines = []
+    for place in shown:
+        times = f", {count(place['count'], 'line')} to {place['last']}" if place["count"] > 1 else ""
+        lines.append(f"{place['log']}:{place['first']}{times}: {place['excerpt']}")
+    more = len(finding["seen"]) - len(shown)
+    return lines + ([f"and in {count(more, 'other log')}"] if more > 0 else [])

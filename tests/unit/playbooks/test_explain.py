@@ -1,0 +1,112 @@
+"""explain.yml as an owner runs it: without any inventory, with one and a limit, with good and bad logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import jsonschema
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(sys.executable).parent
+SCHEMA = json.loads((ROOT / "docs" / "schema" / "explain-report.json").read_text(encoding="utf-8"))
+TIMEOUT = (
+    "[rank0]:[E321 02:07:08.408 ProcessGroupNCCL.cpp:607] [Rank 2] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."
+)
+KILLED = "kernel: Out of memory: Killed process 4242 (python3) total-vm:98765432kB"
+
+pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+
+
+@pytest.fixture
+def run(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
+    collection = tmp_path / "collections" / "ansible_collections" / "dgxspark"
+    collection.mkdir(parents=True)
+    (collection / "cluster").symlink_to(ROOT)
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nlocalhost_warning = False\n", encoding="utf-8")
+
+    def playbook(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(BIN / "ansible-playbook"), str(ROOT / "playbooks" / "explain.yml"), *arguments],
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={
+                **os.environ,
+                "PWD": str(tmp_path),
+                "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+                "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+                "ANSIBLE_NOCOLOR": "1",
+            },
+        )
+        output = " ".join((done.stdout + done.stderr).split())
+        assert "Traceback" not in output
+        return done.returncode, output
+
+    return playbook
+
+
+def test_logs_are_explained_without_an_inventory_and_written_as_json(
+    tmp_path: pathlib.Path, run: t.Callable[..., tuple[int, str]]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank2.log").write_text(f"{TIMEOUT}\n", encoding="utf-8")
+    (tmp_path / "logs" / "spark4.log").write_text(
+        f"{{{{ 1 }}}} hf_0123456789abcdefghijklmn {KILLED}\n", encoding="utf-8"
+    )
+    code, output = run("-e", "log=logs", "-e", "dgxspark_report_file=out.json")
+    assert code == 0, output
+    assert "CAUSE 1 (error): The node ran out of memory" in output
+    assert "rank2.log:1" in output and "remedy:" in output and "source:" in output
+    assert "hf_0123" not in output
+    assert "changed=0" in output
+    written = tmp_path / "out.json"
+    report = json.loads(written.read_text(encoding="utf-8"))
+    jsonschema.validate(report, SCHEMA)
+    assert [f["id"] for f in report["findings"] if f["root"]] == ["kernel.oom-kill"]
+    assert report["findings"][0]["seen"][0]["excerpt"].startswith("{{ 1 }} *** kernel:")
+    assert written.stat().st_mode & 0o777 == 0o600
+
+
+def test_pasted_lines_and_a_limit_and_check_mode(tmp_path: pathlib.Path, run: t.Callable[..., tuple[int, str]]) -> None:
+    (tmp_path / "pasted.yml").write_text(f"log_text: |\n  {TIMEOUT}\n  nothing\n", encoding="utf-8")
+    (tmp_path / "hosts.yml").write_text(
+        "all: {hosts: {spark1: {ansible_host: 127.0.0.1, ansible_port: 1}, spark2: {}}}\n", encoding="utf-8"
+    )
+    code, output = run("-i", "hosts.yml", "-l", "spark2", "-e", "@pasted.yml", "--check")
+    assert code == 0, output
+    assert "A collective hung" in output and "pasted text:1" in output
+
+
+def test_an_unknown_log_is_no_failure_and_says_so(
+    tmp_path: pathlib.Path, run: t.Callable[..., tuple[int, str]]
+) -> None:
+    (tmp_path / "my.log").write_text("all my own\n", encoding="utf-8")
+    code, output = run("-e", "log=my.log")
+    assert code == 0, output
+    assert "NOTHING KNOWN FOUND in 1 line of 1 log" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needle"),
+    [
+        ((), "There is nothing to explain. Name a log"),
+        (("-e", "log=absent.log"), "log: absent.log: cannot be read: No such file"),
+        (("-e", "log=-"), "Ansible gives its tasks no standard input"),
+        (("-e", "log="), "paths of logs are needed"),
+    ],
+)
+def test_what_cannot_be_read_is_one_clear_error(
+    run: t.Callable[..., tuple[int, str]], arguments: tuple[str, ...], needle: str
+) -> None:
+    code, output = run(*arguments)
+    assert code != 0
+    assert needle in output

@@ -1,0 +1,89 @@
+"""plan.yml and the guard as an owner runs them, with no node that answers."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(sys.executable).parent
+
+pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+
+
+def play(folder: pathlib.Path, playbook: str, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a playbook of the checkout from an owner's folder; return exit status and output."""
+    collection = folder / "collections" / "ansible_collections" / "dgxspark"
+    collection.mkdir(parents=True, exist_ok=True)
+    if not (collection / "cluster").exists():
+        (collection / "cluster").symlink_to(ROOT)
+    (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
+    done = subprocess.run(
+        [str(BIN / "ansible-playbook"), str(ROOT / "playbooks" / playbook), *arguments],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"),
+            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            **environment,
+        },
+    )
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output
+    return done.returncode, output
+
+
+@pytest.fixture
+def example(tmp_path: pathlib.Path) -> pathlib.Path:
+    shutil.copytree(ROOT / "inventories" / "example", tmp_path / "inventory")
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathlib.Path, form: str) -> None:
+    """Neither quoted nor wrapped nor with line ends spelled out."""
+    code, output = play(
+        example,
+        "plan.yml",
+        *("-i", "inventory", "-l", "spark[1:4]", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=1"),
+        *("-e", "k8s_dgx_model_profile=gemma-4-31b-it"),
+        ANSIBLE_CALLBACK_RESULT_FORMAT=form,
+    )
+    assert code == 0, output
+    lines = output.splitlines()
+    assert "Fabric: switch, 4 hosts, 6 pairs" in lines
+    head = next(line for line in lines if line.startswith("  function  VF"))
+    first = next(line for line in lines if "10.100.0.1/24" in line)
+    assert first.index("10.100.0.1/24") == head.index("IPv4")
+    assert "spark4 (index 4, from inventory alone)" in lines
+    assert "rank 0    spark1" in lines
+    assert any(line.startswith("NCCL      not planned: not every node was seen") for line in lines)
+    assert "\\n" not in output
+
+
+@pytest.mark.parametrize(
+    ("playbook", "limit"),
+    [("plan.yml", ()), ("site.yml", ("-l", "spark[1:4]")), ("verify.yml", ()), ("teardown.yml", ())],
+)
+def test_an_inventory_without_hosts_is_refused(tmp_path: pathlib.Path, playbook: str, limit: tuple[str, ...]) -> None:
+    """With a limit not even the implicit localhost is left, on which a play could say so."""
+    (tmp_path / "empty.yml").write_text("all: {children: {dgx: {}}}\n", encoding="utf-8")
+    code, output = play(tmp_path, playbook, "-i", "empty.yml", *limit)
+    assert code != 0
+    assert "The inventory has no hosts, so there is nothing to work on. Give one with -i" in " ".join(output.split())
+
+
+def test_the_syntax_can_be_checked_without_an_inventory(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "empty.yml").write_text("all:\n", encoding="utf-8")
+    code, output = play(tmp_path, "site.yml", "-i", "empty.yml", "--syntax-check")
+    assert code == 0, output

@@ -1,0 +1,55 @@
+"""Log files: globs, gzip, what is no log, and lines without end."""
+
+from __future__ import annotations
+
+import gzip
+import pathlib
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+
+def test_paths_and_globs_lead_to_each_file_once(tmp_path: pathlib.Path) -> None:
+    for name in ("rank1.log", "rank0.log"):
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "again.log").symlink_to(tmp_path / "rank0.log")
+    found = files.expand([str(tmp_path / "rank0.log"), str(tmp_path / "*.log")])
+    assert sorted(pathlib.Path(name).resolve().name for name in found) == ["rank0.log", "rank1.log"]
+
+
+def test_a_path_that_leads_nowhere_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FabricError, match=r"nothing\*\.log: there is no such file"):
+        files.expand([str(tmp_path / "nothing*.log")])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_come_back_whatever_their_encoding(tmp_path: pathlib.Path, packed: bool) -> None:
+    path = tmp_path / "rank0.log"
+    data = "one\r\nzwei \xe4\n".encode("latin-1") + b"three"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert [line.strip() for line in files.read_lines(str(path))] == ["one", "zwei \ufffd", "three"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "empty"),
+        (b" \n\n", "empty"),
+        (b"\x7fELF\0\0\0", "binary"),
+        ("text".encode("utf-16"), "binary"),
+        (b"\x1f\x8bnot gzip", "cannot be read"),
+    ],
+)
+def test_what_is_no_log_is_one_clear_error(tmp_path: pathlib.Path, data: bytes, says: str) -> None:
+    path = tmp_path / "rank0.log"
+    path.write_bytes(data)
+    with pytest.raises(FabricError, match=rf"rank0\.log: .*{says}"):
+        list(files.read_lines(str(path)))
+
+
+def test_a_line_without_end_is_read_in_pieces(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rank0.log"
+    path.write_bytes(b"x" * (3 * files.LONGEST + 5))
+    assert max(len(line) for line in files.read_lines(str(path))) <= files.LONGEST

@@ -1,0 +1,70 @@
+"""Thousands of variants: never `ib` where something is lost or wrong, always where the change is harmless.
+
+By default a few hundred of each; 10,000 of each are marked `long`. A failing seed is the whole test case.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
+from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import TRUTH, real
+
+SEEDS = [
+    pytest.param(range(300), id="300"),
+    pytest.param(range(300, 10_000), id="10000", marks=pytest.mark.long),
+]
+GOOD = {name: (made.build(job), job.ranks) for name, job in made.GOOD.items()}
+# Of the real runs those that failed or were cut are negative whatever is left of them, and so is every TCP run.
+NEGATIVE = [
+    *made.bad().values(),
+    *(made.Bad(real(name), truth["verdict"], "") for name, truth in TRUTH.items()),
+]
+
+
+def verdict(logs: list[list[str]], world: int) -> str:
+    reader = Reader()
+    for number, lines in enumerate(logs):
+        reader.read(f"log {number}", lines)
+    try:
+        return str(judge(reader.finish(), (), Expected(world))["verdict"])
+    except FabricError:
+        return "error"
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_harmless_changes_keep_the_verdict(seeds: range) -> None:
+    wrong = []
+    for seed in seeds:
+        chance = random.Random(seed)
+        logs, world = GOOD[chance.choice(sorted(GOOD))]
+        if verdict(made.harmless(logs, chance), world) != "ib":
+            wrong.append(seed)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_a_lost_rank_or_channel_is_never_ib(seeds: range) -> None:
+    wrong = []
+    for seed in seeds:
+        chance = random.Random(seed)
+        logs, world = GOOD[chance.choice(sorted(GOOD))]
+        left = made.cut(logs, chance)
+        if left and verdict(made.harmless(left, chance) if seed % 2 else left, world) == "ib":
+            wrong.append(seed)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_truncated_shuffled_and_spliced_negatives_are_never_ib(seeds: range) -> None:
+    wrong = []
+    for seed in seeds:
+        chance = random.Random(seed)
+        if verdict(made.negative_variant(NEGATIVE, chance), chance.choice((2, 2, 4))) == "ib":
+            wrong.append(seed)
+    assert wrong == []

@@ -1,0 +1,99 @@
+"""Bandwidths from times: by nccl-tests' definitions, on invented numbers and on a real run's lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
+
+GIB = 1024**3
+
+
+def row(operation: str, size: int, times: list[float], ranks: int = 2) -> str:
+    data = {"operation": operation, "bytes": size, "ranks": ranks, "calls": 5, "rounds_us": times}
+    return f"[rank0]: NCCL_BENCH {json.dumps(data)}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "ranks", "algbw", "busbw"),
+    [
+        ("all_reduce", 2, 10.0, 10.0),
+        ("all_reduce", 4, 10.0, 15.0),
+        ("all_gather", 2, 10.0, 5.0),
+        ("all_gather", 4, 10.0, 7.5),
+    ],
+)
+def test_bandwidths_by_their_definition(operation: str, ranks: int, algbw: float, busbw: float) -> None:
+    made = bandwidth.measured(operation, 10**9, ranks, [100_000.0, 99_000.0, 300_000.0])
+    assert (made.algbw, made.busbw) == pytest.approx((algbw, busbw))
+    assert (made.time_us, made.fastest_us, made.slowest_us) == (100_000.0, 99_000.0, 300_000.0)
+
+
+@given(st.integers(2, 64), st.floats(1, 1e6), st.integers(1, 2**31))
+def test_all_reduce_moves_twice_what_all_gather_does(ranks: int, time: float, size: int) -> None:
+    reduce = bandwidth.measured("all_reduce", size, ranks, [time])
+    gather = bandwidth.measured("all_gather", size, ranks, [time])
+    assert reduce.busbw == pytest.approx(2 * gather.busbw)
+    assert gather.busbw <= gather.algbw
+
+
+def test_lines_are_found_among_others() -> None:
+    text = "\n".join(
+        [
+            "spark1:1:1 [0] NCCL INFO Connected all rings",
+            row("all_reduce", 8192, [30.0, 40.0, 35.0]),
+            row("all_reduce", 1024**2, [100.0]),
+            row("all_reduce", GIB, [50_000.0]),
+            row("all_gather", 8192, [20.0]),
+            'NCCL_BENCH_END {"ranks": 2, "nccl": "2.28.9"}',
+        ]
+    )
+    rows, end = bandwidth.parse(text)
+    assert [each.bytes for each in rows] == [8192, 1024**2, GIB, 8192]
+    assert end == {"ranks": 2, "nccl": "2.28.9"}
+    reduce, gather = bandwidth.summaries(rows)
+    assert (reduce.latency_us, reduce.peak_bytes) == (35.0, GIB)
+    assert reduce.large_busbw == pytest.approx(GIB / 50_000 / 1000)
+    assert reduce.ratio == pytest.approx((1024**2 / 100 / 1000) / (GIB / 50_000 / 1000))
+    assert (gather.large_busbw, gather.ratio) == (None, None)
+    assert len(bandwidth.table(rows).splitlines()) == 5
+
+
+def test_a_run_that_did_not_end_says_so() -> None:
+    assert bandwidth.parse(row("all_reduce", 8192, [30.0]))[1] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NCCL_BENCH {broken", 'NCCL_BENCH {"operation": "all_reduce"}', row("reduce", 8, [1.0]), row("all_reduce", 8, [])],
+)
+def test_a_line_that_makes_no_sense_is_an_error(text: str) -> None:
+    with pytest.raises(FabricError):
+        bandwidth.parse(text)
+
+
+def test_beside_a_model_only_small_messages_above_the_floor() -> None:
+    free = {"spark1": 20 * GIB, "spark2": 6 * GIB}
+    assert bandwidth.admitted(2 * GIB, serving=False, available=free, floor=None) == 2 * GIB
+    assert bandwidth.admitted(2 * GIB, serving=True, available=free, floor=4 * GIB) == 256 * 1024**2
+    with pytest.raises(FabricError, match=r"spark2: 6\.0 GiB are available"):
+        bandwidth.admitted(2 * GIB, serving=True, available=free, floor=5 * GIB)
+    with pytest.raises(FabricError, match="no floor"):
+        bandwidth.admitted(1024, serving=True, available=free, floor=None)
+    with pytest.raises(FabricError, match="spark2"):
+        bandwidth.admitted(2 * GIB, serving=False, available=free, floor=2 * GIB)
+
+
+@given(st.integers(0, 64 * GIB), st.integers(0, 16 * GIB), st.integers(4, 2 * GIB))
+def test_what_is_admitted_leaves_the_floor(available: int, floor: int, wanted: int) -> None:
+    try:
+        largest = bandwidth.admitted(wanted, serving=True, available={"spark1": available}, floor=floor)
+    except FabricError:
+        return
+    assert largest <= min(wanted, 256 * 1024**2)
+    assert available - (2 * largest + GIB) >= floor

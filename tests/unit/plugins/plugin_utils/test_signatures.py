@@ -1,0 +1,234 @@
+"""What is made of lines that were found: causes before consequences, nothing made up, all kinds of files."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import pathlib
+import typing as t
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+SCHEMA = json.loads((ROOT / "docs" / "schema" / "explain-report.json").read_text(encoding="utf-8"))
+TABLE = signatures.load_table()
+EXAMPLES = {name: " ".join(entry["example"].split()) for name, entry in knowledge.load("signatures").items()}
+
+
+def explain(**logs: str) -> dict[str, t.Any]:
+    made = signatures.explain([signatures.read_text(text, TABLE, name) for name, text in logs.items()], TABLE)
+    jsonschema.validate(made["report"], SCHEMA)
+    return t.cast(dict[str, t.Any], made["report"] | {"table": made["table"]})
+
+
+def lines(*names: str) -> str:
+    return "\n".join(["[2026-05-26 13:30:05 TP0] Load weight begin.", *(EXAMPLES[name] for name in names), "end"])
+
+
+def test_a_timeout_on_one_rank_is_a_symptom_of_a_kill_on_another() -> None:
+    report = explain(
+        rank2=lines("torch.nccl-watchdog", "sglang.child-failed"), rank3_kernel=lines("kernel.oom-kill"), rank0=lines()
+    )
+    first, *others = report["findings"]
+    assert first["id"] == "kernel.oom-kill" and first["root"]
+    assert set(first["follows"]) == {"torch.nccl-watchdog", "sglang.child-failed"}
+    assert not any(finding["root"] for finding in others)
+    assert first["seen"] == [first["seen"][0] | {"log": "rank3_kernel", "first": 2, "last": 2, "count": 1}]
+    text = "\n".join(report["table"])
+    assert (
+        text.index("CAUSE 1")
+        < text.index("rank3_kernel:2")
+        < text.index("likely follows from it")
+        < text.index("rank2:2")
+    )
+    assert "CAUSE 2" not in text
+
+
+@pytest.mark.parametrize(
+    ("root", "symptoms"),
+    [
+        ("kernel.nvrm-no-memory", ["kernel.soft-lockup", "kernel.hung-task", "sglang.other-ranks"]),
+        ("nccl.ib-no-device", ["nccl.network-not-found", "torch.nccl-error", "sglang.scheduler-dead"]),
+        ("kernel.xid-13", ["kernel.xid-45", "engine.illegal-instruction", "vllm.engine-dead", "torch.store-gone"]),
+        ("kernel.mlx5-module-hot", ["kernel.mlx5-link-down", "vllm.rpc-timeout", "vllm.engine-dead"]),
+        ("k3s.vf-not-found", ["k3s.multus-add"]),
+        ("firmware.sec2-timeout", ["firmware.gsp-init", "k3s.no-gpu-left"]),
+        ("sglang.pool-too-small", ["sglang.scheduler-dead", "sglang.other-ranks", "sglang.child-failed"]),
+        ("vllm.less-than-desired", ["vllm.engine-start"]),
+    ],
+)
+def test_known_sequences_have_one_cause_in_whatever_order(root: str, symptoms: list[str]) -> None:
+    for order in itertools.islice(itertools.permutations([root, *symptoms]), 12):
+        report = explain(log=lines(*order))
+        assert [finding["id"] for finding in report["findings"] if finding["root"]] == [root]
+        assert set(report["findings"][0]["follows"]) == set(symptoms)
+
+
+def test_two_causes_that_have_nothing_to_do_with_each_other_stay_two() -> None:
+    report = explain(log=lines("k3s.nad-missing", "engine.disk-full", "kernel.page-allocation"))
+    assert [f["id"] for f in report["findings"] if f["root"]] == [
+        "k3s.nad-missing",
+        "engine.disk-full",
+        "kernel.page-allocation",
+    ]
+    assert report["headline"].endswith("(and 2 more)")
+
+
+def test_a_symptom_alone_is_named_as_what_it_is() -> None:
+    report = explain(log=lines("sglang.child-failed"))
+    assert [(f["id"], f["root"]) for f in report["findings"]] == [("sglang.child-failed", True)]
+
+
+def test_of_an_unknown_log_no_cause_is_made_up() -> None:
+    report = explain(log="segfault in my own program\nerror 42\n")
+    assert report["findings"] == []
+    assert report["headline"].startswith("NOTHING KNOWN FOUND in 3 lines of 1 log")
+    assert "does not mean that nothing is wrong" in report["headline"]
+    assert report["table"] == [report["headline"]]
+
+
+def test_harmless_lines_are_no_cause_and_are_explained() -> None:
+    report = explain(log=lines("engine.autotuner-tma-ws", "kernel.mlx5-slot-power", "engine.autotuner-tma-ws"))
+    assert report["headline"].startswith("NOTHING KNOWN FOUND")
+    assert {f["id"] for f in report["findings"] if f["benign"] and not f["root"]} == {
+        "engine.autotuner-tma-ws",
+        "kernel.mlx5-slot-power",
+    }
+    text = "\n".join(report["table"])
+    assert "HARMLESS" in text and "99 KB" in text and "CAUSE" not in text
+
+
+def test_what_a_line_says_is_put_into_the_words() -> None:
+    report = explain(log=lines("nccl.versions"))
+    assert report["findings"][0]["cause"] == "Rank 0 has NCCL 22809, rank 1 has 22907."
+
+
+@given(st.lists(st.sampled_from(sorted(EXAMPLES)), max_size=12, unique=True))
+def test_whatever_is_found_every_consequence_has_a_cause_that_was_found(names: list[str]) -> None:
+    report = explain(log=lines(*names))
+    found = {finding["id"]: finding for finding in report["findings"]}
+    assert set(found) == set(names)
+    for name, finding in found.items():
+        explained = any(name in other["follows"] for other in report["findings"])
+        assert finding["root"] == (not explained and not finding["benign"])
+        assert set(finding["follows"]) <= set(found)
+        assert name not in finding["follows"]
+    ranks = [(f["benign"], not f["root"] and not f["benign"]) for f in report["findings"]]
+    assert ranks == sorted(ranks)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_read_whole_and_what_is_no_log_is_said(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "rank1.log").write_text(lines("engine.disk-full"), encoding="utf-8")
+    (tmp_path / "rank0.log.gz").write_bytes(gzip.compress(lines("k3s.cdi").encode()))
+    (tmp_path / "core").write_bytes(b"\x7fELF\x00\x00")
+    (tmp_path / "empty.log").write_text("", encoding="utf-8")
+    (tmp_path / ".hidden").write_text(lines("kernel.oom-kill"), encoding="utf-8")
+    readings = signatures.read_path(str(tmp_path), TABLE)
+    assert [(r.name, [h.id for h in r.hits], bool(r.error)) for r in readings] == [
+        ("core", [], True),
+        ("empty.log", [], True),
+        ("rank0.log.gz", ["k3s.cdi"], False),
+        ("b/rank1.log", ["engine.disk-full"], False),
+    ]
+    shown = signatures.explain(readings, TABLE)["table"]
+    assert "NOT READ:" in shown and "  empty.log: it is empty." in shown
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"\x1f\x8bnot gzip", gzip.compress(b"\x00\x00")])
+def test_one_file_that_is_no_log_is_one_error(tmp_path: pathlib.Path, content: bytes) -> None:
+    (tmp_path / "x.log").write_bytes(content)
+    with pytest.raises(FabricError, match=r"log: .*x\.log: (it is empty|no log: this is no text)"):
+        signatures.read_path(str(tmp_path / "x.log"), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("path", "needle"),
+    [("-", "-e log=<"), ("/nowhere/x.log", "cannot be read: No such file"), ("NCCL WARN x\nNCCL WARN y", "log_text")],
+)
+def test_a_path_that_is_none_is_one_error_with_what_to_do(path: str, needle: str) -> None:
+    with pytest.raises(FabricError, match=needle):
+        signatures.read_path(path, TABLE)
+
+
+def test_an_empty_folder_and_an_empty_text_are_errors(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FabricError, match="no files"):
+        signatures.read_path(str(tmp_path), TABLE)
+    with pytest.raises(FabricError, match="nothing in it"):
+        signatures.read_text(" \n", TABLE)
+
+
+def test_a_reading_survives_its_way_from_a_node() -> None:
+    reading = signatures.read_text(lines("nccl.versions", "kernel.oom-kill"), TABLE)
+    plain = json.loads(json.dumps(to_plain([reading])))
+    (again,) = signatures.readings_of(plain, "spark1")
+    assert to_plain(again) == to_plain(reading)
+    with pytest.raises(FabricError, match="spark1"):
+        signatures.readings_of("x", "spark1")
+
+
+def test_what_no_signature_is_named_is_left_out() -> None:
+    """A node may have been asked with a table that has changed since."""
+    reading = Reading("log", 3, signatures.read_text(lines("k3s.cdi"), TABLE).hits)
+    reading.hits[0].id = "gone.entry"
+    assert signatures.findings([reading], TABLE) == []
+
+
+# --- an owner's entries -----------------------------------------------------------------------------------------------
+
+OWN = {
+    "id": "engine.ours",
+    "component": "engine",
+    "pattern": "our own trouble",
+    "example": "our own trouble",
+    "origin": "real",
+    "severity": "error",
+    "benign": False,
+    "cause": "Ours.",
+    "remedy": "Mend it.",
+    "source": ["us"],
+    "verified": "measured",
+}
+
+
+def overlay(folder: pathlib.Path, **changes: t.Any) -> str:
+    (folder / "signatures").mkdir(exist_ok=True)
+    (folder / "signatures" / "own.yml").write_text(yaml.safe_dump(OWN | changes), encoding="utf-8")
+    return str(folder)
+
+
+def test_an_owner_may_add_to_the_table(tmp_path: pathlib.Path) -> None:
+    table = signatures.load_table([overlay(tmp_path)])
+    reading = signatures.read_text("our own trouble\n" + EXAMPLES["torch.store-gone"], table)
+    assert [(f["id"], f["follows"]) for f in signatures.findings([reading], table)] == [
+        ("engine.ours", ["torch.store-gone"]),
+        ("torch.store-gone", []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "needle"),
+    [
+        ({"follows_from": ["engine.nothing"]}, "there is no signature 'engine.nothing'"),
+        ({"follows_from": ["torch.store-gone"]}, "follows from itself"),
+        ({"pattern": "our own ("}, "no regular expression"),
+        ({"remedy": ""}, "remedy"),
+    ],
+)
+def test_a_bad_entry_is_refused_by_name(tmp_path: pathlib.Path, changes: dict[str, t.Any], needle: str) -> None:
+    with pytest.raises(FabricError, match=needle) as caught:
+        signatures.load_table([overlay(tmp_path, **changes)])
+    assert isinstance(caught.value, KnowledgeError) or "engine.ours" in str(caught.value)

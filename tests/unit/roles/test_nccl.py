@@ -1,0 +1,190 @@
+"""The role nccl as it is run, against a folder in place of the node's file system."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import host as nccl
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Netdev, to_plain
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import function, node
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(sys.executable).parent
+SLOTS = [
+    ("enp1s0f0np0", "0000:01:00.0"),
+    ("enP2p1s0f0np0", "0002:01:00.0"),
+    ("enp1s0f1np1", "0000:01:00.1"),
+    ("enP2p1s0f1np1", "0002:01:00.1"),
+]
+
+pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+
+
+class Cluster:
+    """Hosts that were seen with their VFs, and a folder for the files of each."""
+
+    def __init__(self, folder: pathlib.Path, topology: str = "switch", count: int = 2, vfs: int = 2) -> None:
+        self.folder = folder
+        for number in range(1, count + 1):
+            (folder / f"spark{number}" / "etc").mkdir(parents=True)
+        collection = folder / "collections" / "ansible_collections" / "dgxspark"
+        collection.mkdir(parents=True)
+        (collection / "cluster").symlink_to(ROOT)
+        (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
+        ports = 4 if topology in ("triangle", "ring") else 2
+        hosts = {}
+        for number in range(1, count + 1):
+            seen = [
+                function(slot, host=number, vfs=vfs, netdev=netdev, pci=pci)
+                for slot, (netdev, pci) in enumerate(SLOTS[:ports])
+            ]
+            other = (Netdev("docker0", ipv4=("172.17.0.1/16",)), Netdev("enP7s7", ipv4=(f"192.0.2.{number}/24",)))
+            hosts[f"spark{number}"] = {
+                "ansible_connection": "local",
+                "ansible_host": f"192.0.2.{number}",
+                "ansible_python_interpreter": sys.executable,
+                "dgxspark_roce": to_plain(node(*seen, other=other)),
+                "nccl_system_root": str(folder / f"spark{number}"),
+            }
+        fabric = {"topology": topology, "vf_count": 2}
+        tree = {"all": {"children": {"dgx": {"hosts": hosts, "vars": {"dgxspark_fabric": fabric}}}}}
+        (folder / "inventory.yml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        play = {"name": "NCCL", "hosts": "dgx", "gather_facts": False, "tags": "nccl"}
+        plays = [play | {"roles": [{"role": "dgxspark.cluster.nccl"}]}]
+        (folder / "play.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
+
+    def run(self, *arguments: str, **variables: t.Any) -> tuple[int, dict[str, int], str]:
+        """Return exit status, the number of changes by host, and the output."""
+        done = subprocess.run(
+            [str(BIN / "ansible-playbook"), "-i", "inventory.yml", "play.yml", "-e", json.dumps(variables), *arguments],
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={
+                **os.environ,
+                "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+                "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+                "ANSIBLE_NOCOLOR": "1",
+            },
+        )
+        output = done.stdout + done.stderr
+        assert "Traceback" not in output
+        changed = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)
+        return done.returncode, {name: int(count) for name, count in changed}, output
+
+    def read(self, host: str, path: str) -> dict[str, str]:
+        text = (self.folder / host / path.lstrip("/")).read_text(encoding="utf-8")
+        return dict(line.split("=", 1) for line in text.splitlines()[1:])
+
+    def tree(self) -> list[str]:
+        return sorted(str(p) for n in self.folder.glob("spark*") for p in n.rglob("*"))
+
+
+def test_a_run_a_second_one_and_the_way_back(tmp_path: pathlib.Path) -> None:
+    cluster = Cluster(tmp_path)
+    bare = cluster.tree()
+    code, changed, output = cluster.run("--check", "--diff")
+    assert code == 0, output
+    assert changed == {"spark1": 1, "spark2": 1}
+    assert "+NCCL_NET=IB" in output
+    assert cluster.tree() == bare
+
+    code, changed, output = cluster.run("--tags", "nccl")
+    assert code == 0, output
+    assert changed == {"spark1": 1, "spark2": 1}
+    assert "Limits have changed" in output
+    env = cluster.read("spark2", nccl.CONF)
+    assert env["NCCL_IB_HCA"] == "=roce0v1:1,roce1v1:1"
+    assert env["NCCL_SOCKET_IFNAME"] == "=enp1s0f0np0v1"
+    assert "NCCL_IB_GID_INDEX" not in env
+    more = cluster.read("spark2", nccl.ENVIRONMENT)
+    assert set(more) - set(env) == {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP"}
+    assert all(more.values())
+
+    code, changed, output = cluster.run()
+    assert (code, changed) == (0, {"spark1": 0, "spark2": 0}), output
+    assert "Limits have changed" not in output
+
+    code, changed, output = cluster.run(nccl_state="absent")
+    assert (code, changed) == (0, {"spark1": 1, "spark2": 1}), output
+    assert cluster.tree() == bare
+    code, changed, output = cluster.run(nccl_state="absent")
+    assert (code, changed) == (0, {"spark1": 0, "spark2": 0}), output
+
+
+def test_somebody_else_s_file_is_named_and_nothing_is_done_there(tmp_path: pathlib.Path) -> None:
+    cluster = Cluster(tmp_path)
+    own = tmp_path / "spark1" / nccl.CONF.lstrip("/")
+    own.write_text("NCCL_DEBUG=INFO\n", encoding="utf-8")
+    code, changed, output = cluster.run()
+    assert code != 0
+    assert changed == {"spark1": 0, "spark2": 1}
+    assert f"{nccl.CONF}: there already, and not written by this role" in " ".join(output.split())
+    assert [path.name for path in (tmp_path / "spark1").rglob("*")] == ["etc", "nccl.conf"]
+    code, _changed, output = cluster.run(nccl_environment=False)
+    assert code == 0, output
+    assert own.read_text(encoding="utf-8") == "NCCL_DEBUG=INFO\n"
+
+
+def test_in_check_mode_before_there_are_vfs_it_says_what_was_not_run(tmp_path: pathlib.Path) -> None:
+    cluster = Cluster(tmp_path, vfs=0)
+    code, _changed, output = cluster.run("--check")
+    assert code == 0, output
+    assert "not run. In check mode" in output
+    code, _changed, output = cluster.run()
+    assert code != 0
+    assert "is not known. Make the VFs" in " ".join(output.split())
+
+
+def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_path: pathlib.Path) -> None:
+    cluster = Cluster(tmp_path, "triangle", 3)
+    code, _changed, output = cluster.run()
+    assert code == 0, output
+    env = cluster.read("spark3", nccl.CONF)
+    assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
+    assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
+
+
+def test_the_owner_s_choices_reach_the_files(tmp_path: pathlib.Path) -> None:
+    cluster = Cluster(tmp_path)
+    code, _changed, output = cluster.run(
+        nccl_vf_index=0,
+        nccl_merge_nics=True,
+        nccl_version="2.30.4",
+        nccl_extra_environment={"NCCL_IB_TC": 106},
+        nccl_memlock=None,
+        nccl_stack=None,
+    )
+    assert code == 0, output
+    env = cluster.read("spark1", nccl.CONF)
+    assert env["NCCL_IB_HCA"] == "=roce0v0:1,roce1v0:1"
+    assert (env["NCCL_IB_MERGE_NICS"], env["NCCL_NVLS_ENABLE"], env["NCCL_IB_TC"]) == ("1", "0", "106")
+    assert not (tmp_path / "spark1" / nccl.LIMITS.lstrip("/")).exists()
+    assert not (tmp_path / "spark1" / nccl.SYSTEMD.lstrip("/")).exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"nccl_extra_environment": {"NCCL_NET_PLUGIN": ""}}, "NCCL_NET_PLUGIN is empty"),
+        ({"nccl_transport": "tcp"}, "nccl_transport"),
+    ],
+)
+def test_what_cannot_be_is_one_error(tmp_path: pathlib.Path, variables: dict[str, t.Any], told: str) -> None:
+    cluster = Cluster(tmp_path)
+    bare = cluster.tree()
+    code, _changed, output = cluster.run(**variables)
+    assert code != 0
+    assert told in " ".join(output.split())
+    assert cluster.tree() == bare
