@@ -34,7 +34,7 @@ class Stage:
 
 def stages() -> list[Stage]:
     """List all stages, cheapest first."""
-    unit = ["pytest", "tests/unit"]
+    unit = ["pytest", "tests/unit", "-m", "not long"]
     package = ["-p", "ansible_collections.dgxspark.cluster.plugins.module_utils"]
     package += ["-p", "ansible_collections.dgxspark.cluster.plugins.plugin_utils"]
     lab = ["python", "tools/with_lab.py"]
@@ -52,12 +52,14 @@ def stages() -> list[Stage]:
         ),
         Stage("types", [["python", "tools/check_types.py", *package]]),
         *(Stage(f"unit-{core}", [unit], core) for core in CORES),
+        Stage("api", [["pytest", "tests/api", "-rs"]]),
         Stage("docs", [["pytest", "tests/docs"]]),
         *(Stage(f"package-{core}", [["pytest", "tests/package"]], core) for core in CORES),
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long", "-rs"]], "2.19"),
         *(Stage(f"sanity-{core}", [["python", "tools/sanity.py", str(ROOT / ".venv" / core)]], core) for core in CORES),
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]]),
         Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]]),
+        Stage("unit-long", [["pytest", "tests/unit", "-m", "long", "-rs"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], "2.19", long=True),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True),

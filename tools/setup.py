@@ -29,12 +29,13 @@ def pythons() -> dict[tuple[int, int], str]:
     versions = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
     candidates += [str(path) for path in sorted(versions.glob("3.*/bin/python3"))]
     found: dict[tuple[int, int], str] = {}
-    code = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
+    # The base interpreter: what is on PATH may be of the very environment that is made anew.
+    code = "import sys, venv, ensurepip; print(*sys.version_info[:2], sys._base_executable)"
     for candidate in candidates:
         ran = subprocess.run([candidate, "-c", code], check=False, capture_output=True, text=True)
         if ran.returncode == 0:
-            major, minor = map(int, ran.stdout.split())
-            found.setdefault((major, minor), candidate)
+            major, minor, path = ran.stdout.strip().split(" ", 2)
+            found.setdefault((int(major), int(minor)), path)
     return found
 
 

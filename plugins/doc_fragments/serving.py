@@ -9,11 +9,15 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   cluster:
-    description: >-
-      What the model shall run on. C(hosts), names in the order of ranks; C(free_gib), free memory before the load in
-      GiB, a number or by host (the least counts); C(taken_gib), what other instances on the nodes hold;
-      C(platform), versions of C(nccl), C(kernel), C(driver), C(firmware) and the kernel's C(cmdline);
-      C(fabric), the fabric plan's hosts; C(nccl), options of P(dgxspark.cluster.nccl_env#filter).
+    description:
+      - What the model shall run on. C(hosts), names in the order of ranks; C(nodes), what M(dgxspark.cluster.roce_info)
+        read of them, by host; C(free_gib), free memory before the load in GiB, a number or by host; C(taken_gib), what
+        other instances on the nodes hold; C(platform), versions of C(nccl), C(kernel), C(driver), C(firmware) and the
+        kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of
+        P(dgxspark.cluster.nccl_env#filter).
+      - The poorest rank counts. C(free_gib) and the kernel in C(platform) win over what C(nodes) show. A node that serves
+        a model now shows what that model leaves; its figure is not used, and the plan says so. A rank without a figure
+        counts with the range that idle Sparks were seen with.
     type: dict
     default: {}
   overrides:

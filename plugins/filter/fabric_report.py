@@ -9,11 +9,12 @@ short_description: Judge what was seen of the fabric and say passed, failed or i
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Judges link, MTU, ARP, GID and RDMA, step by step, and returns a report and a table for the terminal.
+  - Judges link, MTU, ARP, GID and RDMA, step by step, then NCCL on the nodes and in the serving pod, tokens, and whether
+    a request took the fabric. It returns a report and a table for the terminal.
   - The verdict is V(failed) where anything failed, V(incomplete) where something required could not be run, else
     V(passed). What was not run is said, with the reason, and never counts as passed.
   - Of what failed, the deepest causes come first, and each lists what follows from it.
-positional: hosts, thresholds, meta
+positional: hosts, thresholds, meta, mode, results, bands
 options:
   _input:
     description: The plan, of P(dgxspark.cluster.fabric_plan#filter).
@@ -33,6 +34,26 @@ options:
     description:
       - C(started), C(finished) and C(versions), for the report.
       - C(plan_fault), why the plan refuses what the nodes showed, where it does.
+    type: dict
+    default: {}
+  mode:
+    description: >-
+      An entry of the knowledge base's kind C(modes), which says what steps are required. Without it, those of the fabric.
+    type: dict
+  results:
+    description:
+      - What was done beyond the fabric, by step. A step that is absent here is not run. Each may instead have C(reason)
+        alone, why it was not done.
+      - C(nccl) and C(pod) have C(hosts), of the ranks in order; C(runs), each with C(operation), C(bytes), C(busbw) in GB/s
+        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(transport), what
+        M(dgxspark.cluster.nccl_transport) returned; C(counters); and C(versions).
+      - C(tokens) is what M(dgxspark.cluster.serving_canary) returned.
+      - C(wire) has C(counters). They are by host C(before) and C(after), each what M(dgxspark.cluster.roce_counters)
+        returned in C(counters).
+    type: dict
+    default: {}
+  bands:
+    description: The entries of the knowledge base's kind C(bands), by id. Without them every bandwidth is unknown.
     type: dict
     default: {}
 seealso:
@@ -62,17 +83,33 @@ _value:
 
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import build_report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import mode_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import STEP_IDS, build_report
+
+RESULTS = ("nccl", "pod", "tokens", "wire")
 
 
-def fabric_report(plan: t.Any, hosts: t.Any, thresholds: t.Any, meta: t.Any = None) -> dict[str, t.Any]:
+def fabric_report(
+    plan: t.Any,
+    hosts: t.Any,
+    thresholds: t.Any,
+    meta: t.Any = None,
+    mode: t.Any = None,
+    results: t.Any = None,
+    bands: t.Any = None,
+) -> dict[str, t.Any]:
     """Return the report and the table."""
-    meta = dict(meta or {})
+    meta, results = dict(meta or {}), dict(results or {})
+    strangers = [name for name in results if name not in RESULTS]
+    if strangers:
+        raise FabricError(f"results: there is no step {strangers[0]!r}. Known: {', '.join(RESULTS)}.")
     meta["versions"] = {"collection": knowledge.collection_version(), **(meta.get("versions") or {})}
-    return build_report(evidence_of(plan, hosts, thresholds, meta), meta)
+    evidence = evidence_of(plan, hosts, thresholds, {**results, **meta, "bands": bands or {}})
+    return build_report(evidence, meta, mode=mode_of(mode, STEP_IDS) if mode else None)
 
 
 class FilterModule:

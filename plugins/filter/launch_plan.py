@@ -32,7 +32,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(ranks), C(settings) and C(added), what
+    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(patches), C(ranks), C(settings) and C(added), what
     the plan put into them.
   type: dict
 """

@@ -92,7 +92,7 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
     active = [_RENDERERS[unit] for unit in ([] if said else _RENDERERS) if states[unit][1] == "active"]
     netplan = Netplan(
         renderer=str(said[-1]) if said else next(iter(active), None),
-        version=_netplan_version(system_root),
+        version=read_packages(["netplan.io"], system_root).get("netplan.io"),
         files=tuple(files),
         pending=_pending(system_root),
     )
@@ -113,10 +113,31 @@ def read_file(path: str, system_root: str = "") -> FileState:
         raise FabricError(f"{path} cannot be read: {exc.strerror}. Run this as root (become: true).") from exc
 
 
+def read_meminfo(proc_root: str = "/proc") -> dict[str, int]:
+    """Return what /proc/meminfo has, in KiB (HugePages_* are numbers of pages)."""
+    return {key: int(value) for key, value in re.findall(r"(?m)^(\S+):\s+(\d+)", _text(f"{proc_root}/meminfo"))}
+
+
 def read_memory(proc_root: str = "/proc") -> int | None:
     """Return MemAvailable in KiB."""
-    match = re.search(r"^MemAvailable:\s+(\d+)", _text(f"{proc_root}/meminfo"), re.MULTILINE)
-    return int(match[1]) if match else None
+    return read_meminfo(proc_root).get("MemAvailable")
+
+
+def read_packages(names: t.Iterable[str], system_root: str = "") -> dict[str, str]:
+    """Return the versions of those packages that are installed, from dpkg's own table: running dpkg takes a second."""
+    try:
+        data = pathlib.Path(f"{system_root}/var/lib/dpkg/status").read_bytes()
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for name in names:
+        start = b"\nPackage: %s\n" % name.encode()
+        begin = 0 if data.startswith(start[1:]) else data.find(start)
+        entry = data[begin : data.find(b"\n\n", begin)] if begin >= 0 else b""
+        match = re.search(rb"^Version: (\S+)", entry, re.MULTILINE)
+        if match and b" deinstall " not in entry:
+            found[name] = match[1].decode()
+    return found
 
 
 def read_kernel(proc_root: str = "/proc") -> str | None:
@@ -159,19 +180,6 @@ def _units(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
         unit: (block.get("UnitFileState") or block.get("LoadState") or "unknown", block.get("ActiveState", "unknown"))
         for unit, block in zip(units, blocks, strict=False)
     }
-
-
-def _netplan_version(system_root: str) -> str | None:
-    """Return netplan's version from dpkg's own table: running netplan or dpkg costs a second on a slow core."""
-    try:
-        data = pathlib.Path(f"{system_root}/var/lib/dpkg/status").read_bytes()
-    except OSError:
-        return None
-    start = data.find(b"\nPackage: netplan.io\n")
-    match = (
-        re.search(rb"^Version: (\S+)", data[start : data.find(b"\n\n", start)], re.MULTILINE) if start >= 0 else None
-    )
-    return match[1].decode() if match else None
 
 
 def _pending(system_root: str) -> str | None:

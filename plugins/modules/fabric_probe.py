@@ -117,6 +117,9 @@ options:
       path_mtu:
         description: RDMA path MTU in bytes. The program's own choice by default.
         type: int
+      together:
+        description: Tests of one name that follow each other run at the same time.
+        type: str
   arp_window:
     description: For how long to collect answers to ARP requests, in seconds.
     type: float
@@ -229,6 +232,7 @@ RDMA = {
     "iterations": {"type": "int"},
     "duration": {"type": "int"},
     "path_mtu": {"type": "int"},
+    "together": {"type": "str"},
 }
 
 

@@ -42,7 +42,7 @@ EXAMPLES = r"""
     profile: "{{ k8s_dgx_model_profile }}"
     cluster:
       hosts: "{{ groups['dgx'] }}"
-      free_gib: "{{ free_memory }}"
+      nodes: "{{ dict(groups['dgx'] | zip(groups['dgx'] | map('extract', hostvars, 'dgxspark_roce'))) }}"
   run_once: true
   delegate_to: localhost
 """

@@ -31,8 +31,8 @@ options:
     default: []
   pods:
     description:
-      - Pods whose logs are read through the API, with P(kubernetes.core.k8s_info#module) and
-        P(kubernetes.core.k8s_log#module) on the task's host. Delegate the task to where the API is reached.
+      - Pods whose logs are read through the API, with M(kubernetes.core.k8s_info) and
+        M(kubernetes.core.k8s_log) on the task's host. Delegate the task to where the API is reached.
     type: dict
     suboptions:
       label_selectors:
@@ -167,14 +167,14 @@ communicators:
   elements: dict
   returned: when logs could be read
 ranks:
-  description: Each process with its C(host), C(version), C(network), C(plugin), C(devices) and C(settings).
+  description: Each process with its C(rank) in its largest communicator, C(host), C(version), C(network), C(plugin), C(devices) and C(settings).
   type: list
   elements: dict
   returned: when logs could be read
 links:
   description:
     - What connects two ranks, as each side says it. C(rank), C(peer), C(direction), C(channels), C(transport), C(ports)
-      (HCA, port, link layer, GID, RoCE version), C(gpudirect), C(pxn_rank).
+      (HCA, port, link layer, GID, RoCE version, active MTU), C(gpudirect), C(pxn_rank).
   type: list
   elements: dict
   returned: when logs could be read

@@ -46,6 +46,7 @@ THRESHOLDS: Plain = {
         },
         "pingpong": {"size": 2, "iterations": 1000},
     },
+    "wire": {"min_bytes": 1048576, "min_packets": 64},
 }
 
 
@@ -212,6 +213,9 @@ def step(report: Plain, name: str) -> Plain:
     return t.cast(Plain, next(step for step in report["steps"] if step["id"] == name))
 
 
-def statuses(report: Plain) -> dict[str, str]:
-    """Return the status of each step."""
-    return {step["id"]: step["status"] for step in report["steps"]}
+FABRIC = ("link", "mtu", "arp", "gid", "rdma")
+
+
+def statuses(report: Plain, *, beyond: bool = False) -> dict[str, str]:
+    """Return the status of each step of the fabric; of those beyond it, too, where they are wanted."""
+    return {step["id"]: step["status"] for step in report["steps"] if beyond or step["id"] in FABRIC}

@@ -23,7 +23,8 @@ class RdmaTest:
     """One end of one test. Both ends get the same `id`, `program`, `port`, `size` and `iterations` or `duration`.
 
     port: the TCP port of the ends' rendezvous; the program itself uses the next one. path_mtu: the RDMA path MTU in
-    bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds.
+    bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds. together: tests of
+    one name that follow each other run at the same time.
     """
 
     id: str
@@ -39,6 +40,7 @@ class RdmaTest:
     iterations: int | None = None
     duration: int | None = None
     path_mtu: int | None = None
+    together: str | None = None
 
 
 def argv(test: RdmaTest) -> list[str]:

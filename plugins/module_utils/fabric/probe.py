@@ -11,6 +11,7 @@ and every program runs under `timeout`, so that it ends even if this process is 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pathlib
 import shutil
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
@@ -70,15 +72,18 @@ def programs() -> dict[str, str | None]:
 
 
 def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
-    """Run this end of each test, all with one peer, one after the other.
+    """Run this end of each test, all with one peer, one after the other; those that belong together at the same time.
 
     Once the peer did not come, further tests get less time to meet: a peer that is gone shall not cost the full time for
     each, and one that only started later is still met.
     """
     answers: list[RdmaAnswer] = []
-    for test in tests:
+    for _name, group in itertools.groupby(enumerate(tests), key=lambda each: each[1].together or each[0]):
         absent = any(answer.status == "no peer" for answer in answers)
-        answers.append(_run(test, replace(bounds, meet=bounds.meet / 4) if absent else bounds))
+        within = replace(bounds, meet=bounds.meet / 4) if absent else bounds
+        at_once = [test for _number, test in group]
+        with ThreadPoolExecutor(len(at_once)) as pool:
+            answers += pool.map(lambda test, within=within: _run(test, within), at_once)
     return answers
 
 

@@ -43,7 +43,7 @@ class Cause:
     finding: Finding
     line: str = ""
     fatal: bool = False
-    consequence: bool = False
+    follows: bool = False
 
 
 def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
@@ -52,9 +52,7 @@ def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
     unique: dict[tuple[str, str], Cause] = {}
     for cause in found:
         unique.setdefault((cause.finding.id, cause.finding.subject), cause)
-    ranked = sorted(
-        unique.values(), key=lambda cause: (not cause.fatal, cause.consequence, weight[cause.finding.severity])
-    )
+    ranked = sorted(unique.values(), key=lambda cause: (not cause.fatal, cause.follows, weight[cause.finding.severity]))
     return [{**to_plain(cause.finding), "line": cause.line} for cause in ranked]
 
 
@@ -74,17 +72,18 @@ def of_signs(evidence: Evidence, signatures: t.Sequence[Signature]) -> list[Caus
     Left out are harmless ones, an engine's repetition of what NCCL said itself, and a peer's end after the own end.
     """
     known = {signature.id: signature for signature in signatures}
+    seen = {sign.id for sign in evidence.signs if not known[sign.id].benign}
     by_rank = {sign.id for sign in evidence.signs if sign.process is not None}
     return [
-        _of_sign(evidence, known[sign.id], sign)
+        _of_sign(evidence, known[sign.id], sign, known[sign.id].follows(seen))
         for sign in evidence.signs
         if not known[sign.id].benign
         and not (sign.process is None and sign.id in by_rank)
-        and not (known[sign.id].consequence and sign.after_end)
+        and not (known[sign.id].follows_from and sign.after_end)
     ]
 
 
-def _of_sign(evidence: Evidence, signature: Signature, sign: Sign) -> Cause:
+def _of_sign(evidence: Evidence, signature: Signature, sign: Sign, follows: bool) -> Cause:
     words = _Words(sign.captured)
     finding = Finding(
         signature.id,
@@ -93,7 +92,7 @@ def _of_sign(evidence: Evidence, signature: Signature, sign: Sign) -> Cause:
         signature.cause.format_map(words),
         signature.remedy.format_map(words),
     )
-    return Cause(finding, sign.line, signature.fatal, signature.consequence)
+    return Cause(finding, sign.line, signature.fatal, follows)
 
 
 class _Words(dict[str, str]):
@@ -118,6 +117,19 @@ def of_verdict(
 ) -> list[Cause]:
     """Return what the lines say together: why TCP, why nothing is known, who gave up."""
     made: list[Cause] = []
+    if verdict in ("failed", "unknown"):
+        made += [
+            _cause(
+                "warning",
+                who(evidence, number),
+                f"NCCL warns: {text}",
+                "Nothing is known of this line here. NCCL's own documentation, or its issues, may say more.",
+                text,
+                "warning",
+            )
+            for number, process in enumerate(evidence.processes)
+            for text in process.warnings
+        ]
     if verdict == "mixed":
         made += _mixed(comms)
     if others := sorted({name for comm in comms for name in comm.networks if kind_of(name) == "other"}):
@@ -143,7 +155,7 @@ def of_verdict(
                 ),
                 f"{place} -> {code}",
                 fatal=True,
-                consequence=True,
+                follows=True,
             )
             for number, place, code in failed
         ]

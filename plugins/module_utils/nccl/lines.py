@@ -16,10 +16,14 @@ from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _REPEATED = re.compile(r" *\[repeated \d+x across (?:all )?cluster\].*$")  # Ray folds equal lines
+_HEADLESS = re.compile(r"NCCL (INFO|WARN) ")
 HEADER = re.compile(
-    r"(?P<host>[^\s:\[\]<>()]+):(?P<pid>\d+):(?P<tid>\d+) (?:\[(?P<gpu>-?\d+)\] )?"
+    r"(?P<host>[^\s:\[\]<>()]+|<[^\s:<>]+>):(?P<pid>\d+):(?P<tid>\d+) (?:\[(?P<gpu>-?\d+)\] )?"
     r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<level>INFO|WARN|VERSION) ?"
 )
+
+
+NOWHERE = "(nowhere)"  # the host of lines whose host and process somebody has taken away
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +285,8 @@ def split(raw: str) -> list[Line]:
         text = _REPEATED.sub("", text)
     first = HEADER.search(text)
     if first is None:
-        return [Line(text)]
+        said = _HEADLESS.search(text)
+        return [Line(text[said.end() :], NOWHERE, level=said[1]) if said else Line(text)]
     found = [first]
     if "NCCL INFO" in text[first.end() :] or "NCCL WARN" in text[first.end() :]:
         found = list(HEADER.finditer(text))

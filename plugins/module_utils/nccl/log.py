@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Matcher, Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 MOST_PENDING = 8192  # channel lines of a thread that wait for their communicator
 MOST_SHOWN = 400  # characters of a line that are kept
 MOST_SETTINGS = 100
+MOST_WARNINGS = 3
 MOST_PROCESSES = 10_000
 # A line without any of these is not looked at: a log is mostly its engine's own.
 _WORTH = re.compile(r"NCCL|nccl| via |ibv_|libnvidia-ml|GLIBC_")
@@ -92,6 +94,7 @@ class Process:
     fused: dict[int, str] = field(default_factory=dict)
     gids: list[lines.LocalGid] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)  # the first ones that no signature knows
     members: list[Member] = field(default_factory=list)
     loose: dict[LinkKey, lines.Link] = field(default_factory=dict)
 
@@ -157,7 +160,9 @@ class Reader:
         process = self.evidence.processes[number]
         event = lines.parse(line.text)
         if event is None:
-            self._look(line.text, number)
+            known = self._look(line.text, number)
+            if line.level == "WARN" and not known and len(process.warnings) < MOST_WARNINGS:
+                process.warnings.append(excerpt(line.text))
             return True
         thread = self._threads.get((number, line.tid))
         if thread is None:
@@ -166,7 +171,8 @@ class Reader:
         if isinstance(event, lines.Link):
             self._link(process, thread, event)
         elif isinstance(event, lines.GaveUp):
-            if len(self.evidence.gave_up) < MOST_SETTINGS:
+            # What fails once all communicators are torn down is the end of the program, not of the traffic.
+            if len(self.evidence.gave_up) < MOST_SETTINGS and not self._ended(number):
                 self.evidence.gave_up.append((number, event.where, event.code))
         elif handler is not None:
             handler(self, process, thread, event)
@@ -214,7 +220,7 @@ class Reader:
             if sign:
                 sign.count += 1
                 continue
-            sign = Sign(name, process, text[:MOST_SHOWN], 1, captured, self._ended(process))
+            sign = Sign(name, process, excerpt(text), 1, captured, self._ended(process))
             self._signs[name, process] = sign
             self.evidence.signs.append(sign)
         return bool(found)

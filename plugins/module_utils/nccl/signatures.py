@@ -1,13 +1,16 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signatures: lines with a meaning, as the knowledge base has them, looked for in many lines at little cost."""
+"""Signatures with what the reader of NCCL's logs makes of them: several million lines, and what follows from what."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import typing as t
 from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import compile_patterns, excerpt, literal
 
 LEAST = 4  # characters of a text that is worth looking for first
 
@@ -23,7 +26,11 @@ class Signature:
     remedy: str = ""
     benign: bool = False
     fatal: bool = False
-    consequence: bool = False
+    follows_from: tuple[str, ...] = ()
+
+    def follows(self, others: t.Collection[str]) -> bool:
+        """Whether one of the others is what this one may be a consequence of."""
+        return any(fnmatch.filter((other for other in others if other != self.id), name) for name in self.follows_from)
 
 
 class Matcher:
@@ -32,13 +39,12 @@ class Matcher:
     def __init__(self, signatures: t.Sequence[Signature]) -> None:
         self._always: list[tuple[str, re.Pattern[str]]] = []
         self._by_text: list[tuple[str, str, re.Pattern[str]]] = []
-        for signature in signatures:
-            pattern = re.compile(signature.pattern)
-            texts = needed(signature.pattern)
+        for pattern in compile_patterns({"id": each.id, "pattern": each.pattern} for each in signatures):
+            texts = needed(pattern.expression.pattern)
             if texts is None:
-                self._always.append((signature.id, pattern))
+                self._always.append((pattern.id, pattern.expression))
             for text in texts or ():
-                self._by_text.append((text, signature.id, pattern))
+                self._by_text.append((text, pattern.id, pattern.expression))
 
     def find(self, line: str) -> list[tuple[str, dict[str, str]]]:
         """Return id and captured texts of every signature in a line, each once."""
@@ -46,59 +52,34 @@ class Matcher:
         tried = [(name, pattern) for text, name, pattern in self._by_text if text in line]
         for name, pattern in (*tried, *self._always):
             if name not in found and (match := pattern.search(line)):
-                found[name] = {key: value for key, value in match.groupdict().items() if value is not None}
+                found[name] = {key: excerpt(value) for key, value in match.groupdict().items() if value is not None}
         return list(found.items())
 
 
 def needed(pattern: str) -> tuple[str, ...] | None:
-    """Return texts of which a line must hold one for the pattern to match; None where that cannot be told.
+    """Return texts of which a line must hold one for the pattern to match; None where that cannot be told."""
+    texts = tuple(literal(branch) for branch in branches(pattern))
+    return texts if all(len(text) >= LEAST for text in texts) and "(?i" not in pattern else None
 
-    Of each alternative at the top level the longest literal text counts; what is in groups is passed over.
-    """
-    if "(?i" in pattern:
-        return None
-    branches: list[list[str]] = [[""]]
-    place = 0
+
+def branches(pattern: str) -> list[str]:
+    """Take a pattern apart at the alternatives of its top level."""
+    found = [""]
+    depth, place, inside = 0, 0, False  # inside a set of characters
     while place < len(pattern):
-        char = pattern[place]
-        runs = branches[-1]
-        if char == "|":
-            branches.append([""])
-        elif char == "\\":
-            place += 1
-            if pattern[place].isalnum():
-                runs.append("")
-            else:
-                runs[-1] += pattern[place]
-        elif char in "([":
-            place = _end(pattern, place)
-            runs.append("")
-        elif char in "*?{":  # what stands before may be missing
-            runs[-1] = runs[-1][:-1]
-            runs.append("")
-            place = pattern.index("}", place) if char == "{" else place
-        elif char in ".^$+":
-            runs.append("")
+        width = 2 if pattern[place] == "\\" else 1
+        char = pattern[place : place + width]
+        if inside:
+            inside = char != "]"
+        elif char == "[":
+            inside = True
+            width = len(re.match(r"\[\^?\]?", pattern[place:])[0])  # type: ignore[index]
+            char = pattern[place : place + width]
         else:
-            runs[-1] += char
-        place += 1
-    texts = tuple(max(runs, key=len) for runs in branches)
-    return texts if all(len(text) >= LEAST for text in texts) else None
-
-
-def _end(pattern: str, place: int) -> int:
-    """Return where a group or a class of characters that begins at `place` ends."""
-    if pattern[place] == "[":
-        place += 2 if pattern[place + 1] == "^" else 1
-        place += pattern[place] == "]"
-        while pattern[place] != "]":
-            place += 2 if pattern[place] == "\\" else 1
-        return place
-    place += 1
-    while pattern[place] != ")":
-        if pattern[place] == "\\":
-            place += 1
-        elif pattern[place] in "([":
-            place = _end(pattern, place)
-        place += 1
-    return place
+            depth += (char == "(") - (char == ")")
+        if char == "|" and depth == 0 and not inside:
+            found.append("")
+        else:
+            found[-1] += char
+        place += width
+    return found

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicator
     communicators,
     numbers,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import Device, Link
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
@@ -124,6 +124,8 @@ def _gaps(evidence: Evidence, comms: t.Sequence[Communicator], expected: Expecte
         largest = [m for comm in comms if comm.nranks == world for _number, m in comm.members.values()]
         if wrong := [m.rank for m in largest if m.local_ranks not in (None, expected.ranks_per_node)]:
             gaps.append(f"{numbers(sorted(wrong))}: not {expected.ranks_per_node} ranks on the node")
+    if any(process.host == NOWHERE for process in evidence.processes):
+        gaps.append("lines without host and process: they cannot be told apart by rank")
     if any(process.loose for process in evidence.processes) or evidence.stray:
         gaps.append("there are channels that belong to no communicator of the logs")
     if len({process.version for process in evidence.processes if process.version}) > 1:
@@ -181,26 +183,31 @@ def _all_or_none(flags: t.Sequence[bool]) -> bool | None:
     return flags[0] if flags and len(set(flags)) == 1 else None
 
 
+def _listed(process: Process, network: str) -> tuple[Device, ...]:
+    """Return a network's devices; the external RDMA plugins list theirs under NCCL's own name."""
+    own = process.devices.get(network, ())
+    return own or (process.devices.get("IB", ()) if causes.kind_of(network) == "ib" else ())
+
+
 def _device(process: Process, link: Link) -> list[tuple[str, int, str]]:
     """Return the ports behind a network device's number: those of the list, or of the fused device of that number."""
     if link.device is None:
         return []
-    listed: t.Sequence[Device] = process.devices.get(link.network or "") or process.devices.get("IB", ())
-    if causes.kind_of(link.network or "") != "ib":
-        listed = process.devices.get(link.network or "", ())
+    listed = _listed(process, link.network or "")
     if fused := process.fused.get(link.device):
         by_name = {hca: (hca, port, kind) for each in listed for hca, port, kind in each.ports}
         return [by_name.get(name, (name, 0, "")) for name in fused.split("+")]
     return list(listed[link.device].ports) if link.device < len(listed) else []
 
 
-def _gid(process: Process, hca: str, port: int) -> tuple[int | None, str | None]:
-    listed = [p[0] for d in process.devices.get("IB", ()) for p in d.ports]
+def _gid(process: Process, network: str, hca: str, port: int) -> LocalGid | None:
+    """Return the GID that a port's queue pairs use, where the log (subsystem NET) tells it."""
+    physical = [name for each in _listed(process, network) for name, _port, _link in each.ports]
     for gid in process.gids:
-        name = gid.hca or (listed[gid.device] if gid.device is not None and gid.device < len(listed) else None)
-        if name == hca and gid.port == port:
-            return gid.index, gid.gid
-    return None, None
+        name = gid.hca or (physical[gid.device] if gid.device is not None and gid.device < len(physical) else None)
+        if (name, gid.port) == (hca, port):
+            return gid
+    return None
 
 
 def roce_version(process: Process, link: str, of_job: str | None) -> int | None:
@@ -218,12 +225,14 @@ def roce_version(process: Process, link: str, of_job: str | None) -> int | None:
 
 
 def _plain_process(number: int, process: Process) -> dict[str, t.Any]:
+    largest = max(process.members, key=lambda member: member.nranks, default=None)
     return {
         "process": number,
         "source": process.source,
         "host": process.host,
         "pid": process.pid,
-        "ranks": sorted({(m.nranks, m.rank) for m in process.members}, reverse=True)[:1],
+        "rank": largest.rank if largest else None,
+        "nranks": largest.nranks if largest else None,
         "version": process.version,
         "network": process.network,
         "plugin": process.plugin,
@@ -260,7 +269,7 @@ def _plain_links(evidence: Evidence, comms: t.Sequence[Communicator]) -> list[di
                 "channels": sorted(channels),
                 "transport": f"NET/{network}" if network else inside,
                 "device": device,
-                "ports": [_plain_port(process, of_job, *port) for port in ports],
+                "ports": [_plain_port(process, of_job, network or "", *port) for port in ports],
                 "gpudirect": gdr,
                 "pxn_rank": proxy,
             }
@@ -268,13 +277,16 @@ def _plain_links(evidence: Evidence, comms: t.Sequence[Communicator]) -> list[di
     return plain
 
 
-def _plain_port(process: Process, of_job: str | None, name: str, port: int, link: str) -> dict[str, t.Any]:
-    index, gid = _gid(process, name, port)
+def _plain_port(
+    process: Process, of_job: str | None, network: str, name: str, port: int, link: str
+) -> dict[str, t.Any]:
+    gid = _gid(process, network, name, port)
     return {
         "name": name,
         "port": port,
         "link": link or None,
-        "gid_index": index,
-        "gid": gid,
+        "gid_index": gid.index if gid else None,
+        "gid": gid.gid if gid else None,
         "roce_version": roce_version(process, link, of_job),
+        "active_mtu": gid.mtu if gid else None,
     }

@@ -250,11 +250,11 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
             raise PatchError(f"{given.patches}: cannot be read as JSON: {exc}") from exc
         outcomes = apply(from_plain(entries), given.root, given.check)
     except PatchError as exc:
-        print(f"start-up patches refused:\n{exc}", file=sys.stderr)
+        sys.stderr.write(f"start-up patches refused:\n{exc}\n")
         return 1
     for outcome in outcomes:
         told = f"would be {outcome.state}" if given.check and outcome.state == "applied" else outcome.state
-        print(f"patch {outcome.id}: {told}" + (f": {outcome.path}" if outcome.path else ""))
+        sys.stdout.write(f"patch {outcome.id}: {told}" + (f": {outcome.path}\n" if outcome.path else "\n"))
     return 0
 
 

@@ -22,7 +22,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     from_plain,
 )
 
-Status = t.Literal["pass", "fail", "not run", "not applicable"]
+# warn: it passed and something should be looked at. unknown: it was run, and nobody can say what it means.
+Status = t.Literal["pass", "warn", "fail", "unknown", "not run", "not applicable"]
 Plain = dict[str, t.Any]
 
 
@@ -86,7 +87,8 @@ class Path:
 class Result:
     """One thing that was to be shown. A failure has a `cause` (a stable id), where it lies (`blame`), and a remedy.
 
-    required: whether the verdict is incomplete when it was not run. ends: the places that take part.
+    required: whether the verdict is incomplete when it was not run. ends: the places that take part. suspected: whether
+    the cause is only likely.
     """
 
     subject: str
@@ -98,6 +100,7 @@ class Result:
     remedy: str = ""
     required: bool = True
     figures: dict[str, t.Any] = field(default_factory=dict)
+    suspected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +118,18 @@ class Step:
 
     @property
     def status(self) -> Status:
-        """fail before not run before pass. A step of which nothing was run is not run, not passed."""
+        """fail before not run before unknown before pass. A step of which nothing was run is not run, not passed."""
         if not self.results:
             return "not applicable"
         if self.count("fail"):
             return "fail"
-        if any(result.status == "not run" and result.required for result in self.results):
-            return "not run"
-        return "pass" if self.count("pass") else "not run"
+        statuses: tuple[Status, ...] = ("not run", "unknown")
+        for status in statuses:
+            if any(result.status == status and result.required for result in self.results):
+                return status
+        if self.count("pass") or self.count("warn"):
+            return "pass"
+        return "unknown" if self.count("unknown") else "not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,11 @@ class HostEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the gate judges. `hosts` has the hosts within the limit only; `more` is for the steps of others."""
+    """All that the gate judges. `hosts` has the hosts within the limit only.
+
+    `more`: `plan_fault`; `bands` (entries of `knowledge/bands`); and what was done beyond the fabric, by step: `nccl`,
+    `pod`, `tokens`, `wire`, each a dictionary whose form its judge documents, or absent where it was not done.
+    """
 
     topology: str
     plan: dict[str, PlannedHost]

@@ -14,8 +14,9 @@ import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import links, traffic
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import collectives, links, record, tokens, traffic
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Plain, Result, Step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import Mode
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict import Cause, Verdict, causes, verdict
 
 SCHEMA = "dgxspark.cluster/fabric-report/1"
@@ -25,12 +26,25 @@ _LISTED = 8
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """A step of the gate. required: whether the verdict is incomplete without it."""
+    """A step of the gate.
+
+    required: whether the verdict is incomplete without it; where a mode is given, the mode says so. done: whether
+    anything of it was done, so that it is judged though the mode does not require it.
+    """
 
     id: str
     title: str
     judge: t.Callable[[Evidence], list[Result]]
     required: bool = True
+    done: t.Callable[[Evidence], bool] = lambda _evidence: True
+
+
+def _given(name: str) -> t.Callable[[Evidence], bool]:
+    return lambda evidence: collectives.given(evidence, name) is not None
+
+
+def _rdma_was_run(evidence: Evidence) -> bool:
+    return any(seen.rdma or seen.rdma_error for seen in evidence.hosts.values())
 
 
 STEPS: tuple[StepSpec, ...] = (
@@ -38,52 +52,65 @@ STEPS: tuple[StepSpec, ...] = (
     StepSpec("mtu", "a full packet that must not be fragmented passes, both ways", traffic.mtu),
     StepSpec("arp", "the MAC that answers is the planned one, and no other answers", traffic.arp),
     StepSpec("gid", "each VF's own IPv4 stands in its GID table as RoCE v2", links.gid),
-    StepSpec("rdma", "RDMA write and ping-pong between every pair, over every VF", traffic.rdma),
+    StepSpec("rdma", "RDMA write and ping-pong between every pair, over every VF", traffic.rdma, done=_rdma_was_run),
+    StepSpec("nccl", "NCCL's transport and bandwidth between the nodes", collectives.nccl, False, _given("nccl")),
+    StepSpec("pod", "the same in the serving pod", collectives.pod, False, _given("pod")),
+    StepSpec(
+        "tokens",
+        "a canary request of each rank group, non-empty and no garbage",
+        tokens.tokens,
+        False,
+        _given("tokens"),
+    ),
+    StepSpec("wire", "a real request moved RDMA traffic on every host", tokens.wire, False, _given("wire")),
 )
+STEP_IDS = tuple(spec.id for spec in STEPS)
 
 
-def run_steps(evidence: Evidence, specs: t.Sequence[StepSpec] = STEPS) -> list[Step]:
-    """Judge the evidence, step by step."""
-    return [Step(spec.id, spec.title, spec.required, tuple(spec.judge(evidence))) for spec in specs]
+def run_steps(evidence: Evidence, specs: t.Sequence[StepSpec] = STEPS, mode: Mode | None = None) -> list[Step]:
+    """Judge the evidence, step by step. What the mode does not require and nobody did is not run, and says so."""
+    steps = []
+    for spec in specs:
+        required = spec.required if mode is None else spec.id in mode.required
+        if mode is not None and not required and not spec.done(evidence):
+            left = Result(spec.id, "not run", (), f"mode {mode.id} does not require it.", required=False)
+            steps.append(Step(spec.id, spec.title, False, (left,)))
+        else:
+            steps.append(Step(spec.id, spec.title, required, tuple(spec.judge(evidence))))
+    return steps
 
 
-def build_report(evidence: Evidence, meta: t.Mapping[str, t.Any], specs: t.Sequence[StepSpec] = STEPS) -> Plain:
+def build_report(
+    evidence: Evidence,
+    meta: t.Mapping[str, t.Any],
+    specs: t.Sequence[StepSpec] = STEPS,
+    mode: Mode | None = None,
+) -> Plain:
     """Return the report in its plain form, and the table under `table`, as lines.
 
     meta: `started` and `finished` (ISO 8601), `versions` (of what ran the gate), anything else that is plain.
     """
-    steps = run_steps(evidence, specs)
+    steps = run_steps(evidence, specs, mode)
     found = causes(steps)
     result = verdict(steps)
     report: Plain = {
         "schema": SCHEMA,
         "verdict": result,
+        "mode": mode.id if mode else None,
         "headline": _headline(evidence, steps, found, result),
         "started": meta.get("started"),
         "finished": meta.get("finished"),
-        "versions": dict(meta.get("versions") or {}),
+        "versions": dict(meta.get("versions") or {}) | record.versions(evidence),
         "topology": evidence.topology,
-        "hosts": [_host(evidence, name) for name in evidence.plan],
+        "hosts": [record.host(evidence, name) for name in evidence.plan],
         "thresholds": {key: value for key, value in evidence.thresholds.items() if key != "origin"},
         "steps": [_step(step) for step in steps],
         "causes": [asdict(cause) for cause in found],
+        "warnings": record.warnings(steps),
+        "bandwidth": record.bandwidth(evidence),
+        "bands": record.bands(evidence),
     }
     return {"report": report, "table": table(evidence, steps, report)}
-
-
-def _host(evidence: Evidence, name: str) -> Plain:
-    seen = evidence.hosts.get(name)
-    node = seen.node if seen else None
-    status = "outside the limit" if seen is None else "seen" if node else "not seen"
-    functions = node.functions if node else ()
-    return {
-        "name": name,
-        "status": status,
-        "reason": seen.error if seen else None,
-        "kernel": node.kernel if node else None,
-        "drivers": sorted({f"{f.driver} {f.driver_version or ''}".strip() for f in functions if f.driver}),
-        "firmware": sorted({f.firmware for f in functions if f.firmware}),
-    }
 
 
 def _step(step: Step) -> Plain:
@@ -101,7 +128,9 @@ def _step(step: Step) -> Plain:
                 "message": result.message,
                 "cause": result.cause,
                 "remedy": result.remedy,
+                "suspected": result.suspected,
                 "figures": dict(result.figures),
+                "ends": [asdict(end) for end in result.ends],
             }
             for result in step.results
         ],
@@ -113,16 +142,30 @@ def _summary(step: Step) -> str:
         return "nothing to show here"
     parts = [f"{step.count('pass')} passed"] + [
         f"{count} {words}"
-        for words, count in (("failed", step.count("fail")), ("not run", step.count("not run")))
+        for words, count in (
+            ("with a warning", step.count("warn")),
+            ("failed", step.count("fail")),
+            ("unknown", step.count("unknown")),
+            ("not run", step.count("not run")),
+        )
         if count
     ]
     text = ", ".join(parts)
     gbps = [r.figures["gbps"] for r in step.results if r.figures.get("program") == "ib_write_bw"]
-    usec = [r.figures["usec"] for r in step.results if "usec" in r.figures]
+    usec = [r.figures["usec"] for r in step.results if "usec" in r.figures and "program" in r.figures]
+    busbw = [f"{r.figures['operation']} {r.figures['busbw']:.4g} GB/s" for r in step.results if "busbw" in r.figures]
+    speed = [r.figures["tokens_per_s"] for r in step.results if "tokens_per_s" in r.figures]
     if gbps:
         text += f"; write {_range(gbps)} Gb/s"
+    both = [r.figures["gbps_together"] for r in step.results if "gbps_together" in r.figures]
+    if both:
+        text += f", together {_range(both)} Gb/s"
     if usec:
         text += f"; ping-pong {_range(usec)} us one way"
+    if busbw:
+        text += f"; {', '.join(busbw)}"
+    if speed:
+        text += f"; {_range(speed)} tokens/s"
     return text
 
 
@@ -137,7 +180,7 @@ def reasons(steps: t.Sequence[Step], required: bool = True) -> list[tuple[str, i
         result.message
         for step in steps
         for result in step.results
-        if result.status == "not run" and result.required is required and step.required
+        if result.status in ("not run", "unknown") and (result.required and step.required) is required
     )
     return counted.most_common()
 
@@ -145,19 +188,21 @@ def reasons(steps: t.Sequence[Step], required: bool = True) -> list[tuple[str, i
 def _headline(evidence: Evidence, steps: t.Sequence[Step], found: t.Sequence[Cause], result: Verdict) -> str:
     pairs = {(path.a.host, path.b.host) for path in evidence.paths}
     names = ", ".join(step.id for step in steps if step.status == "pass")
-    if not any(step.results for step in steps):
+    if evidence.topology == "single" and not any(step.count(s) for step in steps for s in ("pass", "warn", "fail")):
         return f"NOTHING TO PROVE: topology {evidence.topology} has no fabric. Nothing was tested."
     if result == "failed":
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return f"FAILED: {found[0].where}: {found[0].message}{more}"
     if result == "incomplete":
-        open_steps = [step.id for step in steps if step.required and step.status == "not run"]
+        open_steps = [step.id for step in steps if step.required and step.status in ("not run", "unknown")]
         why = reasons(steps) or reasons(steps, required=False)
         return f"INCOMPLETE: {', '.join(open_steps)} not run as required: {why[0][0] if why else 'no reason given'}"
-    left = sum(step.count("not run") for step in steps)
+    left = sum(step.count("not run") for step in steps if step.status == "pass")
+    unproven = [step.id for step in steps if step.status in ("not run", "unknown")]
     seen = {pair for pair in pairs if set(pair) <= {n for n, h in evidence.hosts.items() if h.node}}
     text = f"PASSED: {names} on {_count(len(evidence.hosts), 'host')}, {_count(len(seen), 'pair')} of {len(pairs)}"
-    return text + (f"; {left} results need not be run here (see below)." if left else ".")
+    text += f"; {left} results need not be run here (see below)." if left else "."
+    return text + (f" Not run: {', '.join(unproven)}." if unproven else "")
 
 
 def _count(number: int, what: str) -> str:

@@ -114,6 +114,31 @@ def test_id(kind: str, client: End, server: End) -> str:
     return f"{kind}/{client}>{server}".replace(" ", ":")
 
 
+def together(evidence: Evidence) -> list[tuple[Path, ...]]:
+    """Return the paths that shall write at the same time: those of one VF index over all functions of a pair's port.
+
+    One group for each pair and port, of the first VF of which all can be tested; none where the thresholds ask for none.
+    """
+    groups: dict[tuple[str, int, str, int, int], list[Path]] = {}
+    for path in evidence.paths:
+        if least_together(evidence, (path,)) is not None:
+            key = (path.a.host, path.a.function.port, path.b.host, path.b.function.port, path.a.vf.index)
+            groups.setdefault(key, []).append(path)
+    chosen: dict[tuple[t.Any, ...], tuple[Path, ...]] = {}
+    for key, paths in sorted(groups.items(), key=lambda item: item[0][-1]):
+        if len(paths) > 1 and not any(rdma_reason(evidence, path, "write") for path in paths):
+            chosen.setdefault(key[:-1], tuple(paths))
+    return list(chosen.values())
+
+
+def least_together(evidence: Evidence, paths: t.Sequence[Path]) -> float | None:
+    """Return the Gb/s due of these paths together, None where none is: of the largest listed MTU that all have."""
+    size = min(min(path.a.vf.mtu, path.b.vf.mtu) for path in paths)
+    listed = evidence.thresholds["rdma"]["write"].get("min_gbps_together", ())
+    fitting = [entry for entry in listed if entry["mtu"] <= size]
+    return float(max(fitting, key=lambda entry: entry["mtu"])["gbps"]) if fitting else None
+
+
 def rdma_rounds(evidence: Evidence) -> list[dict[str, list[Plain]]]:
     """Return the rounds of RDMA tests: for each the arguments `rdma` of fabric_probe by host."""
     ready: dict[Pair, list[tuple[Path, str]]] = {}
@@ -121,11 +146,23 @@ def rdma_rounds(evidence: Evidence) -> list[dict[str, list[Plain]]]:
         for kind in KINDS:
             if rdma_reason(evidence, path, kind) is None:
                 ready.setdefault((path.a.host, path.b.host), []).append((path, kind))
+    at_once: dict[Pair, list[tuple[Path, ...]]] = {}
+    for group in together(evidence):
+        at_once.setdefault((group[0].a.host, group[0].b.host), []).append(group)
     found = []
     for meeting in rounds(ready, list(evidence.plan)):
         tests: dict[str, list[Plain]] = {}
         for pair in meeting:
             number = 0
+            for group in at_once.get(pair, ()):
+                for way in zip(*(directions(evidence, path, "write") for path in group), strict=True):
+                    name = test_id("together", *way[0])
+                    for path, (client, server) in zip(group, way, strict=True):
+                        for role, end, peer in (("client", client, server), ("server", server, client)):
+                            test = _test(evidence, path, "write", end, peer, number)
+                            test |= {"id": test_id("together", client, server), "role": role, "together": name}
+                            tests.setdefault(end.host, []).append(test)
+                        number += 1
             for path, kind in ready[pair]:
                 for client, server in directions(evidence, path, kind):
                     for role, end, peer in (("client", client, server), ("server", server, client)):

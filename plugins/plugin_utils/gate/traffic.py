@@ -19,9 +19,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.schedule import (
     KINDS,
     directions,
+    least_together,
     netdev_of,
     rdma_reason,
     test_id,
+    together,
 )
 
 
@@ -260,7 +262,45 @@ def rdma(evidence: Evidence) -> list[Result]:
                 name = test_id(kind, client, server)
                 pair = answers.get((name, "client")), answers.get((name, "server"))
                 results.append(_rdma(evidence, path, kind, client, server, *pair))
+    broken = {frozenset(r.ends) for r in results if r.status != "pass" and r.subject.endswith("write")}
+    for group in together(evidence):
+        well = not any(frozenset((path.a.place, path.b.place)) in broken for path in group)
+        results += _together(evidence, group, answers) if well else []
     return results
+
+
+def _together(
+    evidence: Evidence, group: t.Sequence[Path], answers: t.Mapping[tuple[str, str], Plain]
+) -> t.Iterator[Result]:
+    """Judge what the functions of a port carry at the same time, where each of them is well alone."""
+    least = least_together(evidence, group) or 0.0
+    for way in zip(*(directions(evidence, path, "write") for path in group), strict=True):
+        client, server = way[0]
+        subject = f"{client.host} port {client.function.port} > {server.host} port {server.function.port} together"
+        ends = (Place(client.host), Place(server.host))
+        told = [answers.get((test_id("together", a, b), role)) for a, b in way for role in ("client", "server")]
+        sent = told[::2]
+        if None in told:
+            yield Result(subject, "not run", ends, "the functions were not tested at the same time.")
+            continue
+        bad = next((answer for answer in sent if answer and answer["status"] != "ok"), None)
+        if bad:
+            message = f"each function works alone, but not all at the same time: {bad['message'].rstrip('.')}."
+            yield Result(subject, "fail", ends, message, "rdma.together", None, _TOGETHER)
+            continue
+        total = round(sum(answer["figures"].get("gbps", 0.0) for answer in sent if answer), 3)
+        figures: Plain = {"gbps_together": total, "functions": len(group)}
+        if total >= least:
+            yield Result(subject, "pass", ends, f"{total:g} Gb/s over {len(group)} functions", figures=figures)
+        else:
+            message = f"{len(group)} functions carry {total:g} Gb/s at the same time, at least {least:g} is due."
+            yield Result(subject, "fail", ends, message, "rdma.together", None, _TOGETHER, figures=figures)
+
+
+_TOGETHER = (
+    "Each function alone is well: look at their PCIe width (firmware before 2026-04 wires the second at Gen5 x2), at the "
+    "switch port's rate limit, and at other load."
+)
 
 
 def _rdma(

@@ -13,28 +13,37 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import
 
 Verdict = t.Literal["passed", "failed", "incomplete"]
 
+# What ranks do over the fabric.
+_BEYOND = ("nccl.", "tokens.", "wire.")
 # Kinds of causes from the deepest up. A cause explains failures of later kinds at the places that it covers; where a
 # second entry is given, of these kinds only.
 _LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("plan.", ()),
     ("function.", ()),
     ("link.down", ()),
-    ("vf.count", ("vf.missing", "gid.vf-missing", "arp.", "mtu.", "rdma.")),
+    ("vf.count", ("vf.missing", "gid.vf-missing", "arp.", "mtu.", "rdma.", *_BEYOND)),
     ("vf.", ()),
     ("gid.no-ipv4", ()),
     ("gid.wrong-ipv4", ()),
-    ("link.mtu", ("mtu.", "rdma.")),
-    ("link.speed", ("rdma.slow",)),
-    ("arp.", ("mtu.", "rdma.")),
-    ("mtu.", ("rdma.",)),
-    ("gid.", ("rdma.",)),
+    ("link.mtu", ("mtu.", "rdma.", *_BEYOND)),
+    ("link.speed", ("rdma.slow", *_BEYOND)),
+    ("arp.", ("mtu.", "rdma.", *_BEYOND)),
+    ("mtu.", ("rdma.", *_BEYOND)),
+    ("gid.", ("rdma.", *_BEYOND)),
     ("rdma.", ()),
+    ("nccl.", ()),
+    ("tokens.", ()),
+    ("wire.", ()),
 )
+_RDMA = next(number for number, (prefix, _explains) in enumerate(_LAYERS) if prefix == "rdma.")
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why something failed: its id, where it lies, the words, the remedy, the results that show it, and what follows."""
+    """Why something failed: its id, where it lies, the words, the remedy, the results that show it, and what follows.
+
+    suspected: whether it is only likely.
+    """
 
     id: str
     where: str
@@ -42,13 +51,14 @@ class Cause:
     remedy: str
     seen: tuple[str, ...]
     consequences: tuple[str, ...]
+    suspected: bool = False
 
 
 def verdict(steps: t.Sequence[Step]) -> Verdict:
-    """failed where anything failed, incomplete where a required step was not run as it should, else passed."""
+    """failed where anything failed, incomplete where a required step was not run or tells nothing, else passed."""
     if any(step.status == "fail" for step in steps):
         return "failed"
-    if any(step.required and step.status == "not run" for step in steps):
+    if any(step.required and step.status in ("not run", "unknown") for step in steps):
         return "incomplete"
     return "passed"
 
@@ -104,9 +114,11 @@ class _Fault:
         # from what was wrong between the same two ends.
         places = [result.blame] if result.blame else list(result.ends)
         same = result.blame is None and len(result.ends) == 2 and frozenset(result.ends) in self.between
-        if not same and not any(self.blame.covers(place) for place in places):
-            return False
         depth = layer(self.cause)
+        # What ranks do takes all of a host: any fault of its fabric may show there.
+        whole = depth <= _RDMA < layer(cause) and any(place.host == self.blame.host for place in places)
+        if not same and not whole and not any(self.blame.covers(place) for place in places):
+            return False
         if depth == layer(cause):
             # A function that is down brings its VFs down.
             return self.cause == cause and result.blame is not None
@@ -190,4 +202,5 @@ def _cause(groups: t.Sequence[t.Sequence[Result]], consequences: t.Sequence[str]
         remedy=first.remedy,
         seen=tuple(result.subject for result in results),
         consequences=tuple(consequences),
+        suspected=all(result.suspected for result in results),
     )

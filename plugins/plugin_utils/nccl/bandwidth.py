@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 SMALL = 64 * 1024  # bytes; up to here the time is latency
-BESIDE_SERVING = 256 * 1024**2  # bytes; largest message beside a model that is served
 _FACTOR: dict[str, t.Callable[[int], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "all_gather": lambda ranks: (ranks - 1) / ranks,
@@ -119,29 +118,3 @@ def table(rows: t.Sequence[Measured]) -> str:
             f"{row.operation:<11} {row.bytes:>11} {row.time_us:>11.1f} {row.algbw:>11.3f} {row.busbw:>11.3f} {spread:>7.1%}"
         )
     return "\n".join(lines)
-
-
-def admitted(
-    wanted: int, *, serving: bool, available: t.Mapping[str, int], floor: int | None, reserve: int = 1024**3
-) -> int:
-    """Return the largest message (bytes) that may be sent; FabricError where the benchmark must not run now.
-
-    available: MemAvailable of each node in bytes. floor: what must stay available beside a served model. The run takes
-    input and result of its largest message and `reserve` for CUDA and NCCL.
-    """
-    largest = min(wanted, BESIDE_SERVING) if serving else wanted
-    if serving and floor is None:
-        raise FabricError(
-            "A model is served and its plan states no floor of memory: the benchmark would risk it. "
-            "Give the floor, or stop the model first."
-        )
-    if floor is None:
-        return largest
-    for node, free in available.items():
-        if free - (2 * largest + reserve) < floor:
-            raise FabricError(
-                f"{node}: {free / 2**30:.1f} GiB are available; the benchmark takes {(2 * largest + reserve) / 2**30:.1f} "
-                f"GiB, and less than the floor of {floor / 2**30:.1f} GiB would be left. Use smaller messages, or stop "
-                "the model first."
-            )
-    return largest

@@ -107,6 +107,30 @@ def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
     return wiring.vfs[hosts[0].name][0].address
 
 
+def _unread(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
+    """Say which name the variables of this host need that was not read of it yet; empty where there is none."""
+    remedy = "Make the VFs and gather roce_info first"
+    if options.bootstrap is None and options.attachment == "host" and vfs[0].netdev is None:
+        return (
+            f"{name}: the name of VF {vfs[0].index}'s interface is not known. {remedy}, or say which interface is for "
+            "start-up (bootstrap)."
+        )
+    unknown = [vf for vf in vfs if not vf.hca]
+    if unknown and options.transport == "roce":
+        return (
+            f"{name}: the HCA of VF {unknown[0].index} (MAC {unknown[0].mac}) is not known. {remedy}: the name is read of "
+            "the node."
+        )
+    return ""
+
+
+def unseen(hosts: t.Sequence[PlannedHost], options: Options) -> dict[str, str]:
+    """Return host → which name its variables need that was not read of it yet; nothing of the others."""
+    wiring = _wire(hosts, _index(hosts, options.vf_index))
+    said = {host.name: _unread(host.name, wiring.vfs[host.name], options) for host in hosts}
+    return {name: text for name, text in said.items() if text}
+
+
 def environment(
     hosts: t.Sequence[PlannedHost],
     options: Options | None = None,
@@ -142,6 +166,8 @@ def environment(
     if len(hosts) > 1:
         wiring = _wire(hosts, _index(hosts, options.vf_index))
         for host in wanted:
+            if unread := _unread(host.name, wiring.vfs[host.name], options):
+                raise FabricError(unread)
             env[host.name] |= _start_up(host, wiring, options, engine) | _transport(host, wiring, options)
     for name, variables in env.items():
         for key, value in variables.items():
@@ -163,11 +189,6 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
         )
     if name is None:
         name = "net1" if options.attachment == "vf" else vfs[0].netdev
-    if name is None:
-        raise FabricError(
-            f"{host.name}: the name of VF {vfs[0].index}'s interface is not known. Make the VFs and gather "
-            "roce_info first, or say which interface is for start-up (bootstrap)."
-        )
     # NCCL takes `=` for an exact name; Gloo and SGLang's TP socket know plain names only.
     env = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
     if engine in ("sglang", "any"):
@@ -182,12 +203,6 @@ def _transport(host: PlannedHost, wiring: _Wiring, options: Options) -> dict[str
     if options.transport == "socket":
         return {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
     vfs = wiring.vfs[host.name]
-    unknown = [vf for vf in vfs if not vf.hca]
-    if unknown:
-        raise FabricError(
-            f"{host.name}: the HCA of VF {unknown[0].index} (MAC {unknown[0].mac}) is not known. "
-            "Make the VFs and gather roce_info first: the name is read of the node."
-        )
     env = {"NCCL_NET": "IB", "NCCL_IB_HCA": "=" + ",".join(f"{vf.hca}:1" for vf in vfs)}
     if options.gid_index is not None:
         env["NCCL_IB_GID_INDEX"] = _pinned(host.name, vfs, options)

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
@@ -22,7 +23,7 @@ def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:
     """Return the signatures of NCCL and of PyTorch about NCCL."""
     entries = knowledge.load("signatures", overlays).values()
     return [
-        Signature(**{key: value for key, value in entry.items() if key in _FIELDS})
+        from_plain(Signature, {key: value for key, value in entry.items() if key in _FIELDS})
         for entry in entries
         if entry["component"] in COMPONENTS
     ]

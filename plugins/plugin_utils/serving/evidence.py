@@ -85,6 +85,12 @@ class Row:
     note: str = ""
     origin: str = ""
 
+    @functools.cached_property
+    def counted(self) -> tuple[tuple[str, t.Any, bool], ...]:
+        """The settings that count: name, value, and whether the row alone having it makes a difference."""
+        settings = self.run.settings
+        return tuple((key, value, _decides(key)) for key, value in settings.items() if key not in _IRRELEVANT)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -185,6 +191,7 @@ def _counts(run: Configuration) -> dict[str, t.Any]:
     return {key: value for key, value in run.settings.items() if key not in _IRRELEVANT}
 
 
+@functools.cache
 def _decides(key: str) -> bool:
     return key in _DECISIVE or key.startswith(_OFF_IF_UNSTATED)
 
@@ -203,11 +210,11 @@ def _distance(run: Configuration, ours: t.Mapping[str, t.Any], deciding: t.Seque
         )
     )
     theirs = measured.settings
-    for key, value in theirs.items():
+    for key, value, decides in row.counted:
         if key in ours:
-            count += key not in _IRRELEVANT and value != ours[key]
-        elif value is not None and key not in _IRRELEVANT:
-            count += _decides(key)
+            count += value != ours[key]
+        elif value is not None:
+            count += decides
     return count + sum(key not in theirs for key in deciding)
 
 

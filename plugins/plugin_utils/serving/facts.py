@@ -16,6 +16,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Format
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 
@@ -62,6 +63,12 @@ def model_facts(profile: Profile) -> Document:
     return asked
 
 
+def _holds_fp4(stored: Format) -> bool:
+    """Whether a kind of tensors has some in FP4: kernels are needed for one layer as for all."""
+    names = {stored} if isinstance(stored, str) else {*stored, stored["rest"]}
+    return not names.isdisjoint(("nvfp4", "mxfp4"))
+
+
 def quant_facts(profile: Profile) -> Document:
     """Return how the checkpoint is quantized, as far as kernels are chosen by it."""
     named = str(profile.settings.get("quantization") or "")
@@ -75,7 +82,7 @@ def quant_facts(profile: Profile) -> Document:
     return {
         "tool": tool,
         "experts": precision["experts"] if facts and facts.moe else None,
-        "dense_fp4": any(precision[kind] in ("nvfp4", "mxfp4") for kind in dense),
+        "dense_fp4": any(_holds_fp4(precision[kind]) for kind in dense),
     }
 
 
@@ -87,18 +94,22 @@ def memory_facts(pools: Pools | None) -> Document:
         "known": True,
         "free_gib": pools.free,
         "free_assumed": pools.free_assumed,
+        "free_most_gib": pools.free_most,
         "weights_gib": pools.weights,
         "mamba_gib": pools.mamba,
         "kv_gib": pools.kv,
+        "kv_most_gib": pools.kv_most,
         "draft_gib": pools.draft,
         "load_peak_gib": pools.load_peak,
-        "load_peak_over": pools.load_peak > pools.free >= pools.weights,
+        "load_peak_over": pools.load_peak > pools.free_most >= pools.weights,
         "reserve_gib": pools.reserve,
         "reserve_needed_gib": pools.draft + pools.graphs + pools.activations + pools.context,
         "floor": pools.floor,
         "ceiling": pools.ceiling,
+        "ceiling_most": min(pools.free_most / pools.total, 1.0) if pools.total else pools.ceiling,
         "chosen": pools.chosen,
         "kv_tokens": pools.kv_tokens,
+        "kv_tokens_most": pools.kv_tokens_most,
         "max_running_requests": pools.max_running_requests,
         "mamba_slots": pools.mamba_slots,
         "slots_per_request": pools.slots_per_request,

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
-# Settings that are no flag of any version: they become environment, or were for the plan alone.
-NOT_FLAGS = frozenset({"nccl_transport", "enable_spec_v2", "disable_deep_gemm", "jit_max_jobs", "estimate_cudagraphs"})
+RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built anew
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank. settings: for the engine's parser, by our names; argv: None where no flag table was at hand."""
+    """One rank. settings: what argv and env were made of, by our names; argv: None where no flag table was at hand."""
 
     rank: int
     host: str
@@ -42,23 +40,6 @@ class BuildArgv(t.Protocol):
 
     def __call__(self, engine: str, version: str, settings: t.Mapping[str, t.Any]) -> t.Any:
         """Return argv, env and findings."""
-
-
-def engine_environment(profile: Profile, settings: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Return the variables that settings stand for where an engine has no flag."""
-    env: dict[str, str] = {}
-    version = profile.engine.version
-    if profile.engine.name == "sglang":
-        # No SGLang parser from 0.5.10 to 0.5.23 has --disable-deep-gemm.
-        if settings.get("disable_deep_gemm"):
-            env["SGLANG_ENABLE_JIT_DEEPGEMM"] = "false"
-        if settings.get("enable_spec_v2") and matches(version, "<0.5.14"):  # unconditional from 0.5.14
-            env["SGLANG_ENABLE_SPEC_V2"] = "1"
-        if settings.get("json_model_override_args"):
-            env["SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"] = "1"
-    if settings.get("jit_max_jobs"):
-        env["MAX_JOBS"] = str(settings["jit_max_jobs"])
-    return env | dict(profile.environment)
 
 
 def _sglang(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
@@ -100,40 +81,31 @@ def ranks(
     env: t.Mapping[str, t.Mapping[str, str]],
     build: BuildArgv | None = None,
 ) -> tuple[list[Rank], list[t.Any]]:
-    """Return all ranks in order, and what the flag tables had to say. head: address of rank 0 for the others."""
+    """Return all ranks in order, and what the flag tables had to say. head: address of rank 0 for the others.
+
+    A profile's own variables win over those that its settings stand for, and those of the fabric, `env`, over both.
+    """
     if len(hosts) < profile.nodes:
         raise FabricError(
             f"profile {profile.id!r}: parallel.nodes: {profile.nodes} nodes are needed, the cluster has {len(hosts)}. "
             "Take a profile for fewer nodes, or override parallel."
         )
-    own = {key: value for key, value in settings.items() if key not in NOT_FLAGS}
-    common = engine_environment(profile, settings)
     made: list[Rank] = []
     findings: list[t.Any] = []
-    said: list[tuple[list[str], dict[str, str]]] = []
+    last: tuple[dict[str, t.Any], list[str], dict[str, str]] | None = None
     for rank, host in enumerate(hosts[: profile.nodes]):
         spread = (_vllm if profile.engine.name == "vllm" else _sglang)(profile, rank, head, instance)
-        complete = spread | own
+        complete = spread | dict(settings)
         argv, more = None, {}
         if build:
-            place = _rank_word(said)
-            if place is None:
+            rest = {key: value for key, value in spread.items() if key != "node_rank"}
+            if last and last[0] == rest and last[1].count(RANK_FLAG) == 1:
+                argv, more = list(last[1]), last[2]
+                argv[argv.index(RANK_FLAG) + 1] = str(rank)
+            else:
                 built = build(profile.engine.name, profile.engine.version, complete)
                 argv, more = list(built.argv), dict(built.env)
                 findings += [f for f in built.findings if f not in findings]
-                said.append((argv, more))
-            else:
-                argv, more = list(said[0][0]), said[0][1]
-                argv[place] = str(rank)
-        made.append(Rank(rank, host, complete, common | dict(env.get(host, {})) | more, argv))
+                last = rest, argv, more
+        made.append(Rank(rank, host, complete, more | dict(profile.environment) | dict(env.get(host, {})), argv))
     return made, findings
-
-
-def _rank_word(said: t.Sequence[tuple[list[str], dict[str, str]]]) -> int | None:
-    """Where the first two ranks' words differ, if in their number only: the others need not be built then."""
-    if len(said) != 2 or said[0][1] != said[1][1] or len(said[0][0]) != len(said[1][0]):
-        return None
-    places = [i for i, (first, second) in enumerate(zip(said[0][0], said[1][0], strict=True)) if first != second]
-    if len(places) == 1 and (said[0][0][places[0]], said[1][0][places[0]]) == ("0", "1"):
-        return places[0]
-    return None

@@ -19,6 +19,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     GIB,
     Cut,
     Facts,
+    Format,
+    Kept,
     gpu_bytes,
     kv_bytes,
     scale_bytes,
@@ -38,11 +40,16 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 
 @dataclass(frozen=True)
 class Assumed:
-    """Numbers of `knowledge/constants` that the plan takes as given (GiB; copies is a count)."""
+    """Numbers of `knowledge/constants` that the plan takes as given, for one engine version.
+
+    GiB; activation_copies is a count. load: what a start takes from MemAvailable beside the tensors.
+    """
 
     graphs: float
     context: float
     activation_copies: float
+    load: float = 0.0
+    kept: Kept = field(default_factory=Kept)
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,15 @@ class Demand:
 
 @dataclass(frozen=True)
 class Pools:
-    """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice."""
+    """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
+
+    free_most: free memory at best, where it was not measured; the same as free where it was.
+    """
 
     engine: str
     knob: str
     free: float
-    free_assumed: bool
+    free_most: float
     weights: float
     weights_from: str
     mamba: float
@@ -83,12 +93,29 @@ class Pools:
     ceiling: float
     chosen: float
     chosen_by: str
+    kv_bytes_token: float
     kv_tokens: int
     max_running_requests: int | None
     mamba_slots: int | None
     slots_per_request: int | None
     total: float | None = None
     weights_by_kind: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def free_assumed(self) -> bool:
+        """Whether nobody measured the free memory."""
+        return self.free_most > self.free
+
+    @property
+    def kv_most(self) -> float:
+        """GiB of cache with the free memory at best; vLLM's does not depend on it."""
+        return self.kv + (self.chosen * (self.free_most - self.free) if self.engine == "sglang" else 0.0)
+
+    @property
+    def kv_tokens_most(self) -> int:
+        """Tokens of cache with the free memory at best."""
+        more = (self.kv_most - self.kv) * GIB / self.kv_bytes_token if self.kv_bytes_token else 0.0
+        return self.kv_tokens + int(more)
 
     @property
     def used(self) -> float:
@@ -128,7 +155,7 @@ def _activations(facts: Facts, tokens: int, copies: float) -> float:
 
 def demand(
     facts: Facts,
-    precision: t.Mapping[str, str],
+    precision: t.Mapping[str, Format],
     cut: Cut,
     settings: t.Mapping[str, t.Any],
     assumed: Assumed,
@@ -138,9 +165,15 @@ def demand(
     drafter_gib: float = 0.0,
     measured_weights: tuple[float, str] | None = None,
 ) -> Demand:
-    """Compute what a rank needs. measured_weights: GiB and source, where somebody measured this very spread."""
-    by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head).items()}
+    """Compute what a rank needs. measured_weights: GiB and source, where somebody measured this very spread.
+
+    On unified memory both engines read MemAvailable, so what a start takes beside its tensors counts: SGLang logs it as
+    weights (0.5.12 model_runner.py:1547, utils/common.py:549), vLLM as "non-torch" (0.17.1 utils/mem_utils.py:105-131).
+    """
+    by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.kept).items()}
     own_head = by_kind.pop("head", 0.0)
+    if engine == "sglang":
+        by_kind["load"] = assumed.load
     weights, origin = sum(by_kind.values()), "derived from the model's facts"
     if measured_weights:
         weights, origin = measured_weights
@@ -151,6 +184,8 @@ def demand(
     if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
         # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.
         activations += facts.vision.peak_bytes / GIB
+    # SGLang's placeholders for swizzled scales; kept for good where the scales stay twice (then they are in by_kind).
+    twice = engine == "sglang" and assumed.kept.scale_copies == 1
     eager = settings.get("disable_cuda_graph") or settings.get("enforce_eager")
     return Demand(
         weights=weights,
@@ -167,8 +202,33 @@ def demand(
         draft=own_head + drafter_gib,
         graphs=0.0 if eager else assumed.graphs,
         activations=activations,
-        context=assumed.context,
-        load_peak=weights + own_head + drafter_gib + scale_bytes(facts, precision, cut) / GIB,
+        context=assumed.load if engine == "vllm" else assumed.context,
+        load_peak=weights + own_head + drafter_gib + (scale_bytes(facts, precision, cut) / GIB if twice else 0.0),
+    )
+
+
+def _choose(given: t.Any, best: float, floor: float, ceiling: float) -> tuple[float, str]:
+    """Return the knob and who chose it: the owner's value, or the plan's best one, in hundredths, rounded down."""
+    if given is not None:
+        return float(given), "given"
+    return math.floor(max(best, min(floor + 0.01, ceiling)) * 100) / 100, "planned"
+
+
+def _pools(need: Demand, kv: float, state: float, **own: t.Any) -> Pools:
+    """Join what a rank needs with what the knob made of it. kv: GiB of cache, of which state is no tokens'."""
+    return Pools(
+        weights=need.weights,
+        weights_from=need.weights_from,
+        weights_by_kind=need.weights_by_kind,
+        kv=kv,
+        draft=need.draft,
+        graphs=need.graphs,
+        activations=need.activations,
+        context=need.context,
+        load_peak=need.load_peak,
+        kv_bytes_token=need.kv_bytes_token,
+        kv_tokens=max(int((kv - state) * GIB / need.kv_bytes_token), 0) if need.kv_bytes_token else 0,
+        **own,
     )
 
 
@@ -177,7 +237,7 @@ def sglang_pools(
     free: float,
     settings: t.Mapping[str, t.Any],
     *,
-    free_assumed: bool = False,
+    free_most: float | None = None,
     speculative: bool = False,
     draft_tokens: int = 0,
     context_length: int = 0,
@@ -201,39 +261,29 @@ def sglang_pools(
     reserve = need.draft + need.graphs + need.activations + need.context
     floor = (need.weights + fixed) / free
     ceiling = 1 - reserve / free
-    chosen, by = settings.get(SGLANG_KNOB), "given"
-    if chosen is None:
-        # Enough for every request at full length, but never into the reserve; memory not needed stays the host's.
-        wanted = fixed + need.kv_bytes_token * context_length * (running or 8) / GIB
-        best = min(ceiling, (need.weights + max(wanted, 1.0)) / free)
-        chosen, by = math.floor(max(best, min(floor + 0.01, ceiling)) * 100) / 100, "planned"
-    rest = float(chosen) * free - need.weights - verify
+    # Enough for every request at full length, but never into the reserve; memory not needed stays the host's.
+    wanted = fixed + need.kv_bytes_token * context_length * (running or 8) / GIB
+    best = min(ceiling, (need.weights + max(wanted, 1.0)) / free)
+    chosen, by = _choose(settings.get(SGLANG_KNOB), best, floor, ceiling)
+    rest = chosen * free - need.weights - verify
     if slot and not slots and ratio:
         slots = max(int(rest * STATE_RATIO / (1 + STATE_RATIO) / slot), 0)
         running = min(requests or 10**9, slots // ratio)
     mamba = slot * int(slots or 0)
-    kv = rest - mamba
-    return Pools(
+    return _pools(
+        need,
+        rest - mamba,
+        0.0,
         engine="sglang",
         knob=SGLANG_KNOB,
         free=free,
-        free_assumed=free_assumed,
-        weights=need.weights,
-        weights_from=need.weights_from,
-        weights_by_kind=need.weights_by_kind,
+        free_most=max(free, free_most or free),
         mamba=mamba + verify,
-        kv=kv,
-        draft=need.draft,
-        graphs=need.graphs,
-        activations=need.activations,
-        context=need.context,
-        reserve=free * (1 - float(chosen)),
-        load_peak=need.load_peak,
+        reserve=free * (1 - chosen),
         floor=floor,
         ceiling=ceiling,
-        chosen=float(chosen),
+        chosen=chosen,
         chosen_by=by,
-        kv_tokens=max(int(kv * GIB / need.kv_bytes_token), 0) if need.kv_bytes_token else 0,
         max_running_requests=running,
         mamba_slots=int(slots) if slots is not None and slot else None,
         slots_per_request=ratio,
@@ -246,7 +296,7 @@ def vllm_pools(
     total: float,
     settings: t.Mapping[str, t.Any],
     *,
-    free_assumed: bool = False,
+    free_most: float | None = None,
     context_length: int = 0,
 ) -> Pools:
     """Plan a rank of vLLM: cache = total × utilisation − weights − what a profile run peaks at.
@@ -261,35 +311,25 @@ def vllm_pools(
     floor = (need.weights + beside) / total
     ceiling = min(free / total, 1.0)
     requests = int(settings.get("max_num_seqs") or 256)
-    chosen, by = settings.get(VLLM_KNOB), "given"
     state = need.slot_bytes * requests / GIB
-    if chosen is None:
-        wanted = state + need.kv_bytes_token * context_length * requests / GIB
-        best = min(ceiling, floor + max(wanted, 1.0) / total)
-        chosen, by = math.floor(max(best, min(floor + 0.01, ceiling)) * 100) / 100, "planned"
-    cache = float(chosen) * total - need.weights - beside
-    return Pools(
+    wanted = state + need.kv_bytes_token * context_length * requests / GIB
+    best = min(ceiling, floor + max(wanted, 1.0) / total)
+    chosen, by = _choose(settings.get(VLLM_KNOB), best, floor, ceiling)
+    return _pools(
+        need,
+        chosen * total - need.weights - beside,
+        state,
         engine="vllm",
         knob=VLLM_KNOB,
         free=free,
-        free_assumed=free_assumed,
+        free_most=max(free, free_most or free),
         total=total,
-        weights=need.weights,
-        weights_from=need.weights_from,
-        weights_by_kind=need.weights_by_kind,
         mamba=0.0,
-        kv=cache,
-        draft=need.draft,
-        graphs=need.graphs,
-        activations=need.activations,
-        context=need.context,
-        reserve=total * (1 - float(chosen)),
-        load_peak=need.load_peak,
+        reserve=total * (1 - chosen),
         floor=floor,
         ceiling=ceiling,
-        chosen=float(chosen),
+        chosen=chosen,
         chosen_by=by,
-        kv_tokens=max(int((cache - state) * GIB / need.kv_bytes_token), 0) if need.kv_bytes_token else 0,
         max_running_requests=requests,
         mamba_slots=requests if need.slot_bytes else None,
         slots_per_request=1 if need.slot_bytes else None,

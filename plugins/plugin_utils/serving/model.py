@@ -26,6 +26,8 @@ BYTES = {
     "mxfp4": 0.5 + 1 / 32,
     "int4": 0.5 + 2.5 / 128,
 }
+# How a kind of tensors is stored: one format, or numbers of weights by format and `rest` for what is left.
+Format = str | t.Mapping[str, t.Any]
 KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
 NVFP4_GROUP = 16
 
@@ -182,6 +184,28 @@ class Cut:
     ep: int = 1
 
 
+def formats(stored: Format, whole: float) -> dict[str, float]:
+    """Return the share of a kind's weights in each format; whole: how many weights the kind has in the checkpoint.
+
+    FabricError where more weights are stated than there are.
+    """
+    if isinstance(stored, str):
+        return {stored: 1.0}
+    shares = {name: count / whole for name, count in stored.items() if name != "rest"}
+    left = 1.0 - sum(shares.values())
+    if left < -1e-9:
+        raise FabricError(f"precision: {dict(stored)} states more weights than the {whole:.0f} that the facts give.")
+    return shares | {stored["rest"]: shares.get(stored["rest"], 0.0) + left}
+
+
+def _stored(
+    kind: str, params: float, stored: Format, cut: t.Literal["tp", "experts", "none"], whole: float | None = None
+) -> list[Tensors]:
+    """List a kind's weights by format. whole: of the checkpoint, where params counts copies as well."""
+    shares = formats(stored, whole or params)
+    return [Tensors(kind, params * share, name, cut) for name, share in shares.items() if share]
+
+
 def _attention_params(facts: Facts, a: Attention, tp: int) -> tuple[float, float]:
     """Weights of the layers, and how many more all GPUs together hold because KV heads are copied."""
     query = a.heads * a.head_dim * (2 if a.gated else 1)
@@ -210,20 +234,19 @@ def _linear_params(facts: Facts, linear: Linear) -> float:
     return linear.layers * (inward + linear.inner * facts.hidden_size + linear.conv_width * linear.conv)
 
 
-def _moe_tensors(facts: Facts, moe: Moe, precision: t.Mapping[str, str], prefix: str = "") -> list[Tensors]:
+def _moe_tensors(facts: Facts, moe: Moe, precision: t.Mapping[str, Format], prefix: str = "") -> list[Tensors]:
     width = moe.latent or facts.hidden_size
     matrices = 3 if moe.gated else 2
     name = prefix or "experts"
-    found = [
-        Tensors(name, moe.layers * moe.experts * matrices * width * moe.intermediate, precision["experts"], "experts"),
-        Tensors(prefix or "router", moe.layers * moe.experts * facts.hidden_size, precision["router"], "none"),
-    ]
+    experts = moe.layers * moe.experts * matrices * width * moe.intermediate
+    found = _stored(name, experts, precision["experts"], "experts")
+    found += _stored(prefix or "router", moe.layers * moe.experts * facts.hidden_size, precision["router"], "none")
     if moe.shared_intermediate:
         shared = moe.layers * matrices * facts.hidden_size * moe.shared_intermediate
-        found.append(Tensors(prefix or "shared_experts", shared, precision["shared_experts"], "tp"))
+        found += _stored(prefix or "shared_experts", shared, precision["shared_experts"], "tp")
     if moe.latent:
         latent = moe.layers * 2 * facts.hidden_size * moe.latent
-        found.append(Tensors(prefix or "latent", latent, precision["latent"], "none"))
+        found += _stored(prefix or "latent", latent, precision["latent"], "none")
     return found
 
 
@@ -231,66 +254,84 @@ def _blocks(
     facts: Facts,
     block: Facts | Head,
     attention: t.Sequence[Attention],
-    precision: t.Mapping[str, str],
+    precision: t.Mapping[str, Format],
     cut: Cut,
     prefix: str = "",
 ) -> list[Tensors]:
     found: list[Tensors] = []
-    for a in attention:
-        own, copied = _attention_params(facts, a, cut.tp)
-        found.append(Tensors(prefix or "attention", own + copied, precision["attention"], "tp"))
+    counted = [_attention_params(facts, a, cut.tp) for a in attention]
+    latent = _mla_params(facts, block.mla) if block.mla else (0.0, 0.0)
+    whole = sum(own for own, _copied in counted) + sum(latent)
+    for own, copied in counted:
+        found += _stored(prefix or "attention", own + copied, precision["attention"], "tp", whole)
     if block.mla:
-        sharded, everywhere = _mla_params(facts, block.mla)
-        found.append(Tensors(prefix or "attention", sharded, precision["attention"], "tp"))
-        found.append(Tensors(prefix or "attention", everywhere, precision["attention"], "none"))
+        sharded, everywhere = latent
+        found += _stored(prefix or "attention", sharded, precision["attention"], "tp", whole)
+        found += _stored(prefix or "attention", everywhere, precision["attention"], "none", whole)
     if block.moe:
         found += _moe_tensors(facts, block.moe, precision, prefix)
     if block.dense:
         d = block.dense
         params = d.layers * (3 if d.gated else 2) * facts.hidden_size * d.intermediate
-        found.append(Tensors(prefix or "dense", params, precision["dense"], "tp"))
+        found += _stored(prefix or "dense", params, precision["dense"], "tp")
     return found
 
 
-def tensors(facts: Facts, precision: t.Mapping[str, str], cut: Cut | None = None) -> list[Tensors]:
-    """List a model's weights by kind. Norms and biases are left out: below one in a thousand."""
+def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = None) -> list[Tensors]:
+    """List a model's weights by kind and format. Norms and biases are left out: below one in a thousand."""
     cut = cut or Cut()
     found = _blocks(facts, facts, facts.attention, precision, cut)
     if facts.linear:
-        found.append(Tensors("linear", _linear_params(facts, facts.linear), precision["linear"], "tp"))
+        found += _stored("linear", _linear_params(facts, facts.linear), precision["linear"], "tp")
     tables = 1 if facts.tied_embeddings else 2
-    found.append(Tensors("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp"))
+    found += _stored("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp")
     if facts.vision_params:
-        found.append(Tensors("vision", facts.vision_params, precision["vision"], "tp"))
+        found += _stored("vision", facts.vision_params, precision["vision"], "tp")
     if facts.head:
         same = dict.fromkeys(precision, precision["head"])
         attention = (facts.head.attention,) if facts.head.attention else ()
         found += _blocks(facts, facts.head, attention, same, cut, "head")
         # It joins hidden state and embedding: one matrix of 2 × hidden → hidden, on every rank.
-        found.append(Tensors("head", 2 * facts.hidden_size**2, precision["head"], "none"))
+        found += _stored("head", 2 * facts.hidden_size**2, precision["head"], "none")
     return found
 
 
-def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut) -> float:
-    """Routed experts on one GPU, the engine's padding included.
+@dataclass(frozen=True)
+class Kept:
+    """What an engine makes of NVFP4 tensors: copies of the block scales that stay, and the rows that it pads to.
 
-    SGLang 0.5.10 to 0.5.15, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod.process_weights_after_loading: rows of the
-    first matrix are padded to 128 (experts without a gate only); its scales then no longer fit into their own storage
-    and are kept a second time.
+    row_multiple 0: no padding. Experts without a gate are padded alone: engines refuse the others.
+    """
+
+    scale_copies: int = 1
+    row_multiple: int = 0
+
+
+def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, kept: Kept) -> float:
+    """Routed experts on one GPU, with the engine's padding and second copies.
+
+    SGLang, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod: rows of the first matrix, and with them columns of the
+    second, are padded; the first matrix' swizzled scales then do not fit into their own storage and are kept beside it.
+    Replayed with torch 2.11 (allocations of 0.5.12 in order): 79.64 and 20.76 GiB for the two shapes that the tests use.
     """
     share = total / (cut.tp * cut.pp)  # EP × what is left of TP: always TP parts in all
-    if precision != "nvfp4" or moe.gated:
+    if precision != "nvfp4":
         return share
+    experts, group = moe.layers * moe.experts / cut.ep / cut.pp, NVFP4_GROUP
     rows = moe.intermediate / (cut.tp / cut.ep)
-    padded = math.ceil(rows / 128) * 128
-    if padded == rows:
-        return share
-    scales = moe.layers * moe.experts / cut.ep / cut.pp * padded * width / NVFP4_GROUP
-    return share * padded / rows + scales
+    padded = math.ceil(rows / kept.row_multiple) * kept.row_multiple if kept.row_multiple else rows
+    if moe.gated or padded == rows:
+        scales = experts * (3 if moe.gated else 2) * rows * width / group
+        return share + (kept.scale_copies - 1) * scales
+    first, second = padded * width / group, padded * width / group
+    return experts * (padded * width + rows * width / group + first + kept.scale_copies * second)
 
 
-def gpu_bytes(facts: Facts, precision: t.Mapping[str, str], cut: Cut, head: bool) -> dict[str, float]:
+def gpu_bytes(
+    facts: Facts, precision: t.Mapping[str, Format], cut: Cut, head: bool, kept: Kept | None = None
+) -> dict[str, float]:
     """Bytes of weights on one GPU, by kind. head: whether the model's own prediction head is loaded."""
+    kept = kept or Kept()
     found: dict[str, float] = {}
     for item in tensors(facts, precision, cut):
         if item.kind == "head" and not head:
@@ -304,17 +345,19 @@ def gpu_bytes(facts: Facts, precision: t.Mapping[str, str], cut: Cut, head: bool
                     f"{item.kind}: tensors cut by experts, but the model states no experts (moe). Add them."
                 )
             own = Cut(cut.tp, stages, cut.ep)
-            size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own)
+            size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own, kept)
         else:
             size = item.bytes / (cut.tp if item.cut == "tp" else 1) / stages
+            if item.precision == "nvfp4":
+                size += (kept.scale_copies - 1) * item.params / (cut.tp * stages) / NVFP4_GROUP
         found[item.kind] = found.get(item.kind, 0.0) + size
     return found
 
 
-def scale_bytes(facts: Facts, precision: t.Mapping[str, str], cut: Cut) -> float:
+def scale_bytes(facts: Facts, precision: t.Mapping[str, Format], cut: Cut) -> float:
     """Bytes of the experts' block scales on one GPU: held twice while a checkpoint is being loaded.
 
-    SGLang 0.5.10 to 0.5.15, modelopt_quant.py, create_weights: placeholders for the swizzled scales beside the scales.
+    SGLang, modelopt_quant.py, create_weights: placeholders for the swizzled scales beside the scales.
     """
     if facts.moe is None or precision.get("experts") != "nvfp4":
         return 0.0

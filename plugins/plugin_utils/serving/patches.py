@@ -9,8 +9,9 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import rules
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions, rules
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "patches"
@@ -26,7 +27,7 @@ class Patch:
     origin: str
     told: knowledge.Entry
     engines: t.Mapping[str, str]
-    condition: t.Any
+    condition: conditions.Condition | None
     unless: str | None
 
     @property
@@ -42,7 +43,10 @@ def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: patch {entry['id']!r}"
         for version_range in entry["engines"].values():
-            matches("0.0.1", version_range)
+            try:
+                matches("0.0.1", version_range)
+            except FabricError as exc:
+                raise knowledge.KnowledgeError(f"{where}: engines: {exc}") from exc
         unless = entry.get("unless")
         if unless and unless not in features:
             raise knowledge.KnowledgeError(
@@ -72,5 +76,5 @@ def needed(
     return tuple(
         patch.told
         for patch in concerned(patches, engine, version)
-        if not (patch.unless and features.get(patch.unless)) and (patch.condition is None or rules.holds(patch, facts))
+        if not (patch.unless and features.get(patch.unless)) and rules.holds(patch, facts)
     )

@@ -9,13 +9,20 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, launch, speculation, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    evidence,
+    launch,
+    nodes,
+    speculation,
+    verdict,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Finding
 
 Plain = dict[str, t.Any]
-_CLUSTER = ("hosts", "free_gib", "taken_gib", "platform", "fabric", "nccl")
+_CLUSTER = ("hosts", "nodes", "free_gib", "taken_gib", "platform", "fabric", "nccl")
 _EXTRA = ("accept", "instance")
 
 
@@ -35,6 +42,7 @@ def memory_plain(pools: Pools | None) -> Plain:
     plain = {key: _round(value) for key, value in _dict(pools).items() if key != "weights_by_kind"}
     renamed = {
         "free": "free_gib",
+        "free_most": "free_most_gib",
         "weights": "weights_gib",
         "mamba": "mamba_gib",
         "kv": "kv_gib",
@@ -49,6 +57,7 @@ def memory_plain(pools: Pools | None) -> Plain:
     plain = {renamed.get(key, key): value for key, value in plain.items()}
     return plain | {
         "used_gib": _round(pools.used),
+        "free_assumed": pools.free_assumed,
         "weights_by_kind": {key: _round(value) for key, value in pools.weights_by_kind.items()},
         "floor": round(pools.floor, 4),
         "ceiling": round(pools.ceiling, 4),
@@ -77,31 +86,12 @@ def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
     return list(hosts)
 
 
-def _gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dict[str, float]:
-    """Return GiB by host from a number for all, or a dictionary; hosts that it leaves out are left out."""
-    given = cluster.get(key)
-    if given is None:
-        return {}
-    by_host = (
-        {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
-    )
-    for value in by_host.values():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise FabricError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
-    return by_host
-
-
-def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], usual: float) -> tuple[float, bool]:
-    """Return free GiB of the poorest rank, less what other instances on its node hold, and whether it was assumed."""
-    free, taken = _gib(cluster, "free_gib", hosts), _gib(cluster, "taken_gib", hosts)
-    left = [free.get(host, usual) - taken.get(host, 0.0) for host in hosts if not free or host in free]
-    least = min(left, default=usual)
-    if least <= 0:
-        raise FabricError(
-            f"cluster: free_gib: nothing is free on a node once other instances have taken theirs ({least:.1f} GiB left). "
-            "Correct free_gib and taken_gib, or choose other nodes."
-        )
-    return least, not free
+def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], known: verdict.Base) -> tuple[nodes.Free, nodes.Seen]:
+    """Return the free memory of the poorest rank, and what the nodes showed: the owner's figures before theirs."""
+    given = nodes.gib(cluster, "free_gib", hosts)
+    usual = nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
+    seen = nodes.look(cluster.get("nodes") or {}, hosts, given, usual.sure)
+    return nodes.poorest(seen.free_gib | given, nodes.gib(cluster, "taken_gib", hosts), hosts, usual), seen
 
 
 def _environment(
@@ -110,11 +100,16 @@ def _environment(
     hosts: t.Sequence[str],
     instance: launch.Instance,
     workarounds: Plain,
-) -> tuple[dict[str, dict[str, str]], str]:
-    """Return each rank's NCCL environment and the head's address, from the fabric plan where there is one."""
+) -> tuple[dict[str, dict[str, str]], str, list[Finding]]:
+    """Return each rank's NCCL environment, the head's address, and what there is to say of them.
+
+    They are of the fabric plan where there is one. Before the VFs are there, or while a node is down, the HCAs' names
+    are not known: such a plan is told everything else, and says that it cannot be started like this.
+    """
     fabric = cluster.get("fabric") or {}
+    bare = {host: dict(workarounds) for host in hosts}
     if not fabric or profile.nodes == 1:
-        return {host: dict(workarounds) for host in hosts}, hosts[0] if hosts else "127.0.0.1"
+        return bare, hosts[0] if hosts else "127.0.0.1", []
     missing = [host for host in hosts if host not in fabric]
     if missing:
         raise FabricError(
@@ -123,8 +118,22 @@ def _environment(
     planned = [from_plain(PlannedHost, fabric[host], f"cluster: fabric.{host}") for host in hosts]
     chosen = {"vf_index": instance.vf_index, "transport": profile.settings.get("nccl_transport", "roce")}
     options = from_plain(nccl.Options, chosen | dict(cluster.get("nccl") or {}), "cluster: nccl")
-    env = nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds)
-    return env, nccl.address(planned, options)
+    head = nccl.address(planned, options)
+    if unseen := nccl.unseen(planned, options):
+        return bare, head, [_unseen(unseen)]
+    return nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds), head, []
+
+
+def _unseen(unseen: t.Mapping[str, str]) -> Finding:
+    return Finding(
+        "nccl.unseen",
+        "warning",
+        ("fabric",),
+        f"NCCL's variables are left out for all ranks: {next(iter(unseen.values()))}"
+        + (f" The same of {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
+        "Make the VFs, let every node answer, and plan again. Without these variables NCCL falls back to sockets.",
+        ("DESIGN, NCCL environment",),
+    )
 
 
 def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
@@ -144,9 +153,9 @@ def launch_plan(
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, start-up patches, ranks.
 
-    cluster: hosts (names in rank order), free_gib and taken_gib (a number, or by host: free before the load, and what
-    other instances on the nodes hold), platform (versions of nccl, kernel, driver),
-    fabric (planned hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment,
+    cluster: hosts (names in rank order), nodes (what roce_info read of them, by host), free_gib and taken_gib (a number,
+    or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what nodes show),
+    platform (versions of nccl, kernel, driver; its kernel wins over what nodes show), fabric (planned hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment,
     instance (name, vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
     Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
     """
@@ -162,19 +171,18 @@ def launch_plan(
     hosts = _hosts(cluster)
     if cluster.get("hosts") is None:
         hosts = [f"rank{index}" for index in range(chosen.nodes)]
-    platform = cluster.get("platform") or {}
-    free, assumed = _free(cluster, hosts[: chosen.nodes], known.constants["memory.free_default"])
+    free, seen = _free(cluster, hosts[: chosen.nodes], known)
     found = verdict.judge(
         chosen,
         known,
-        free_gib=free,
-        free_assumed=assumed,
-        platform=platform,
+        free=free,
+        platform=cluster.get("platform") or {},
+        kernels=seen.kernels,
         accept=ours.get("accept", ()),
     )
-    env, head = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
+    env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [_dict(f) for f in found.findings]
+    findings = [_dict(f) for f in (*found.findings, *seen.findings, *unread)]
     findings += [_dict(note) for note in notes]
     state = found.verdict if not any(f["severity"] == "error" for f in findings) else "blocked"
     return {
@@ -231,8 +239,7 @@ def mem_fraction(
         )
     known = verdict.base(knowledge_dirs)
     hosts = _hosts(cluster) or [f"rank{index}" for index in range(chosen.nodes)]
-    free, assumed = _free(cluster, hosts, known.constants["memory.free_default"])
-    found = verdict.judge(chosen, known, free_gib=free, free_assumed=assumed)
+    found = verdict.judge(chosen, known, free=_free(cluster, hosts[: chosen.nodes], known)[0])
     return memory_plain(found.pools)
 
 

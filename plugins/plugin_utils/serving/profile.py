@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, Format, check_cut
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "profile"
@@ -74,7 +74,7 @@ class Profile:
     cut: Cut
     settings: t.Mapping[str, t.Any]
     facts: Facts | None = None
-    precision: t.Mapping[str, str] = field(default_factory=dict)
+    precision: t.Mapping[str, Format] = field(default_factory=dict)
     drafter: Drafter | None = None
     environment: t.Mapping[str, str] = field(default_factory=dict)
     checkpoint_gb: float | None = None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 try:
     import jmespath
-    import jmespath.visitor
 except ImportError as exc:
     jmespath = None
     JMESPATH_ERROR: ImportError | None = exc
@@ -21,6 +20,7 @@ else:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "rules"
@@ -46,7 +46,7 @@ class Rule:
     message: str
     remedy: str
     sources: tuple[Source, ...]
-    condition: t.Any
+    condition: conditions.Condition
     engines: t.Mapping[str, str]
     origin: str = ""
 
@@ -82,7 +82,7 @@ def _slips(node: t.Any) -> bool:
     return any(_slips(child) for child in children)
 
 
-def compiled(text: str, where: str) -> t.Any:
+def compiled(text: str, where: str) -> conditions.Condition:
     """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
     if jmespath is None:
         raise FabricError(
@@ -90,20 +90,20 @@ def compiled(text: str, where: str) -> t.Any:
             "Install it: pip install 'jmespath>=1.0'"
         )
     try:
-        condition = jmespath.compile(text).parsed
+        parsed = jmespath.compile(text).parsed
     except jmespath.exceptions.JMESPathError as exc:
         said = " ".join(str(exc).split())
         raise knowledge.KnowledgeError(f"{where}: when: {said}. See https://jmespath.org.") from exc
-    if _slips(condition):
+    if _slips(parsed):
         raise knowledge.KnowledgeError(f"{where}: when: write !(a.b) for !a.b, which means (!a).b in JMESPath.")
-    return condition
+    return conditions.compiled(parsed)
 
 
 class Conditional(t.Protocol):
     """What has a compiled condition, and a name for errors."""
 
     @property
-    def condition(self) -> t.Any:
+    def condition(self) -> conditions.Condition | None:
         """As `compiled` returns it."""
 
     @property
@@ -111,16 +111,13 @@ class Conditional(t.Protocol):
         """File and id."""
 
 
-@functools.cache
-def _interpreter() -> t.Any:
-    return jmespath.visitor.TreeInterpreter()
-
-
 def holds(asked: Conditional, facts: t.Mapping[str, t.Any]) -> bool:
-    """Whether a condition holds; FabricError where it cannot be evaluated on these facts."""
+    """Whether a condition holds, or none is set; FabricError where it cannot be evaluated on these facts."""
+    if asked.condition is None:
+        return True
     try:
-        return _true(_interpreter().visit(asked.condition, facts))
-    except jmespath.exceptions.JMESPathError as exc:
+        return conditions.true(asked.condition(facts))
+    except (jmespath.exceptions.JMESPathError, TypeError) as exc:  # TypeError: jmespath compares 'a' < 1
         raise FabricError(f"{asked.where}: when: {' '.join(str(exc).split())}") from exc
 
 
@@ -172,11 +169,6 @@ def _filled(text: str, facts: t.Mapping[str, t.Any]) -> str:
         return _shown(value)
 
     return _FACT.sub(fact, text)
-
-
-def _true(value: t.Any) -> bool:
-    # JMESPath's own notion: empty is false, 0 is not.
-    return not (value is None or value is False or value in ("", [], {}))
 
 
 def evaluate(rules: t.Iterable[Rule], facts: t.Mapping[str, t.Any]) -> list[Finding]:

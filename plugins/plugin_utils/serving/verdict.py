@@ -17,11 +17,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     facts,
     memory,
+    nodes,
     patches,
     rules,
     speculation,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, GIB
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, GIB, Kept
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
 
@@ -35,13 +36,16 @@ class Base:
     images: t.Mapping[str, knowledge.Entry]
     known_bad: tuple[knowledge.Entry, ...]
     measurements: tuple[knowledge.Entry, ...]
-    constants: t.Mapping[str, float]
+    constants: t.Mapping[str, knowledge.Entry]
     patches: tuple[patches.Patch, ...]
 
-    def assumed(self) -> memory.Assumed:
-        """Return the numbers that the memory plan takes as given."""
-        number = self.constants
-        return memory.Assumed(number["memory.graphs"], number["memory.context"], number["memory.activation_copies"])
+    def constant(self, name: str, engine: str = "", version: str = "") -> float:
+        """Return a number that the plan takes as given; one that has a range of versions, for this engine's."""
+        entry = self.constants[name]
+        ranges = entry.get("engines")
+        if ranges is not None and not (engine in ranges and matches(version, ranges[engine])):
+            return float(entry["otherwise"])
+        return float(entry["value"])
 
 
 @functools.lru_cache(maxsize=8)
@@ -55,7 +59,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         images={entry["image"]: entry for entry in knowledge.load("images", overlays).values()},
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
-        constants={key: entry["value"] for key, entry in knowledge.load("constants", overlays).items()},
+        constants=knowledge.load("constants", overlays),
         patches=patches.load_patches(overlays),
     )
 
@@ -64,6 +68,19 @@ def base(overlays: t.Sequence[str] = ()) -> Base:
     """Return the knowledge, reading files only when they or the overlays have changed."""
     folders = tuple(overlays)
     return _base(folders, knowledge.stamp(folders))
+
+
+@functools.lru_cache(maxsize=64)
+def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
+    """Return the numbers that the memory plan takes as given, for one engine version."""
+    number = functools.partial(known.constant, engine=engine, version=version)
+    return memory.Assumed(
+        graphs=number("memory.graphs"),
+        context=number("memory.context"),
+        activation_copies=number("memory.activation_copies"),
+        load=number("memory.load"),
+        kept=Kept(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
+    )
 
 
 @dataclass(frozen=True)
@@ -144,12 +161,11 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
 
 
 def pools_of(
-    profile: Profile, draft: speculation.Draft | None, free: float | None, known: Base, assumed: bool = False
+    profile: Profile, draft: speculation.Draft | None, free: nodes.Free | None, known: Base
 ) -> memory.Pools | None:
-    """Plan one rank's memory; None where the model is not known. free: GiB of the poorest rank, None: the usual."""
+    """Plan one rank's memory; None where the model is not known. free: of the poorest rank, None: nobody measured."""
     if profile.facts is None:
         return None
-    number = known.constants
     measured = _measured_weights(profile, known.measurements)
     drafter = profile.drafter
     head = bool(draft and not drafter and profile.facts.head)
@@ -158,31 +174,32 @@ def pools_of(
         profile.precision,
         profile.cut,
         profile.settings,
-        known.assumed(),
+        assumed(known, profile.engine.name, profile.engine.version),
         engine=profile.engine.name,
         head=head,
         drafter_gib=drafter.params * BYTES[drafter.precision] / profile.cut.tp / GIB if drafter and draft else 0.0,
         measured_weights=measured[:2] if measured else None,
     )
     if measured and measured[2] and head:
-        need = dataclasses.replace(need, draft=0.0)  # the measured figure has the head in it
+        # The measured figure has the head in it.
+        need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
     length = int(profile.settings.get("context_length") or profile.settings.get("max_model_len") or 0)
     length = length or profile.facts.native_context
-    given = number["memory.free_default"] if free is None else free
+    free = free or nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     if profile.engine.name == "vllm":
         return memory.vllm_pools(
             need,
-            given,
-            number["memory.total"],
+            free.sure,
+            known.constant("memory.total"),
             profile.settings,
-            free_assumed=assumed or free is None,
+            free_most=free.most,
             context_length=length,
         )
     return memory.sglang_pools(
         need,
-        given,
+        free.sure,
         profile.settings,
-        free_assumed=assumed or free is None,
+        free_most=free.most,
         speculative=draft is not None,
         draft_tokens=draft.tokens if draft else 0,
         context_length=length,
@@ -222,9 +239,12 @@ def additions(profile: Profile, draft: speculation.Draft | None, pools: memory.P
 
 
 def platform_findings(
-    platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry]
+    platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
 ) -> tuple[list[rules.Finding], dict[str, str]]:
-    """Compare versions of NCCL, kernel, driver … with the known bad ones."""
+    """Compare versions of NCCL, kernel, driver … with the known bad ones.
+
+    whole: whether a kernel's command line is stated with it; where it was not read, what it could mend is a warning.
+    """
     found, environment = [], {}
     for entry in known_bad:
         version = platform.get(entry["component"])
@@ -232,13 +252,15 @@ def platform_findings(
             continue
         if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
             continue
+        open_ = None if whole else entry.get("unless")
+        severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
         environment.update(entry.get("environment", {}))
         found.append(
             rules.Finding(
                 f"platform.{entry['id']}",
-                "info" if entry.get("environment") else entry["severity"],
+                "info" if entry.get("environment") else severity,
                 (entry["component"],),
-                entry["message"],
+                entry["message"] + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
                 entry["remedy"],
                 tuple(entry["source"]),
             )
@@ -250,19 +272,22 @@ def judge(
     profile: Profile,
     known: Base,
     *,
-    free_gib: float | None = None,
-    free_assumed: bool = False,
+    free: nodes.Free | None = None,
     platform: t.Mapping[str, str] | None = None,
+    kernels: t.Mapping[str, t.Sequence[str]] | None = None,
     accept: t.Collection[str] = (),
     use_evidence: bool = True,
 ) -> Judgement:
-    """Decide. accept: ids of error rules that the owner overrules (they become warnings and stay visible)."""
+    """Decide. accept: ids of error rules that the owner overrules (they become warnings and stay visible).
+
+    kernels: hosts by kernel, as nodes showed it; what the owner says in platform wins.
+    """
     draft, found = drafted(profile)
-    pools = pools_of(profile, draft, free_gib, known, free_assumed)
+    pools = pools_of(profile, draft, free, known)
     added = additions(profile, draft, pools)
     if added.get("max_running_requests") and pools:
         limited = dataclasses.replace(profile, settings={**profile.settings, **added})
-        pools = pools_of(limited, draft, free_gib, known, free_assumed)
+        pools = pools_of(limited, draft, free, known)
         if pools and pools.chosen_by == "given" and pools.knob in added:
             pools = dataclasses.replace(pools, chosen_by="planned")
     settings = {**profile.settings, **added}
@@ -271,8 +296,13 @@ def judge(
     release(profile.engine.version)
     found += rules.evaluate(rules.concerned(known.rules, profile.engine.name, profile.engine.version), asked)
     start_up = patches.needed(known.patches, profile.engine.name, profile.engine.version, asked)
-    more, environment = platform_findings(platform or {}, known.known_bad)
+    platform = platform or {}
+    more, environment = platform_findings(platform, known.known_bad)
     found += more
+    for kernel, hosts in () if platform.get("kernel") else (kernels or {}).items():
+        shown = {"kernel": kernel, "cmdline": platform.get("cmdline", "")}
+        bad_kernel, _none = platform_findings(shown, known.known_bad, whole="cmdline" in platform)
+        found += [dataclasses.replace(f, message=f"{', '.join(hosts)}: {f.message}") for f in bad_kernel]
     found = [
         dataclasses.replace(f, severity="warning", message=f"Accepted by the owner: {f.message}")
         if f.severity == "error" and f.rule in accept

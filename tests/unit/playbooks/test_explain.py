@@ -38,7 +38,7 @@ def run(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             env={
                 **os.environ,
                 "PWD": str(tmp_path),

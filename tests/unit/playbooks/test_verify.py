@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import page
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ChatServer, sse
 from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -75,8 +77,11 @@ def test_a_single_spark_passes_and_says_that_nothing_was_tested(owner: Owner) ->
     assert report["verdict"] == "passed"
     assert report["headline"].startswith("NOTHING TO PROVE")
     assert "changed=0" in output
-    (written,) = (owner.folder / "reports").iterdir()
-    assert written.stat().st_mode & 0o777 == 0o644
+    written = sorted((owner.folder / "reports").iterdir())
+    assert [path.suffix for path in written] == [".html", ".json"]
+    assert written[0].stem == written[1].stem
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o644}
+    assert written[0].read_text(encoding="utf-8") == page(report)
 
 
 def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: Owner) -> None:
@@ -88,6 +93,9 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     assert {cause["id"] for cause in report["causes"]} == {"function.missing"}
     assert "spark1" in json.dumps(report["causes"])
     assert "CAUSE 1" in output
+    shown = next((owner.folder / "reports").glob("*.html")).read_text(encoding="utf-8")
+    assert "function.missing" in shown
+    assert f"Page: {owner.folder}/reports/" in output
 
 
 def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: Owner) -> None:
@@ -118,6 +126,59 @@ def test_a_hardware_class_of_the_owner_s_is_known_here_too(owner: Owner) -> None
     elsewhere = json.dumps({"dgxspark_knowledge_dirs": [str(owner.folder / "elsewhere")]})
     code, output, _report = owner.verify({"spark1": HERE}, "-e", elsewhere, topology="single", hardware="mine")
     assert code == 0, output
+
+
+KEY = "sk-not-to-be-seen"
+
+
+def ask(owner: Owner, server: ChatServer, *more: str) -> tuple[int, str, Any]:
+    groups = [{"name": "default", "url": server.url, "hosts": ["spark1"]}]
+    extra = {"dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups, "dgxspark_verify_api_key": KEY}
+    return owner.verify({"spark1": HERE}, "-e", json.dumps(extra), *more, topology="single")
+
+
+def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
+    """The server is a stand-in on loopback; one Spark has no fabric, so tokens are all that strict asks of it."""
+    with ChatServer() as server:
+        server.answer(sse("One, ", "two, ", "three.", tokens=6, pause=0.01))
+        code, output, report = ask(owner, server, "-vvv")
+    assert code == 0, output
+    jsonschema.validate(report, SCHEMA)
+    assert (report["verdict"], report["mode"]) == ("passed", "strict")
+    tokens = next(step for step in report["steps"] if step["id"] == "tokens")
+    assert tokens["status"] == "pass"
+    assert tokens["results"][0]["figures"]["tokens"] == 6
+    assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in output
+    assert not [path for path in (owner.folder / "reports").iterdir() if KEY in path.read_text(encoding="utf-8")]
+
+
+def test_a_model_that_collapses_fails_the_proof_with_its_cause(owner: Owner) -> None:
+    with ChatServer() as server:
+        server.answer(sse(*["! "] * 60, reason="length"))
+        code, output, report = ask(owner, server)
+    assert code != 0
+    assert [cause["id"] for cause in report["causes"]] == ["tokens.garbage"]
+    assert "tokens.garbage" in output
+
+
+def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owner: Owner) -> None:
+    code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=strict", topology="single")
+    assert code != 0
+    assert report["verdict"] == "incomplete"
+    assert report["headline"] == "INCOMPLETE: tokens not run as required: no canary request was sent."
+    code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=quik", topology="single")
+    assert code != 0
+    assert "There is no modes entry 'quik'. Known: full, quick, strict." in " ".join(output.split())
+
+
+def test_what_was_measured_elsewhere_is_judged(owner: Owner) -> None:
+    results = {"nccl": {"reason": "no GPU here"}, "pod": {"reason": "no pod here"}}
+    extra = {"dgxspark_verify_mode": "strict", "dgxspark_verify_results": results}
+    _code, output, report = owner.verify({"spark1": DOWN, "spark2": DOWN}, "-e", json.dumps(extra), topology="switch")
+    assert report["verdict"] == "incomplete", output
+    found = {step["id"]: step["results"][0]["message"] for step in report["steps"]}
+    assert (found["nccl"], found["pod"]) == ("no GPU here.", "no pod here.")
 
 
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:

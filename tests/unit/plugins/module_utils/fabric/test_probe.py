@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import probe
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe import (
     Bounds,
@@ -95,6 +96,27 @@ def test_both_ends_meet_whoever_comes_first(folder: pathlib.Path, late: float) -
     assert [answer.status for answer in called + served] == ["ok"] * 4, called + served
     assert called[0].figures["gbps"] == pytest.approx(125 * 8 * 1.048576 / 1000)
     assert nothing_runs(folder)
+
+
+def test_tests_that_belong_together_run_at_the_same_time(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [ends(number, together="both") for number in range(3)]
+    assert [(a.status, b.status) for a, b in zip(*run_both(pairs, Bounds(20, 20)), strict=True)] == [("ok", "ok")] * 3
+    waiting = threading.Barrier(3, timeout=60)
+    order: list[str] = []
+
+    def meet(test: RdmaTest, _bounds: Bounds) -> RdmaAnswer:
+        if test.together:
+            waiting.wait()  # breaks unless all three are here at once
+        order.append(test.id)
+        return RdmaAnswer(test.id, test.role, test.program, "ok")
+
+    monkeypatch.setattr(probe, "_run", meet)
+    alone = [ends(number)[0] for number in (7, 8)]
+    answers = run_tests([alone[0], *(client for client, _server in pairs), alone[1]], Bounds(1, 1))
+    assert [answer.id for answer in answers] == ["write/7", "write/0", "write/1", "write/2", "write/8"]
+    assert (order[0], order[-1]) == ("write/7", "write/8")
 
 
 def test_a_client_that_fails_ends_the_server_too(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

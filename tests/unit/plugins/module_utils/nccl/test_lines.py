@@ -35,6 +35,11 @@ def test_a_header_is_found_under_every_prefix(prefix: str, level: str) -> None:
     assert line.level == ("WARN" if "WARN" in level else "INFO")
 
 
+def test_a_host_whose_name_was_taken_away() -> None:
+    [line] = lines.split("[1,4]<stdout>:[4]: <cluster_name>:919:1150 [0] NCCL INFO Using network IB")
+    assert (line.host, line.pid) == ("<cluster_name>", 919)
+
+
 def test_two_ranks_in_one_line_are_two_messages() -> None:
     found = lines.split("a:1:1 [0] NCCL INFO Using network IBb:2:2 [1] NCCL INFO Connected all rings")
     assert [line.pid for line in found] == [1, 2]

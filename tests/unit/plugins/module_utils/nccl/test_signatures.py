@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import SIGNATURES
         (r"Cuda failures? '(?P<e>[^']+)'", ("Cuda failure",)),
         (r"a\.b\[c\] here", ("a.b[c] here",)),
         (r"abcd{2}ef", None),
+        (r"[^|]four|x\|more", ("four", "x|more")),
         (r"(?:one|two)", None),
         (r"long enough|(?:x)", None),
         (r"(?i)long enough", None),

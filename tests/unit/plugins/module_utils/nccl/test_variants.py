@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import R
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
-from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import TRUTH, real
+from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import TRUTH, real, shared
 
 SEEDS = [
     pytest.param(range(300), id="300"),
@@ -68,3 +68,15 @@ def test_truncated_shuffled_and_spliced_negatives_are_never_ib(seeds: range) -> 
         if verdict(made.negative_variant(NEGATIVE, chance), chance.choice((2, 2, 4))) == "ib":
             wrong.append(seed)
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "name", ["published/roce-1nic-nogdr-2.20.5.log", "published/ib-auto-roce-and-ib-nics-2.20.5.log"]
+)
+def test_published_runs_over_rdma_the_same_way(name: str) -> None:
+    lines = shared(name)
+    logs = [[line[3:] for line in lines if line.startswith(f"{rank}: ") and "NCCL INFO" in line] for rank in (0, 1)]
+    for seed in range(50):
+        chance = random.Random(seed)
+        assert verdict(made.harmless(logs, chance), 2) == "ib", seed
+        assert verdict(made.cut(logs, chance), 2) != "ib", seed

@@ -147,6 +147,42 @@ def test_a_lost_peer_after_the_own_end_is_no_failure() -> None:
     assert judged([[logs[0][0], late, *logs[0][1:]], logs[1]], 2)["verdict"] == "failed"
 
 
+def test_what_fails_at_the_programs_end_is_no_failure() -> None:
+    logs = made.build(made.Job(destroyed=True))
+    head = logs[0][0].split("NCCL INFO")[0]
+    late = [
+        f"{head}init.cc:2050 NCCL WARN comm 0x5500000 has already been destroyed",
+        f"{head}NCCL INFO init.cc:2064 -> 4",
+    ]
+    late.append(f"{head}misc/strongstream.cc:395 NCCL WARN Cuda failure 'driver shutting down'")
+    assert judged([logs[0] + late, logs[1]], 2)["verdict"] == "ib"
+    assert judged([late + logs[0], logs[1]], 2)["verdict"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "name", ["roce-one-hca-2.20.5", "roce-two-hcas-2.23.4", "gdr-pxn-2.28.9", "groups-2.28.9", "split-2.29.7"]
+)
+def test_without_any_one_line_of_the_proof_it_is_none(name: str) -> None:
+    """Every line of a channel over the network, every start, end and connection counts."""
+    job = made.GOOD[name]
+    logs = made.build(job)
+    counts = (" via ", "Connected all rings", "Init START", "Init COMPLETE", "nNodes", f"/{job.channels:02d} :")
+    for rank, lines in enumerate(logs):
+        for place, line in enumerate(lines):
+            inside = job.groups and "via P2P" in line  # of a group inside a node nothing needs to be proven
+            if any(text in line for text in counts) and not inside and not _of_a_group_inside(job, lines, place):
+                left = [x if number != rank else x[:place] + x[place + 1 :] for number, x in enumerate(logs)]
+                assert judged(left, job.ranks)["verdict"] != "ib", line
+
+
+def _of_a_group_inside(job: made.Job, lines: list[str], place: int) -> bool:
+    """Whether a line is of a communicator that stays inside a node."""
+    spans = [line for line in lines[: place + 2] if "nNodes" in line]
+    return "nNodes 1" in spans[-1] or (
+        len(job.groups) > 0 and "Init START" in lines[place] and "nNodes 1" in lines[place + 1]
+    )
+
+
 def test_harmless_warnings_are_no_causes() -> None:
     logs = made.build(made.Job())
     head = logs[0][0].split("NCCL INFO")[0]
@@ -160,9 +196,26 @@ def test_harmless_warnings_are_no_causes() -> None:
     assert (report["verdict"], report["findings"]) == ("ib", [])
 
 
+def test_a_warning_that_nobody_knows_is_shown_where_nothing_else_tells() -> None:
+    logs = made.build(made.Job())
+    head = logs[0][0].split("NCCL INFO")[0]
+    warned = [f"{head}x.cc:1 NCCL WARN The flux capacitor is empty", f"{head}NCCL INFO group.cc:133 -> 3"]
+    report = judged([logs[0] + warned, logs[1]], 2)
+    assert report["verdict"] == "failed"
+    assert {f["id"]: f["line"] for f in report["findings"]}["nccl.warning"] == "The flux capacitor is empty"
+    assert judged([logs[0] + warned[:1], logs[1]], 2)["findings"] == []
+
+
 def test_lines_without_header_prove_nothing_but_count_against() -> None:
-    bare = [[line.split("NCCL INFO ")[1] for line in lines] for lines in made.build(made.Job())]
-    assert judged(bare, 2)["verdict"] == "unknown"
+    for kept in (0, 1):
+        bare = [[("[0] NCCL INFO " * kept) + line.split("NCCL INFO ")[1] for line in x] for x in made.build(made.Job())]
+        assert judged(bare, 2)["verdict"] == "unknown"
+    tcp = [
+        ["[0] NCCL INFO " + line.split("NCCL INFO ")[1] for line in x]
+        for x in made.bad()["no-device-in-pod-2.28.9"].logs
+    ]
+    assert judged(tcp, 2)["verdict"] == "socket"
+    assert first_cause(judged(tcp, 2)) == "nccl.no-device-in-pod"
     good = made.build(made.Job())
     assert judged([*good, ["Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"]], 2)["verdict"] == "mixed"
 

@@ -75,25 +75,3 @@ def test_a_run_that_did_not_end_says_so() -> None:
 def test_a_line_that_makes_no_sense_is_an_error(text: str) -> None:
     with pytest.raises(FabricError):
         bandwidth.parse(text)
-
-
-def test_beside_a_model_only_small_messages_above_the_floor() -> None:
-    free = {"spark1": 20 * GIB, "spark2": 6 * GIB}
-    assert bandwidth.admitted(2 * GIB, serving=False, available=free, floor=None) == 2 * GIB
-    assert bandwidth.admitted(2 * GIB, serving=True, available=free, floor=4 * GIB) == 256 * 1024**2
-    with pytest.raises(FabricError, match=r"spark2: 6\.0 GiB are available"):
-        bandwidth.admitted(2 * GIB, serving=True, available=free, floor=5 * GIB)
-    with pytest.raises(FabricError, match="no floor"):
-        bandwidth.admitted(1024, serving=True, available=free, floor=None)
-    with pytest.raises(FabricError, match="spark2"):
-        bandwidth.admitted(2 * GIB, serving=False, available=free, floor=2 * GIB)
-
-
-@given(st.integers(0, 64 * GIB), st.integers(0, 16 * GIB), st.integers(4, 2 * GIB))
-def test_what_is_admitted_leaves_the_floor(available: int, floor: int, wanted: int) -> None:
-    try:
-        largest = bandwidth.admitted(wanted, serving=True, available={"spark1": available}, floor=floor)
-    except FabricError:
-        return
-    assert largest <= min(wanted, 256 * 1024**2)
-    assert available - (2 * largest + GIB) >= floor

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model, profile, verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
     Cut,
     Dense,
     Facts,
+    Kept,
     Linear,
     Mla,
     Moe,
@@ -57,15 +60,35 @@ def test_all_ranks_together_hold_at_least_the_checkpoint(tp: int, ep: int) -> No
     assert total(facts, NVFP4, Cut(tp=tp, ep=ep)) * tp >= whole - 1e-6
 
 
-def test_experts_without_a_gate_are_padded_and_keep_their_scales_twice() -> None:
+def test_experts_without_a_gate_are_padded_and_keep_the_first_scales_twice() -> None:
     facts = Facts("Made", 64, 1000, 4096, moe=Moe(1, 8, 2, 2688, gated=False, latent=32))
-    cut, whole = Cut(tp=4), 8 * 2 * 32 * 2688 * model.BYTES["nvfp4"]
-    padded = whole / 4 * 768 / 672  # 2688 / 4 = 672 rows, padded to 768
-    again = 8 * 768 * 32 / 16  # the first matrix' scales
-    assert model.gpu_bytes(facts, NVFP4, cut, False)["experts"] == pytest.approx(padded + again)
-    assert model.gpu_bytes(facts, NVFP4, Cut(tp=4, ep=4), False)["experts"] == pytest.approx(
-        whole / 4
-    )  # 2688 = 21 × 128
+    whole = 8 * 2 * 32 * 2688 * model.BYTES["nvfp4"]
+    found = model.gpu_bytes(facts, NVFP4, Cut(tp=4), False, Kept(1, 128))["experts"]
+    codes = 8 * 2 * 768 * 32 / 2  # 2688 / 4 = 672 rows, padded to 768
+    scales = 8 * (672 + 768 + 768) * 32 / 16  # the first matrix' as loaded and swizzled, the second's
+    assert found == pytest.approx(codes + scales)
+    for cut, kept in ((Cut(tp=4, ep=4), Kept(1, 128)), (Cut(tp=4), Kept())):  # 2688 = 21 × 128; no padding
+        assert model.gpu_bytes(facts, NVFP4, cut, False, kept)["experts"] == pytest.approx(whole / 4)
+
+
+@pytest.mark.parametrize("kind", ["experts", "dense"])
+def test_scales_that_stay_twice_are_a_ninth_more(kind: str) -> None:
+    facts = Facts("Made", 64, 1000, 4096, moe=Moe(1, 8, 2, 512), dense=Dense(1, 512))
+    stored = NVFP4 | {"dense": "nvfp4"}
+    once, twice = (model.gpu_bytes(facts, stored, Cut(tp=4), False, Kept(copies))[kind] for copies in (1, 2))
+    assert twice / once == pytest.approx(1 + (1 / 16) / model.BYTES["nvfp4"])
+
+
+def test_a_kind_may_be_stored_in_several_formats() -> None:
+    stored = BF16 | {"attention": {"fp8": 16384, "rest": "bf16"}}
+    attention = 2 * 64 * (8 * 16 + 2 * 4 * 16 + 8 * 16)
+    found = model.gpu_bytes(PLAIN, stored, Cut(), False)["attention"]
+    assert found == pytest.approx(16384 + 2 * (attention - 16384))
+
+
+def test_more_weights_in_a_format_than_there_are_is_an_error() -> None:
+    with pytest.raises(FabricError, match=r"precision: .* states more weights than the 49152"):
+        model.tensors(PLAIN, BF16 | {"attention": {"fp8": 49153, "rest": "bf16"}})
 
 
 def test_a_head_is_counted_only_where_it_is_loaded() -> None:
@@ -129,15 +152,46 @@ def test_the_largest_model_is_right_to_a_thousandth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "head", "measured", "error"),
+    ("name", "variant", "measured"),
     [
-        # Within 3 % is asked for; where it is not reached, the error stands here as it is.
-        ("nemotron-3-ultra-550b-nvfp4", False, 83.72, -0.049),
-        ("nemotron-3-super-120b-nvfp4", False, 23.31, -0.115),
-        ("qwen3.5-122b-a10b-nvfp4-vllm", True, 76.0, 0.023),
+        ("nemotron-3-ultra-550b-nvfp4", "ep4", 83.72),
+        ("nemotron-3-super-120b-nvfp4", "ep1", 23.31),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "mtp3", 76.0),
     ],
 )
-def test_weights_per_gpu_against_what_was_measured(name: str, head: bool, measured: float, error: float) -> None:
-    known = profile.resolve(profile.find(name), {"variant": "ep1"} if "super" in name else {})
-    derived = total(known.facts, known.precision, known.cut, head) / model.GIB
-    assert derived / measured - 1 == pytest.approx(error, abs=0.001)
+def test_weights_per_gpu_are_within_three_percent_of_what_was_measured(
+    name: str, variant: str, measured: float
+) -> None:
+    """As the engine would log them: SGLang's figure is what MemAvailable lost, vLLM's what PyTorch holds, head included."""
+    assert logged(name, variant) == pytest.approx(measured, rel=0.03)
+
+
+def test_a_boot_of_a_newer_version_shows_the_limit() -> None:
+    """20.99 and 21.04 GiB were logged for EP 4 on 0.5.21: MemAvailable lost 2.9 GiB beside the tensors, not 1.8."""
+    assert logged("nemotron-3-super-120b-nvfp4", "ep4") / 20.99 - 1 == pytest.approx(-0.054, abs=0.002)
+
+
+def logged(name: str, variant: str) -> float:
+    known = profile.resolve(profile.find(name), {"variant": variant})
+    bare = dataclasses.replace(verdict.base(), measurements=())
+    pools = verdict.pools_of(known, verdict.drafted(known)[0], None, bare)
+    assert pools is not None
+    assert pools.weights_from == "derived from the model's facts"
+    return pools.weights + (pools.draft if known.engine.name == "vllm" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "replayed"),
+    [
+        ("nemotron-3-ultra-550b-nvfp4", Cut(4, 1, 4), 79.64),
+        ("nemotron-3-super-120b-nvfp4", Cut(4, 1, 1), 20.76),
+        ("nemotron-3-super-120b-nvfp4", Cut(4, 1, 4), 17.87),
+        ("nemotron-3-super-120b-nvfp4", Cut(1, 1, 1), 68.26),
+    ],
+)
+def test_tensors_against_what_pytorch_allocates(name: str, cut: Cut, replayed: float) -> None:
+    """SGLang 0.5.12's allocations in order on a GPU with torch 2.11, each kind of dense layers in one format."""
+    known = profile.resolve(profile.find(name))
+    plain = BF16 | {"experts": "nvfp4", "shared_experts": "fp8", "linear": "fp8", "router": "fp32"}
+    found = sum(model.gpu_bytes(known.facts, plain, cut, False, Kept(1, 128)).values())
+    assert found / model.GIB == pytest.approx(replayed, rel=0.006)

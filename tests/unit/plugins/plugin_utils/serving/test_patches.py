@@ -97,7 +97,7 @@ def test_the_table_names_them() -> None:
     [
         ({"when": "parallel.ep >"}, "patch 'mine': when:"),
         ({"unless": "no_such"}, "unless: there is no image feature 'no_such'"),
-        ({"engines": {"sglang": "newer"}}, "version range: 'newer'"),
+        ({"engines": {"sglang": "newer"}}, "patch 'mine': engines: version range: 'newer'"),
         ({"file": "../etc/passwd"}, "file"),
         ({"edits": []}, "edits"),
     ],

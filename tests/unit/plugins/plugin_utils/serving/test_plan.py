@@ -11,6 +11,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
 CLUSTER = {"hosts": HOSTS}
@@ -119,12 +120,20 @@ def test_the_seeds_settings_come_out(name: str, variant: str, seed: dict[str, t.
 
 def test_what_no_parser_knows_is_environment() -> None:
     rank = planned("nemotron-3-ultra-550b-nvfp4")["ranks"][0]
-    assert "disable_deep_gemm" not in rank["settings"]
+    assert not any("deep-gemm" in word for word in rank["argv"])
     assert rank["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "false"
     assert planned("gemma-4-31b-it")["ranks"][0]["env"]["SGLANG_ENABLE_SPEC_V2"] == "1"
     assert planned("nemotron-3-ultra-550b-nvfp4", "ep4-512k")["ranks"][0]["env"][
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
     ] == "1"  # fmt: skip
+    own = {"SGLANG_ENABLE_JIT_DEEPGEMM": "true"}
+    assert planned("nemotron-3-ultra-550b-nvfp4", environment=own)["ranks"][0]["env"].items() >= own.items()
+
+
+def test_vllms_room_for_graphs_is_told_to_it() -> None:
+    newer = {"version": "0.20.0", "versions": ">=0.17.0"}
+    ranks = planned("qwen3.5-122b-a10b-nvfp4-vllm", engine=newer, settings={"estimate_cudagraphs": False})["ranks"]
+    assert ranks[0]["env"]["VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"] == "0"
 
 
 def test_vllm_ranks_have_its_own_words() -> None:
@@ -422,7 +431,8 @@ def test_a_bad_override_is_refused(overrides: dict[str, t.Any], text: str) -> No
 @pytest.mark.parametrize(
     ("cluster", "text"),
     [
-        ({"nodes": 4}, "unknown key 'nodes'"),
+        ({"node": 4}, "unknown key 'node'"),
+        ({"nodes": 4}, "nodes: a dictionary by host"),
         ({"hosts": "spark1"}, "hosts"),
         ({"free_gib": "much"}, "free_gib"),
         ({"hosts": HOSTS, "fabric": {"spark1": {}}}, "spark2 is not in the fabric plan"),
@@ -440,3 +450,12 @@ def test_knowledge_is_read_once() -> None:
     for seed in range(20):
         planned("glm-4.7-nvfp4", settings={"context_length": random.Random(seed).randint(1, 9999)})
     assert knowledge._loaded.cache_info().misses == before
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_every_rank_has_the_words_that_its_own_settings_make(name: str, variant: str | None) -> None:
+    made = planned(name, variant)
+    build = builder()
+    for rank in made["ranks"]:
+        own = build(made["engine"]["name"], made["engine"]["version"], rank["settings"])
+        assert rank["argv"] == list(own.argv)

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Server-side apply of many objects in one step, with a check mode that also works where nothing is there yet."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.apply import outcome
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
+
+
+class ActionModule(ActionBase):
+    """Check the arguments, hand them on, report each object."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return what changed, object by object."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
+        asked = checked.validated_parameters
+        if not asked["objects"]:
+            return {**result, "changed": False, "objects": []}
+        arguments = {
+            "resource_definition": asked["objects"],
+            "apply": True,
+            "server_side_apply": {"field_manager": MANAGER, "force_conflicts": True},
+            # One that cannot be judged in check mode must not hide the others.
+            "continue_on_error": self._task.check_mode,
+            **{key: asked[key] for key in ("kubeconfig", "context") if asked[key]},
+        }
+        if asked["wait_for"]:
+            condition = {"type": asked["wait_for"], "status": "True"}
+            arguments |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
+        said = self._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
+        if said.get("failed"):
+            return {**result, **said}
+        try:
+            made = outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
+        except FabricError as exc:
+            return {**result, "failed": True, "msg": f"dgxspark.cluster.kube_apply: {exc}"}
+        return {**result, **made}

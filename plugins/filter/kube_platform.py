@@ -1,0 +1,59 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: kube_platform
+short_description: Write down what a cluster needs before a model can be served on it
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Returns the Kubernetes objects of each part of the platform - the runtime class, NVIDIA's device plugin, Multus, the
+    SR-IOV device plugin, and one network attachment for each function and VF index in use.
+  - Versions and digests are those of C(knowledge/platform).
+positional: kubernetes, knowledge_dirs
+options:
+  _input:
+    description: The hosts of the fabric plan, by name. Empty for a single Spark.
+    type: dict
+    required: true
+  kubernetes:
+    description: >-
+      The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged));
+      C(hosts), the Sparks where there is no fabric plan; C(parts), a part's state (V(present), V(absent) or
+      V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (all of the plan); C(node_names),
+      Kubernetes' name of a host; C(gpu_shares), instances that may hold one GPU at the same time; C(images), a part's
+      image; C(image_pull); C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's.
+    type: dict
+    default: {}
+  knowledge_dirs:
+    description: The owner's folders of knowledge, laid over the shipped one.
+    type: list
+    elements: str
+    default: []
+requirements:
+  - jsonschema (Python library, on the controller)
+"""
+
+EXAMPLES = r"""
+- name: Show the network attachments
+  ansible.builtin.debug:
+    msg: "{{ (dgxspark_plan.hosts | dgxspark.cluster.kube_platform({'vf_indexes': [0]})).networks.objects }}"
+"""
+
+RETURN = r"""
+_value:
+  description: By part, in the order in which they are put there, C(state) and C(objects).
+  type: dict
+"""
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Any]:
+        return {"kube_platform": as_filter("kube_platform", platform)}

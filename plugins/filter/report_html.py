@@ -1,0 +1,47 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: report_html
+short_description: Make a page for people of a report of the fabric's proof
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Returns one HTML page that needs nothing else, no network and no script. It shows what passed, what failed and why, what
+    was not run, bandwidth over message size against its bands, the fabric with its GIDs, and versions.
+  - It is made of the report alone, so that one written earlier can be looked at, too.
+options:
+  _input:
+    description: A report, as P(dgxspark.cluster.fabric_report#filter) returns it and C(verify.yml) writes it.
+    type: dict
+    required: true
+seealso:
+  - plugin: dgxspark.cluster.fabric_report
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Make the page of a report that was written earlier
+  ansible.builtin.copy:
+    content: "{{ lookup('ansible.builtin.file', 'reports/fabric.json') | from_json | dgxspark.cluster.report_html }}"
+    dest: reports/fabric.html
+    mode: "0644"
+"""
+
+RETURN = r"""
+_value:
+  description: The page.
+  type: str
+"""
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import page
+
+
+class FilterModule:
+    def filters(self) -> dict[str, t.Any]:
+        return {"report_html": as_filter("report_html", page, convert=False)}

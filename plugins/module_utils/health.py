@@ -1,0 +1,207 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a node is doing, beside its fabric: versions, memory, GPU, heat, PCIe links, and what its journal says.
+
+Three `journalctl`, one `nvidia-smi`, one `k3s --version`; all else comes of /proc, sysfs and files. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Pattern, Reading
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_kernel, read_meminfo, read_packages
+
+MEMORY = ("MemTotal", "MemFree", "MemAvailable", "Cached", "SwapTotal", "SwapFree", "CmaTotal", "CmaFree")
+_QUERY = {
+    "name": "name",
+    "pstate": "pstate",
+    "clock_mhz": "clocks.sm",
+    "max_clock_mhz": "clocks.max.sm",
+    "power_w": "power.draw",
+    "temperature_c": "temperature.gpu",
+    "utilisation": "utilization.gpu",
+}
+EARLIER = 1000  # lines of the boot before: its end says why it ended
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What nvidia-smi says of a GPU. What it does not support is None."""
+
+    name: str | None = None
+    pstate: str | None = None
+    clock_mhz: float | None = None
+    max_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    utilisation: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PciLink:
+    """The PCIe link of a function as it is: lanes, and GT/s for each."""
+
+    pci: str
+    width: int | None = None
+    gtps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All of it. versions: by component. memory: in KiB. gpu_error: why nvidia-smi told nothing.
+
+    journals: what was found in each; the boot before this one has `earlier` in its name.
+    """
+
+    uptime_s: float | None = None
+    cmdline: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()
+    gpu_error: str | None = None
+    hottest_c: float | None = None
+    links: tuple[PciLink, ...] = ()
+    journals: tuple[Reading, ...] = ()
+
+
+def read_health(
+    sysfs: Sysfs,
+    run: Run,
+    patterns: t.Sequence[Pattern],
+    *,
+    device_ids: t.Collection[str] = (),
+    packages: t.Sequence[str] = (),
+    units: t.Sequence[str] = (),
+    since: str | None = None,
+    max_lines: int = 5000,
+    proc_root: str = "/proc",
+    system_root: str = "",
+) -> Health:
+    """Read a node.
+
+    patterns: what to look for in the journal. device_ids: PCI `vendor:device` of the fabric's functions. packages:
+    whose versions matter. units: whose journal is read beside the kernel's. since: how far back in this boot, in
+    journalctl's words. max_lines: of each journal, the newest.
+    """
+    gpus, gpu_error = read_gpus(run)
+    return Health(
+        uptime_s=_float(_text(f"{proc_root}/uptime").split(" ")[0]),
+        cmdline=_text(f"{proc_root}/cmdline").strip(),
+        versions=read_versions(sysfs, run, packages, proc_root, system_root),
+        memory={key: value for key, value in read_meminfo(proc_root).items() if key in MEMORY},
+        gpus=gpus,
+        gpu_error=gpu_error,
+        hottest_c=_hottest(sysfs),
+        links=tuple(_link(sysfs, pci) for pci in sysfs.physical_functions(device_ids)),
+        journals=tuple(read_journals(run, patterns, units, since, max_lines)),
+    )
+
+
+def read_versions(
+    sysfs: Sysfs, run: Run, packages: t.Iterable[str], proc_root: str = "/proc", system_root: str = ""
+) -> dict[str, str]:
+    """Return the versions by component; what is not there is left out. Packages come under their own names."""
+    release = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', _text(f"{system_root}/etc/os-release")))
+    dgx = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', _text(f"{system_root}/etc/dgx-release")))
+    driver = re.search(r"NVRM version:.*?\s(\d+\.[\d.]+)\s", _text(f"{proc_root}/driver/nvidia/version"))
+    k3s = re.match(r"k3s version (\S+)", run(["k3s", "--version"])[1])
+    found = {
+        "kernel": read_kernel(proc_root),
+        "os": release.get("PRETTY_NAME"),
+        "dgx_os": dgx.get("DGX_OTA_VERSION") or dgx.get("DGX_SWBUILD_VERSION"),
+        "bios": sysfs.read("class/dmi/id/bios_version"),
+        "product": sysfs.read("class/dmi/id/product_name"),
+        "driver": driver[1] if driver else None,
+        "k3s": k3s[1] if k3s else None,
+    }
+    installed = read_packages(packages, system_root)
+    if "libnccl2" in installed:
+        found["nccl"] = installed.pop("libnccl2")
+    return {key: value for key, value in found.items() if value} | installed
+
+
+def read_gpus(run: Run) -> tuple[tuple[Gpu, ...], str | None]:
+    """Return the GPUs, or why nvidia-smi tells of none."""
+    rc, out, err = run(["nvidia-smi", f"--query-gpu={','.join(_QUERY.values())}", "--format=csv,noheader,nounits"])
+    if rc == NOT_FOUND:
+        return (), "nvidia-smi is not installed"
+    rows = [
+        [cell.strip() for cell in line.split(",")] for line in out.splitlines() if line.count(",") >= len(_QUERY) - 1
+    ]
+    if rc != 0 or not rows:
+        said = " ".join((out or err).split())[:300] or f"exit status {rc}"
+        return (), f"nvidia-smi: {said}"
+    return tuple(_gpu(dict(zip(_QUERY, row, strict=False))) for row in rows), None
+
+
+def _gpu(row: t.Mapping[str, str]) -> Gpu:
+    known = {key: value for key, value in row.items() if value and not value.startswith("[") and value != "N/A"}
+    return Gpu(
+        name=known.get("name"),
+        pstate=known.get("pstate"),
+        clock_mhz=_float(known.get("clock_mhz")),
+        max_clock_mhz=_float(known.get("max_clock_mhz")),
+        power_w=_float(known.get("power_w")),
+        temperature_c=_float(known.get("temperature_c")),
+        utilisation=_float(known.get("utilisation")),
+    )
+
+
+def read_journals(
+    run: Run, patterns: t.Sequence[Pattern], units: t.Sequence[str], since: str | None, max_lines: int
+) -> t.Iterator[Reading]:
+    """Look for the patterns in the kernel's journal of this boot and of the end of the one before, and in the units'."""
+    window = ["--since", since] if since else []
+    common = ["journalctl", "--no-pager", "--quiet", "--output=short-iso"]
+    kernel = _journal("kernel, this boot", run, [*common, "-k", "-b", "0", "-n", str(max_lines), *window], patterns)
+    if kernel.error and not since:
+        ring = _journal("kernel, this boot", run, ["dmesg"], patterns)
+        kernel = kernel if ring.error else ring
+    yield kernel
+    if not since:
+        yield _journal("kernel, earlier boot", run, [*common, "-k", "-b", "-1", "-n", str(EARLIER)], patterns)
+    if units:
+        named = [f"--unit={unit}" for unit in units]
+        argv = [*common, "-b", "0", "-n", str(max_lines), *window, *named]
+        yield _journal("services, this boot", run, argv, patterns)
+
+
+def _journal(name: str, run: Run, argv: t.Sequence[str], patterns: t.Sequence[Pattern]) -> Reading:
+    rc, out, err = run(argv)
+    if rc != 0:
+        said = " ".join((err or out).split())[:200] or f"exit status {rc}"
+        return Reading(name, error=f"{argv[0]}: {said}")
+    return signatures.scan(name, signatures.numbered(out.rstrip("\n")) if out.strip() else (), patterns)
+
+
+def _hottest(sysfs: Sysfs) -> float | None:
+    zones = [name for name in sysfs.names("class/thermal") if name.startswith("thermal_zone")]
+    degrees = [value for zone in zones if (value := sysfs.number("class/thermal", zone, "temp")) is not None]
+    return max(degrees) / 1000 if degrees else None
+
+
+def _link(sysfs: Sysfs, pci: str) -> PciLink:
+    speed = re.match(r"[\d.]+", sysfs.read("bus/pci/devices", pci, "current_link_speed") or "")
+    return PciLink(pci, sysfs.number("bus/pci/devices", pci, "current_link_width"), _float(speed[0] if speed else None))
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _text(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

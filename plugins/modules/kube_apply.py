@@ -1,0 +1,75 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_apply
+short_description: Put objects into the cluster by server-side apply
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Hands the objects to M(kubernetes.core.k8s), all in one step and with one field manager, and shows each one's difference.
+  - In check mode the API server itself tells what would change. An object that it cannot judge yet, since its namespace or
+    its kind would be made by this very run, is reported as one that would be made.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+options:
+  objects:
+    description: The objects, in the order in which they are put there.
+    type: list
+    elements: dict
+    required: true
+  after:
+    description: Objects that earlier steps of the same run make. They count in check mode only.
+    type: list
+    elements: dict
+    default: []
+  wait_for:
+    description: >-
+      A condition, such as V(Established) for definitions of kinds, that each object must have within 60 seconds.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Put the ranks there
+  dgxspark.cluster.kube_apply:
+    objects: "{{ served.workers + served.head }}"
+    after: "{{ served.common }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+objects:
+  description: What was done about each object, as C(kind/name) and V(changed), V(unchanged) or V(would be made).
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "objects": {"type": "list", "elements": "dict", "required": True},
+    "after": {"type": "list", "elements": "dict", "default": []},
+    "wait_for": {"type": "str"},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_apply runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_apply."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_wait
+short_description: Wait until a group of ranks serves, or is gone, and say why where it does not come to that
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Looks at the pods of one instance and at their events again and again, until all ranks of the given plan are ready, or
+    until no pod is left.
+  - Fails at once for a cause that waiting cannot mend, such as an image that cannot be pulled or a preflight that refuses,
+    and otherwise when the time is over, each time with the cause, the pod, the node, and what to do.
+  - Changes nothing. In check mode it looks once and never fails, since nothing was started.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+options:
+  namespace:
+    description: Where the ranks are.
+    type: str
+    required: true
+  instance:
+    description: The instance.
+    type: str
+    required: true
+  state:
+    description: What to wait for.
+    type: str
+    choices: [ready, gone]
+    default: ready
+  plan:
+    description: The checksum of the plan that must serve. Needed for O(state=ready).
+    type: str
+  ranks:
+    description: How many ranks it has. Needed for O(state=ready).
+    type: int
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 1800
+  interval:
+    description: Seconds between looks.
+    type: int
+    default: 5
+"""
+
+EXAMPLES = r"""
+- name: Wait for the first tokens
+  dgxspark.cluster.kube_wait:
+    namespace: dgx-serving
+    instance: default
+    plan: "{{ served.plan }}"
+    ranks: "{{ served.nodes | length }}"
+    timeout: "{{ served.bounds.start_s }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+ready:
+  description: The ranks that are ready.
+  type: list
+  elements: int
+  returned: always
+findings:
+  description: What is wrong with the others, each with C(id), C(severity), C(subject), C(message) and C(remedy).
+  type: list
+  elements: dict
+  returned: always
+seconds:
+  description: How long it took.
+  type: float
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "namespace": {"type": "str", "required": True},
+    "instance": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["ready", "gone"], "default": "ready"},
+    "plan": {"type": "str"},
+    "ranks": {"type": "int"},
+    "timeout": {"type": "int", "default": 1800},
+    "interval": {"type": "int", "default": 5},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+REQUIRED_IF = [("state", "ready", ["plan", "ranks"])]
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, required_if=REQUIRED_IF, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_wait runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_wait."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One streamed chat request to an OpenAI-compatible server, with a deadline for the whole of it, and what became of it.
+
+Python's own HTTP client: the time that each read may take is what is left of the request's, so that a server which hangs,
+or drips, costs no more. No proxy and no redirection is followed: the server is in the owner's cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+import ssl
+import time
+import typing as t
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
+
+Clock = t.Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a server. url: with the version, such as http://10.0.0.1:30000/v1. timeout in seconds."""
+
+    name: str
+    url: str
+    prompt: str
+    max_tokens: int
+    timeout: float
+    model: str | None = None
+    expect: str | None = None
+    api_key: str | None = None
+    validate_certs: bool = True
+    ca_path: str | None = None
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request. `text` begins the answer; figures are None where they are not known."""
+
+    name: str
+    url: str
+    status: t.Literal["ok", "failed"]
+    hosts: tuple[str, ...] = ()
+    cause: str | None = None
+    message: str = ""
+    remedy: str = ""
+    model: str | None = None
+    ttft_s: float | None = None
+    tokens: int = 0
+    tokens_are_counted: bool = False
+    tokens_per_s: float | None = None
+    finish_reason: str | None = None
+    has_content: bool = False
+    has_reasoning: bool = False
+    guard: str | None = None
+    text: str = field(default="")
+
+
+class _Failure(Exception):
+    def __init__(self, cause: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.cause, self.remedy = f"tokens.{cause}", remedy
+
+
+_REMEDIES = {
+    "refused": "Nothing listens there: see whether the server's first rank is up and has loaded, and the port.",
+    "unreachable": "See the address, the route from the controller, and the service or port of the server.",
+    "tls": "See the certificate's names and its authority (ca_path), or the scheme in the URL.",
+    "unauthorized": "Give the server's API key in api_key.",
+    "unavailable": "It is still loading, or overloaded: wait until /health answers, and see its log.",
+    "http": "See the server's log for the request.",
+    "hang": "The server took the request and goes on with nothing: a rank may be dead while /health still answers 200. "
+    "See the logs of all ranks.",
+    "truncated": "The server or something between ended the connection early: see its log, and proxies' time-outs.",
+    "protocol": "Is it an OpenAI-compatible chat server, and does the URL end with /v1?",
+    "server-error": "See the logs of all ranks.",
+    "garbage": "Stop using it: see the launch plan's rules for CUDA graphs, quantisation and expert parallelism.",
+    "empty": "See the chat template and the stop tokens.",
+    "reasoning-only": "Raise max_tokens, so that it comes to its answer; or the reasoning parser takes all for reasoning.",
+    "unexpected": "It is fluent, and wrong or beside the point: read the answer; see quantisation and chat template.",
+}
+
+
+def ask(asked: Asked, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
+    """Send the request and judge what comes. Raises FabricError for a URL or pattern that is none, nothing else."""
+    target = _target(asked)
+    deadline = clock() + asked.timeout
+    stream = ChatStream(clock())
+    guard = {"content": TextGuard(limits), "reasoning": TextGuard(limits)}
+    try:
+        model = asked.model or _first_model(asked, target, deadline, clock)
+        body = {
+            "model": model,
+            "messages": [{"role": "user", "content": asked.prompt}],
+            "max_tokens": asked.max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        with _Exchange(asked, target, "POST", "/chat/completions", deadline, clock, body) as exchange:
+            stream.began = exchange.began
+            for piece, final in exchange.pieces():
+                for delta in stream.feed(piece, clock(), final):
+                    trip = guard["content"].feed(delta.content) or guard["reasoning"].feed(delta.reasoning)
+                    if trip:
+                        raise _failure("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+                if stream.done:
+                    break
+        _judge(asked, stream, guard)
+    except StreamError as exc:
+        cause = "server-error" if "gave up" in str(exc) else "protocol"
+        return _outcome(asked, stream, guard, _failure(cause, str(exc)))
+    except _Failure as exc:
+        return _outcome(asked, stream, guard, exc)
+    return _outcome(asked, stream, guard, None)
+
+
+def _judge(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard]) -> None:
+    if not stream.ended:
+        raise _failure("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
+    for each in guard.values():
+        trip = each.close()
+        if trip:
+            raise _failure("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+    if not stream.content.strip():
+        if stream.reasoning.strip():
+            raise _failure("reasoning-only", f"only reasoning came, and no answer ({stream.finish_reason})")
+        raise _failure("empty", f"the answer is empty ({stream.finish_reason})")
+    if asked.expect and not re.search(asked.expect, stream.content, re.IGNORECASE):
+        raise _failure("unexpected", f"the answer does not hold {asked.expect!r}: {_short(stream.content)!r}")
+
+
+def _failure(cause: str, message: str) -> _Failure:
+    return _Failure(cause, message, _REMEDIES[cause])
+
+
+def _short(text: str, limit: int = 200) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _outcome(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard], failure: _Failure | None) -> Outcome:
+    trip = next((each.trip for each in guard.values() if each.trip), None)
+
+    def clean(text: str) -> str:
+        # A server may repeat the key that it refuses.
+        return text.replace(asked.api_key, "********") if asked.api_key else text
+
+    message = f"{asked.name} ({asked.url}): {str(failure).rstrip('.')}." if failure else ""
+    return Outcome(
+        name=asked.name,
+        url=asked.url,
+        hosts=asked.hosts,
+        status="failed" if failure else "ok",
+        cause=failure.cause if failure else None,
+        message=clean(message),
+        remedy=failure.remedy if failure else "",
+        model=stream.model or asked.model,
+        ttft_s=stream.ttft_s,
+        tokens=stream.tokens,
+        tokens_are_counted=stream.tokens_are_counted,
+        tokens_per_s=stream.tokens_per_s,
+        finish_reason=stream.finish_reason,
+        has_content=bool(stream.content.strip()),
+        has_reasoning=bool(stream.reasoning.strip()),
+        guard=trip.guard if trip else None,
+        text=clean(_short(stream.content or stream.reasoning)),
+    )
+
+
+# --- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    tls: bool
+    host: str
+    port: int
+    path: str
+
+
+def _target(asked: Asked) -> _Target:
+    try:
+        parts = urlsplit(asked.url)
+        port = parts.port
+    except ValueError as exc:
+        raise FabricError(f"{asked.name}: {asked.url!r} is no URL: {exc}.") from exc
+    if parts.username or parts.password:
+        raise FabricError(f"{asked.name}: the URL holds a name or password. Leave them out; a key goes into api_key.")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise FabricError(f"{asked.name}: {asked.url!r} is no URL of a server, such as http://10.0.0.1:30000/v1.")
+    if asked.expect:
+        try:
+            re.compile(asked.expect)
+        except re.error as exc:
+            raise FabricError(f"{asked.name}: expect: {asked.expect!r} is no regular expression: {exc}.") from exc
+    tls = parts.scheme == "https"
+    return _Target(tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"))
+
+
+def _first_model(asked: Asked, target: _Target, deadline: float, clock: Clock) -> str:
+    with _Exchange(asked, target, "GET", "/models", deadline, clock) as exchange:
+        text = b"".join(piece for piece, _final in exchange.pieces())
+    try:
+        return str(json.loads(text)["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
+        raise _failure(
+            "protocol", f"it names no model at {target.path}/models: {_short(text.decode(errors='replace'), 80)!r}"
+        ) from None
+
+
+class _Exchange:
+    """One request with its answer. Raises _Failure for all that can go wrong between two machines."""
+
+    def __init__(
+        self, asked: Asked, target: _Target, method: str, path: str, deadline: float, clock: Clock, body: t.Any = None
+    ) -> None:
+        self._deadline, self._clock, self._asked = deadline, clock, asked
+        self._connection = self._connect(target)
+        self._streams = body is not None
+        headers = {"Accept": "text/event-stream" if body else "application/json", "Connection": "close"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if asked.api_key:
+            headers["Authorization"] = f"Bearer {asked.api_key}"
+        try:
+            with _named(asked, "unreachable"):
+                self._connection.connect()
+            # Kept here: the connection lets go of it once the answer begins.
+            self._socket = t.cast(socket.socket, self._connection.sock)
+            self.began = clock()
+            with _named(asked, "hang"):
+                self._left()
+                self._connection.request(
+                    method, target.path + path, None if body is None else json.dumps(body).encode(), headers
+                )
+                self._left()
+                self._answer = self._connection.getresponse()
+                self._refuse()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _connect(self, target: _Target) -> http.client.HTTPConnection:
+        left = max(0.01, self._deadline - self._clock())
+        if not target.tls:
+            return http.client.HTTPConnection(target.host, target.port, timeout=left)
+        try:
+            context = ssl.create_default_context(cafile=self._asked.ca_path)
+        except (OSError, ssl.SSLError) as exc:
+            raise _failure("tls", f"the authority's file {self._asked.ca_path} cannot be read: {exc}") from None
+        if not self._asked.validate_certs:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return http.client.HTTPSConnection(target.host, target.port, timeout=left, context=context)
+
+    def __enter__(self) -> _Exchange:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._answer.close()
+        self._connection.close()
+
+    def _left(self) -> None:
+        left = self._deadline - self._clock()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+
+    def _refuse(self) -> None:
+        status, kind = self._answer.status, self._answer.headers.get_content_type()
+        if status == 200 and (kind in ("text/html", "application/json")) and self._streams:
+            raise _failure("protocol", f"it answers with {kind}, not with a stream of events")
+        if status == 200:
+            return
+        said = _short(self._answer.read(2000).decode(errors="replace"))
+        cause = {401: "unauthorized", 403: "unauthorized", 503: "unavailable", 429: "unavailable"}.get(status, "http")
+        raise _failure(cause, f"HTTP status {status}{f': {said}' if said else ''}")
+
+    def pieces(self) -> t.Iterator[tuple[bytes, bool]]:
+        """Yield the answer's bytes as they come, and whether they are the last."""
+        with _named(self._asked, "hang"):
+            while True:
+                self._left()
+                piece = self._answer.read1(65536)
+                yield piece, not piece
+                if not piece:
+                    return
+
+
+@contextlib.contextmanager
+def _named(asked: Asked, late: str) -> t.Iterator[None]:
+    """Give what goes wrong its cause. late: the cause of a time-out."""
+    try:
+        yield
+    except TimeoutError:
+        words = "no answer" if late == "hang" else "no connection"
+        raise _failure(late, f"{words} within {asked.timeout:g} s") from None
+    except ssl.SSLError as exc:
+        raise _failure("tls", f"TLS fails: {exc.reason or exc}") from None
+    except ConnectionRefusedError:
+        raise _failure("refused", "the connection is refused") from None
+    except (http.client.IncompleteRead, ConnectionError):
+        raise _failure("truncated", "the connection ended in the middle") from None
+    except http.client.HTTPException as exc:
+        raise _failure("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
+    except OSError as exc:
+        raise _failure("unreachable", f"it cannot be reached: {exc.strerror or exc}") from None

@@ -1,0 +1,304 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guards that tell garbage from text while it streams, and a check over all requests after the end.
+
+They are pure: one `TextGuard` for each request is fed with text as it comes, in pieces of any size; what it finds does not
+depend on where the pieces were cut. What it looks at:
+
+- *words*: runs of letters and digits, and each Chinese, Japanese or Korean character. Lines that are a fifth punctuation
+  or more (tables, JSON, code) count as one new word, since such lines repeat themselves by nature.
+- the exact end of the text, of whatever characters.
+
+No guard sees fluent nonsense: for that, ask for something with a known answer.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+
+STEP = 64  # characters between two looks at the end of the text
+_PIECE = 200  # characters after which a line that does not end is taken as it is
+_STRUCTURED = 0.2  # share of punctuation from which on a line is no prose
+_KEY = 16  # characters by which a loop is looked for
+_CANDIDATES = 64
+
+# Scripts without spaces between words: kana, ideographs (with extension A), Hangul syllables.
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+"
+)
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """Within the last `window` words, one n-gram more often than base + per_100 a hundred words, and as dense as that."""
+
+    n: int
+    base: int
+    per_100: float
+    density: float
+    window: int
+    distinct: float
+    min_words: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The last `min_chars` characters or more are `repeats` exact repetitions of up to `max_period` characters."""
+
+    min_chars: int
+    repeats: int
+    max_period: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stagnation:
+    """Of the last `window` words at most the share `distinct` is different."""
+
+    window: int
+    distinct: float
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """Of `min_tokens` tokens or more one makes up this share."""
+
+    min_tokens: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Speeds are compared to so many decimal places, among so many requests or more."""
+
+    digits: int
+    min_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of all guards."""
+
+    flood: Flood
+    loop: Loop
+    stagnation: Stagnation
+    single: Single
+    requests: Requests
+
+
+def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
+    """Build the limits of the entries of `knowledge/guards`, by id. Raises FabricError naming guard and key."""
+    kinds: dict[str, t.Any] = {
+        "flood": Flood,
+        "loop": Loop,
+        "stagnation": Stagnation,
+        "single": Single,
+        "requests": Requests,
+    }
+    missing = [name for name in kinds if name not in entries]
+    if missing:
+        raise FabricError(f"guards: the entry {missing[0]!r} is missing.")
+    return Limits(**{name: from_plain(kind, entries[name]["values"], f"guards.{name}") for name, kind in kinds.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """What a guard found, after how many characters, with an example of it."""
+
+    guard: t.Literal["flood", "loop", "stagnation", "single"]
+    at: int
+    message: str
+    sample: str
+
+
+@dataclass(slots=True)
+class _Window:
+    """The last words, with how often each n-gram of them occurs."""
+
+    size: int
+    n: int
+    words: deque[str] = field(default_factory=deque)
+    grams: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def add(self, word: str) -> None:
+        self.words.append(word)
+        if len(self.words) >= self.n:
+            self.grams[self._gram(len(self.words) - self.n)] += 1
+        if len(self.words) > self.size:
+            oldest = self._gram(0)
+            self.grams[oldest] -= 1
+            if not self.grams[oldest]:
+                del self.grams[oldest]
+            self.words.popleft()
+
+    def _gram(self, start: int) -> tuple[str, ...]:
+        return tuple(self.words[start + offset] for offset in range(self.n))
+
+
+class TextGuard:
+    """The guard of one request's text. The first thing that it finds stays in `trip`."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.trip: Trip | None = None
+        self.length = 0
+        self._line = ""
+        self._tail = ""
+        self._counts: Counter[str] = Counter()
+        self._tokens = 0
+        self._flood = _Window(limits.flood.window, limits.flood.n)
+        self._recent = _Window(limits.stagnation.window, 1)
+
+    def feed(self, text: str) -> Trip | None:
+        """Take more text; return what was found so far."""
+        at = 0
+        while at < len(text) and self.trip is None:
+            # To the next multiple of STEP, wherever this piece began.
+            piece = text[at : at + STEP - self.length % STEP]
+            at += len(piece)
+            self._take(piece)
+            if self.trip is None and self.length % STEP == 0:
+                self._look_at_end()
+        return self.trip
+
+    def close(self) -> Trip | None:
+        """Say that the text has ended; return what was found."""
+        if self.trip is None and self._line:
+            self._words(self._line)
+        if self.trip is None:
+            self._look_at_end()
+        single = self.limits.single
+        if self.trip is None and self._tokens >= single.min_tokens:
+            token, count = self._counts.most_common(1)[0]
+            if count >= single.share * self._tokens:
+                self._found("single", f"{token!r} makes {count} of its {self._tokens} tokens", token)
+        return self.trip
+
+    def _found(self, guard: t.Any, message: str, sample: str) -> None:
+        self.trip = Trip(guard, self.length, message, " ".join(sample.split())[:120] or repr(sample[:20]))
+
+    def _take(self, piece: str) -> None:
+        self._tail = (self._tail + piece)[-(self.limits.loop.repeats * self.limits.loop.max_period) :]
+        for character in piece:
+            self.length += 1
+            self._line += character
+            long = len(self._line)
+            # A stuck model may never end its line.
+            if character == "\n" or (long >= _PIECE and character.isspace()) or long >= 2 * _PIECE:
+                self._words(self._line)
+                self._line = ""
+                if self.trip is not None:
+                    return
+
+    def _words(self, line: str) -> None:
+        tokens = _TOKEN.findall(line)
+        self._tokens += len(tokens)
+        self._counts.update(tokens)
+        marks = sum(not (character.isalnum() or character.isspace()) for character in line)
+        solid = sum(not character.isspace() for character in line)
+        # A line of structure stands for a word that comes once, so that what it parts is not taken for neighbours.
+        structured = marks >= _STRUCTURED * max(solid, 1)
+        for word in [f"\n{self.length}"] if structured else _WORD.findall(line.casefold()):
+            self._flood.add(word)
+            self._recent.add(word)
+        if self.trip is None:
+            self._look_at_words()
+
+    def _look_at_words(self) -> None:
+        flood, words = self.limits.flood, self._flood.words
+        if len(words) >= flood.min_words:
+            gram, count = self._flood.grams.most_common(1)[0]
+            often = count > flood.base + flood.per_100 * len(words) / 100
+            dense = count >= flood.density * (len(words) - flood.n + 1)
+            if often and dense and len(set(words)) <= flood.distinct * len(words):
+                text = " ".join(gram)
+                self._found("flood", f"{text!r} stands {count} times among the last {len(words)} words", text)
+                return
+        stagnation, recent = self.limits.stagnation, self._recent
+        if len(recent.words) >= stagnation.window:
+            different = len(recent.grams)
+            if different <= stagnation.distinct * len(recent.words):
+                sample = " ".join(word for (word,) in list(recent.grams)[:8])
+                message = f"only {different} different words are among the last {len(recent.words)}"
+                self._found("stagnation", message, sample)
+
+    def _look_at_end(self) -> None:
+        loop, tail = self.limits.loop, self._tail
+        if len(tail) < loop.min_chars:
+            return
+        key, end = tail[-_KEY:], len(tail) - 1
+        for _candidate in range(_CANDIDATES):
+            # The nearest earlier place at which the text ends alike: the period, or a part of it.
+            before = tail.rfind(key, 0, end)
+            period = len(tail) - _KEY - before
+            span = max(loop.min_chars, loop.repeats * period)
+            if before < 0 or period > loop.max_period or span > len(tail):
+                return
+            if tail[-span:-period] == tail[period - span :]:
+                sample = tail[-period:]
+                self._found("loop", f"its last {span} characters repeat {period} of them", sample)
+                return
+            end = before + _KEY - 1
+
+
+# --- after the end ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one request came to. tokens_per_s None: unknown. has_content: whether anything beside reasoning came."""
+
+    name: str
+    tokens_per_s: float | None
+    has_content: bool
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What requests have in common. An error says that what they brought is garbage."""
+
+    id: str
+    severity: t.Literal["error", "warning"]
+    message: str
+    remedy: str
+
+
+_REMEDY = (
+    "Read the answers. A model that has collapsed races to the token limit: see CUDA graphs against the batch size."
+)
+
+
+def compare(answers: t.Sequence[Answer], limits: Requests) -> list[Sign]:
+    """Look for what requests to a collapsed model have in common: equal speeds, no content, all cut at the limit.
+
+    Equal speeds or a common limit alone are odd; together, or with no content, they are its fingerprint.
+    """
+    if not answers:
+        return []
+    empty = not any(answer.has_content for answer in answers)
+    if len(answers) < limits.min_requests:
+        return [_empty(answers)] if empty else []
+    speeds = {None if a.tokens_per_s is None else round(a.tokens_per_s, limits.digits) for a in answers}
+    equal = len(speeds) == 1 and None not in speeds
+    cut = all(answer.finish_reason == "length" for answer in answers)
+    signs = [_empty(answers)] if empty else []
+    if equal:
+        severity: t.Literal["error", "warning"] = "error" if empty or cut else "warning"
+        message = f"all {len(answers)} requests ran at {speeds.pop()} tokens/s, to {limits.digits} decimal places."
+        signs.append(Sign("tokens.identical-speed", severity, message, _REMEDY))
+    if cut:
+        message = f"all {len(answers)} requests ended at the token limit."
+        signs.append(Sign("tokens.all-length", "error" if empty or equal else "warning", message, _REMEDY))
+    return signs
+
+
+def _empty(answers: t.Sequence[Answer]) -> Sign:
+    message = f"no content came in any of {len(answers)} requests." if len(answers) > 1 else "no content came."
+    return Sign("tokens.no-content", "error", message, _REMEDY)

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A streamed chat completion, from bytes to text: server-sent events of OpenAI-compatible servers (SGLang, vLLM …).
+
+Pure: bytes and the time at which they came go in, text and figures come out.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+_MOST = 1 << 20  # characters of one event; a server that sends more is no chat server
+
+
+class StreamError(FabricError):
+    """What came is not a stream of chat completions, or the server says that it failed in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of text: of the answer, or of the reasoning before it."""
+
+    content: str = ""
+    reasoning: str = ""
+
+
+class EventReader:
+    """Server-sent events: pieces of bytes in, the `data` of whole events out (WHATWG HTML, section 9.2.6)."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._text = ""
+        self._data: list[str] = []
+
+    def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
+        """Yield the data of each event that this piece completes. final: nothing comes after it."""
+        self._text += self._decode(piece, final)
+        while True:
+            line, ended, rest = _line(self._text, final)
+            if not ended:
+                break
+            self._text = rest
+            if line.startswith("data:"):
+                self._data.append(line[5:].removeprefix(" "))
+            elif not line and self._data:
+                yield "\n".join(self._data)
+                self._data = []
+        if len(self._text) + sum(map(len, self._data)) > _MOST:
+            raise StreamError("the server sends one event without an end.")
+
+
+def _line(text: str, final: bool) -> tuple[str, bool, str]:
+    """Return the first line, whether it has ended, and what follows. Lines end with LF, CR LF or CR."""
+    at = min((place for mark in "\r\n" if (place := text.find(mark)) >= 0), default=-1)
+    if at < 0 or (text[at:] == "\r" and not final):  # an LF may follow in the next piece
+        return "", False, text
+    return text[:at], True, text[at + (2 if text[at : at + 2] == "\r\n" else 1) :]
+
+
+class ChatStream:
+    """One streamed chat completion. Times are seconds of any clock that does not go back."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.first: float | None = None
+        self.last: float | None = None
+        self.content = ""
+        self.reasoning = ""
+        self.pieces = 0
+        self.model: str | None = None
+        self.finish_reason: str | None = None
+        self.done = False
+        self._usage: int | None = None
+        self._events = EventReader()
+
+    def feed(self, piece: bytes, now: float, final: bool = False) -> list[Delta]:
+        """Take more bytes; return the text in them. Raises StreamError for what is not a stream of completions."""
+        found = []
+        for data in self._events.feed(piece, final):
+            if data.strip() == "[DONE]":
+                self.done = True
+                break
+            delta = self._event(data)
+            if delta.content or delta.reasoning:
+                self.first = now if self.first is None else self.first
+                self.last = now
+                self.pieces += 1
+                self.content += delta.content
+                self.reasoning += delta.reasoning
+                found.append(delta)
+        return found
+
+    def _event(self, data: str) -> Delta:
+        try:
+            event = json.loads(data)
+        except ValueError:
+            raise StreamError(f"an event of the stream is no JSON: {data[:80]!r}.") from None
+        if not isinstance(event, dict):
+            raise StreamError(f"an event of the stream is no object: {data[:80]!r}.")
+        if event.get("error"):
+            error = event["error"]
+            words = error.get("message") if isinstance(error, dict) else error
+            raise StreamError(f"the server gave up in the middle: {' '.join(str(words).split())[:200]}.")
+        self.model = event.get("model") or self.model
+        usage = event.get("usage")
+        if isinstance(usage, dict) and isinstance(usage.get("completion_tokens"), int):
+            self._usage = usage["completion_tokens"]
+        choices = event.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return Delta()
+        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        delta = choices[0].get("delta")
+        if not isinstance(delta, dict):
+            return Delta()
+        # SGLang and older vLLM say reasoning_content, newer vLLM reasoning.
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+        return Delta(str(delta.get("content") or ""), str(reasoning))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has said that this is all."""
+        return self.finish_reason is not None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that came: as the server counted them, else the pieces of text, of which one may hold several."""
+        return self.pieces if self._usage is None else self._usage
+
+    @property
+    def tokens_are_counted(self) -> bool:
+        """Whether the server has counted the tokens."""
+        return self._usage is not None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to the first text, reasoning included, in seconds."""
+        return None if self.first is None else self.first - self.began
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Speed after the first token; None where one piece was all, or no time went by."""
+        if self.first is None or self.last is None or self.last <= self.first or self.tokens < 2:
+            return None
+        return (self.tokens - 1) / (self.last - self.first)

@@ -1,0 +1,386 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with a running cluster, by what its nodes showed: symptom, cause, remedy. Nothing is tested with traffic.
+
+What the gate decides by facts alone (links, VFs, GIDs) is asked of the gate; what lines of a journal mean, of the
+signatures; which versions are bad, of the same list as the serving plan asks.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import links
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict import causes
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.verdict import platform_findings
+
+KIB_IN_GIB = 1024**2
+EARLIER = "earlier boot"
+_MAKE = "Run site.yml --tags fabric."
+
+# Why the gate's causes come about on a cluster that once was well. By their ids' beginnings, the longest first.
+_WHY = {
+    "function.": "The ConnectX-7 leaves the PCI bus while no cable is in, and comes back when one is.",
+    "link.down": "The cable, its plug, the switch port, or the node at the other end.",
+    "link.speed": "The cable or the switch port carries less, or they agreed on less.",
+    "link.mtu": "It was set back since: a pod gave the VF back, a firmware update reset it, or somebody changed it.",
+    "vf.stranded": "A pod was deleted by force, and its dead network namespace kept the VF.",
+    "vf.unbound": "Its driver was taken away, or failed.",
+    "vf.mac": "It was made anew without the settings, as by another tool.",
+    "vf.": "The VFs were not made after the last boot, or their number was changed.",
+    "gid.no-ipv4": "The VF lost its address, or netplan was not applied after the VF came back from a pod.",
+    "gid.": "The GID table follows addresses and link events, and did not follow this one.",
+    "plan.": "The inventory does not fit what the nodes have.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing found. where: hosts, functions or VFs. follows: what likely follows from it."""
+
+    id: str
+    severity: t.Literal["error", "warning", "info"]
+    where: str
+    symptom: str
+    cause: str
+    remedy: str
+    source: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patient:
+    """All that is looked at. health: by host, what `node_health` read; health_errors: why it did not."""
+
+    evidence: Evidence
+    health: t.Mapping[str, Health]
+    health_errors: t.Mapping[str, str]
+    limits: Entry
+    known_bad: t.Sequence[Entry]
+    table: signatures.Table
+    needed_gib: float | None = None  # free memory that the plan of serving counts on, before its load
+    pinned_gid: bool = False
+    vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, where not its defaults
+    netplan_path: str = netplan.PATH
+    unjudged: list[tuple[str, str]] = field(default_factory=list)
+
+
+def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str, str]]:
+    """Return the hosts' `health`, and their `health_error`. FabricError for a wrong form."""
+    health = {
+        name: from_plain(Health, seen["health"], f"hosts.{name}.health")
+        for name, seen in hosts.items()
+        if seen.get("health")
+    }
+    return health, {name: str(seen["health_error"]) for name, seen in hosts.items() if seen.get("health_error")}
+
+
+def examine(patient: Patient) -> list[Diagnosis]:
+    """Return all that was found, the worst first; of equals, what lies deepest."""
+    parts = (_nodes, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
+    found = [diagnosis for part in parts for diagnosis in part(patient)]
+    return sorted(found, key=lambda diagnosis: signatures.SEVERITIES.index(diagnosis.severity))
+
+
+def _nodes(patient: Patient) -> t.Iterator[Diagnosis]:
+    for name in patient.evidence.plan:
+        absent = patient.evidence.not_here(name)
+        if absent and absent[1]:
+            yield Diagnosis(
+                "node.down",
+                "error",
+                name,
+                f"{absent[0]}.",
+                "It is off, hangs, or cannot be reached over ssh; or what reads it failed.",
+                "See whether it answers ping and ssh. One that answers ping alone has most likely run out of memory, and "
+                "needs its power cut.",
+                follows=("Every model that has a rank there is down, though its health page may say otherwise.",),
+            )
+        elif name in patient.health_errors:
+            message = patient.health_errors[name]
+            cause = "The module node_health could not do its work there."
+            yield Diagnosis(
+                "node.unread", "warning", name, f"its health could not be read: {message}", cause, "See why."
+            )
+
+
+def _steps(patient: Patient) -> list[Step]:
+    """Return what the gate decides by facts alone."""
+    return [Step(judge.__name__, "", True, tuple(judge(patient.evidence))) for judge in (links.link, links.gid)]
+
+
+def _gate(patient: Patient) -> t.Iterator[Diagnosis]:
+    for cause in causes(_steps(patient)):
+        why = next((text for prefix, text in _WHY.items() if cause.id.startswith(prefix)), "")
+        yield Diagnosis(
+            cause.id, "error", cause.where, cause.message, why, cause.remedy, follows=tuple(cause.consequences[:8])
+        )
+
+
+def _drift(patient: Patient) -> t.Iterator[Diagnosis]:
+    told = {str(r.blame) for step in _steps(patient) for r in step.results if r.status == "fail"}
+    for name, host in patient.evidence.plan.items():
+        node = patient.evidence.node(name)
+        if node is None:
+            continue
+        try:
+            # What the gate has told of is not told again.
+            every = changes(to_plain(host), to_plain(node), patient.vf_options, path=patient.netplan_path)["changes"]
+            found = [change for change in every if f"{name} {change.subject.split(' ')[0]}" not in told]
+        except FabricError as exc:
+            patient.unjudged.append((name, f"whether it is as planned: {exc}"))
+            continue
+        if found:
+            shown = "; ".join(f"{c.subject}: {c.what} {_short(c.before)} -> {_short(c.after)}" for c in found[:6])
+            more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+            yield Diagnosis(
+                "plan.drift",
+                "warning",
+                name,
+                f"site.yml would change {signatures.count(len(found), 'thing')} there: {shown}{more}.",
+                "It was changed by hand, by an update or a pod, or the inventory has changed since.",
+                f"Look at it with plan.yml. {_MAKE}",
+            )
+
+
+def _short(value: t.Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 40 and "\n" not in text else f"({len(text)} characters)"
+
+
+def _gids(patient: Patient) -> t.Iterator[Diagnosis]:
+    entries = {name: found for name, (found, _findings) in patient.evidence.gids.items() if found}
+    if len(entries) < 2:
+        return
+    common = common_index(entries)
+    if not common.fits:
+        yield Diagnosis(
+            "gid.index-differs",
+            "error" if patient.pinned_gid else "info",
+            ", ".join(entries),
+            common.message,
+            "The index is a place in a table that follows addresses and link events; it need not be the same.",
+            "Leave NCCL_IB_GID_INDEX unset (NCCL from 2.21 on finds it by itself); only a pinned one fails.",
+            source=("NVIDIA/nccl#1333",),
+        )
+
+
+def platform(patient: Patient, name: str) -> dict[str, str]:
+    """Return a host's versions by component, those of the fabric's functions among them."""
+    found = dict(patient.health[name].versions) if name in patient.health else {}
+    node = patient.evidence.node(name)
+    if node:
+        if node.kernel:
+            found.setdefault("kernel", node.kernel)
+        for key, values in (
+            ("firmware", {f.firmware for f in node.functions if f.firmware}),
+            ("nic_driver", {f"{f.driver} {f.driver_version}" for f in node.functions if f.driver_version}),
+        ):
+            if values:
+                found[key] = ", ".join(sorted(values))
+    return found
+
+
+def _versions(patient: Patient) -> t.Iterator[Diagnosis]:
+    by_component: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in patient.evidence.hosts:
+        for component, version in platform(patient, name).items():
+            by_component[component][version].append(name)
+    for component, versions in sorted(by_component.items()):
+        if component == "product" or len(versions) < 2:
+            continue
+        usual, *others = sorted(versions, key=lambda version: (-len(versions[version]), version))
+        told = "; ".join(f"{version} on {', '.join(versions[version])}" for version in (usual, *others))
+        yield Diagnosis(
+            f"versions.{component}",
+            "warning",
+            ", ".join(host for version in others for host in versions[version]),
+            f"{component} differs between nodes: {told}.",
+            "The nodes were updated at different times.",
+            "Bring all nodes to one version, and restart them where it is a kernel, driver or firmware.",
+        )
+
+
+def _known_bad(patient: Patient) -> t.Iterator[Diagnosis]:
+    hosts: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, t.Any] = {}
+    for name in patient.evidence.hosts:
+        versions = platform(patient, name)
+        if name in patient.health:
+            versions["cmdline"] = patient.health[name].cmdline
+        for entry in patient.known_bad:
+            try:
+                bad, _environment = platform_findings(versions, [entry])
+            except FabricError:  # a version that does not begin with a number cannot be compared
+                continue
+            for finding in bad:
+                hosts[finding.rule].append(name)
+                found[finding.rule] = (finding, versions[entry["component"]])
+    for key, (finding, version) in found.items():
+        yield Diagnosis(
+            key,
+            finding.severity,
+            ", ".join(hosts[key]),
+            f"{finding.names[0]} {version} is on the list of versions that are known to be bad.",
+            finding.message,
+            finding.remedy,
+            source=tuple(map(str, finding.source)),
+        )
+
+
+def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
+    limits = patient.limits["memory"]
+    for name, health in patient.health.items():
+        kib = health.memory.get("MemAvailable")
+        if kib is None:
+            patient.unjudged.append((name, "free memory: /proc/meminfo tells none"))
+            continue
+        free = kib / KIB_IN_GIB
+        if free < limits["warning_gib"]:
+            low = free < limits["error_gib"]
+            yield Diagnosis(
+                "memory.low",
+                "error" if low else "warning",
+                name,
+                f"{free:.1f} GiB of memory are left; at least {limits['error_gib' if low else 'warning_gib']} are due.",
+                "CPU and GPU share it. What is served there, or beside it, takes more than was planned.",
+                "Lower mem_fraction_static or gpu_memory_utilization, or take other loads off the node, before it hangs.",
+                source=tuple(patient.limits["source"]),
+            )
+        elif patient.needed_gib is not None and free < patient.needed_gib and not _busy(patient, name):
+            yield Diagnosis(
+                "memory.below-plan",
+                "warning",
+                name,
+                f"{free:.1f} GiB are free and nothing is served there; the plan counts on {patient.needed_gib:.1f}.",
+                "Something else has taken memory since it was measured, or a model that ended has not given it back.",
+                "See what (ps, free -g). What an ended engine leaves behind goes with a restart of the node.",
+            )
+        stray = (health.memory.get("CmaFree", 0) - health.memory.get("CmaTotal", 0)) / KIB_IN_GIB
+        if "stray_cma_gib" in limits and stray > limits["stray_cma_gib"]:
+            yield Diagnosis(
+                "memory.kho",
+                "error",
+                name,
+                f"CmaFree is {stray:.1f} GiB above CmaTotal.",
+                "The kernel keeps memory for its next start (KHO), in which RDMA cannot register anything: ibv_reg_mr "
+                "fails with ENOMEM under load.",
+                "Add kho=off to the kernel's command line and restart, or boot a 6.17 kernel.",
+                source=("NVIDIA/NV-Kernels#591", "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259"),
+            )
+
+
+def _busy(patient: Patient, name: str) -> bool:
+    node = patient.evidence.node(name)
+    used = node is not None and any(vf.users or vf.place.state == "pod" for f in node.functions for vf in f.vfs)
+    return used or any((gpu.utilisation or 0) > 0 for gpu in patient.health[name].gpus)
+
+
+def _gpus(patient: Patient) -> t.Iterator[Diagnosis]:
+    limits = patient.limits.get("gpu")
+    if not limits:
+        return
+    for name, health in patient.health.items():
+        if health.gpu_error:
+            yield Diagnosis(
+                "gpu.unreadable",
+                "error",
+                name,
+                f"the GPU cannot be read: {health.gpu_error}.",
+                "The driver is not loaded, does not fit the kernel, or the GPU does not answer.",
+                "See dmesg for NVRM lines. Where nothing speaks against it, cut the node's power for a minute.",
+            )
+        for gpu in health.gpus:
+            if (gpu.utilisation or 0) < limits["busy_percent"] or gpu.clock_mhz is None or gpu.power_w is None:
+                patient.unjudged.append((name, "whether the GPU is in its low-power state: that shows at work only"))
+            elif gpu.clock_mhz < limits["low_clock_mhz"] and gpu.power_w < limits["low_power_w"]:
+                yield Diagnosis(
+                    "gpu.low-power",
+                    "error",
+                    name,
+                    f"the GPU is {gpu.utilisation:.0f} % busy at {gpu.clock_mhz:.0f} MHz and {gpu.power_w:.0f} W.",
+                    "It is stuck in a low-power state of the platform, which outlives restarts of programs and of the node.",
+                    "Shut the node down, pull its power plug for a minute, and start it again.",
+                    source=tuple(patient.limits["source"]),
+                )
+            if gpu.temperature_c is not None and gpu.temperature_c >= limits["hot_c"]:
+                yield Diagnosis(
+                    "gpu.hot",
+                    "warning",
+                    name,
+                    f"the GPU has {gpu.temperature_c:.0f} degrees.",
+                    "It gets too little air, or the node stands on another one.",
+                    "Give it air. nvidia-smi -lgc 0,2000 took 10 degrees off in the field, and no speed.",
+                    source=("MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",),
+                )
+
+
+def _pcie(patient: Patient) -> t.Iterator[Diagnosis]:
+    limits = patient.limits.get("pcie")
+    if not limits:
+        return
+    for name, health in patient.health.items():
+        for link in health.links:
+            narrow = link.width is not None and link.width < limits["width"]
+            slow = link.gtps is not None and link.gtps < limits["gtps"]
+            if narrow or slow:
+                yield Diagnosis(
+                    "function.narrow",
+                    "error",
+                    f"{name} {link.pci}",
+                    f"its PCIe link has x{link.width} at {link.gtps} GT/s; due are x{limits['width']} at {limits['gtps']}.",
+                    "BIOS versions before April 2026 gave the second function x2; else the link came up badly.",
+                    "Update the BIOS (fwupdmgr), then cut the node's power for a minute.",
+                    source=("tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35",),
+                )
+
+
+def _journals(patient: Patient) -> t.Iterator[Diagnosis]:
+    readings = []
+    for name, health in patient.health.items():
+        for journal in health.journals:
+            if journal.error and EARLIER not in journal.name:
+                patient.unjudged.append((name, f"the journal ({journal.name}): {journal.error}"))
+            readings.append(Reading(f"{name}: {journal.name}", journal.lines, journal.hits, journal.error))
+    found = signatures.findings(readings, patient.table)
+    causes_of = {finding["id"]: finding["cause"] for finding in found}
+    for finding in found:
+        if finding["benign"] or not finding["root"]:
+            continue
+        seen = finding["seen"]
+        old = all(EARLIER in place["log"] for place in seen)
+        times = sum(place["count"] for place in seen)
+        more = f" ({signatures.count(times, 'line')})" if times > 1 else ""
+        yield Diagnosis(
+            finding["id"],
+            "warning" if old and finding["severity"] == "error" else finding["severity"],
+            ", ".join(dict.fromkeys(place["log"].split(":")[0] for place in seen)),
+            f"{seen[0]['log'].split(': ', 1)[1]}{more}: {seen[0]['excerpt']}",
+            finding["cause"],
+            finding["remedy"],
+            source=tuple(finding["source"]),
+            follows=tuple(f"{causes_of[name]} [{name}]" for name in finding["follows"]),
+        )
+
+
+def tally(found: t.Sequence[Diagnosis]) -> dict[str, int]:
+    """Count by severity."""
+    counted = Counter(diagnosis.severity for diagnosis in found)
+    return {severity: counted[t.cast(t.Any, severity)] for severity in signatures.SEVERITIES}
+
+
+def plain(diagnosis: Diagnosis) -> dict[str, t.Any]:
+    """Return the plain form."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(diagnosis).items()}

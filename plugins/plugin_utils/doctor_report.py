@@ -1,0 +1,141 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's report: its plain form, which docs/schema/doctor-report.json fixes, and its lines for a terminal."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import KIB_IN_GIB, Diagnosis, Patient
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
+
+SCHEMA = "dgxspark.cluster/doctor-report/1"
+_HEAD = ("HOST", "STATUS", "UP", "KERNEL", "DRIVER", "NIC FIRMWARE", "FREE GiB", "GPU")
+
+Plain = dict[str, t.Any]
+
+
+def build(
+    plan: t.Mapping[str, t.Any],
+    hosts: t.Mapping[str, t.Any],
+    hardware: str,
+    meta: t.Mapping[str, t.Any],
+    overlays: t.Sequence[str] = (),
+) -> Plain:
+    """Return the report under `report`, and its lines under `table`.
+
+    plan: of `fabric_plan`. hosts: by name, for those within the limit, `facts`, `error`, `health` and `health_error`.
+    hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
+    `needed_gib` (of the plan of serving), `pinned_gid`, `vf_options` and `netplan_path` (of the roles). overlays: the owner's folders of knowledge.
+    """
+    evidence = evidence_of(
+        plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}
+    )
+    health, errors = doctor.health_of(hosts)
+    patient = Patient(
+        evidence=evidence,
+        health=health,
+        health_errors=errors,
+        limits=knowledge.get("health", hardware, overlays),
+        known_bad=list(knowledge.shared("versions", overlays).values()),
+        table=signatures.load_table(overlays),
+        needed_gib=meta.get("needed_gib"),
+        pinned_gid=bool(meta.get("pinned_gid")),
+        vf_options=dict(meta.get("vf_options") or {}),
+        netplan_path=str(meta.get("netplan_path") or netplan.PATH),
+    )
+    found = doctor.examine(patient)
+    tally = doctor.tally(found)
+    report: Plain = {
+        "schema": SCHEMA,
+        "verdict": "error" if tally["error"] else "warning" if tally["warning"] else "well",
+        "headline": _headline(patient, found, tally),
+        "started": meta.get("started"),
+        "finished": meta.get("finished"),
+        "versions": dict(meta.get("versions") or {}),
+        "hosts": [_host(patient, name) for name in evidence.plan],
+        "findings": [doctor.plain(diagnosis) for diagnosis in found],
+        "not_judged": [{"host": host, "what": what} for host, what in dict.fromkeys(patient.unjudged)],
+    }
+    return {"report": report, "table": show(report)}
+
+
+def _headline(patient: Patient, found: t.Sequence[Diagnosis], tally: t.Mapping[str, int]) -> str:
+    seen = sum(1 for host in patient.evidence.hosts.values() if host.node)
+    where = f"{signatures.count(seen, 'host')} of {len(patient.evidence.plan)}"
+    serious = [d for d in found if d.severity != "info"]
+    if not serious:
+        return f"WELL: nothing wrong was seen on {where}."
+    counts = f"{signatures.count(tally['error'], 'error')}, {signatures.count(tally['warning'], 'warning')}"
+    return f"{counts.upper()} on {where}: {serious[0].where}: {serious[0].symptom}"
+
+
+def _host(patient: Patient, name: str) -> Plain:
+    seen = patient.evidence.hosts.get(name)
+    health = patient.health.get(name)
+    gpu = health.gpus[0] if health and health.gpus else None
+    return {
+        "name": name,
+        "status": "outside the limit" if seen is None else "seen" if seen.node else "not seen",
+        "reason": seen.error if seen else None,
+        "uptime_s": health.uptime_s if health else None,
+        "versions": doctor.platform(patient, name),
+        "memory_kib": dict(health.memory) if health else {},
+        "gpu": {
+            "name": gpu.name,
+            "clock_mhz": gpu.clock_mhz,
+            "power_w": gpu.power_w,
+            "temperature_c": gpu.temperature_c,
+        }
+        if gpu
+        else None,
+        "hottest_c": health.hottest_c if health else None,
+        "journals": [{"name": j.name, "lines": j.lines, "error": j.error} for j in health.journals] if health else [],
+    }
+
+
+def show(report: Plain) -> list[str]:
+    """Return a report for a terminal: plain ASCII, aligned."""
+    lines = [report["headline"], "", *_aligned([_HEAD, *(_row(host) for host in report["hosts"])])]
+    for finding in report["findings"]:
+        lines += ["", f"{finding['severity'].upper()}: {finding['where']}: {finding['symptom']} [{finding['id']}]"]
+        lines += [f"  cause: {finding['cause']}"] if finding["cause"] else []
+        lines += [f"  remedy: {finding['remedy']}"] if finding["remedy"] else []
+        lines += [f"  likely follows from it: {text}" for text in finding["follows"]]
+        lines += [f"  source: {'; '.join(finding['source'])}"] if finding["source"] else []
+    if report["not_judged"]:
+        lines += ["", "NOT JUDGED:"]
+        by_what: dict[str, list[str]] = {}
+        for entry in report["not_judged"]:
+            by_what.setdefault(entry["what"], []).append(entry["host"])
+        lines += [f"  {', '.join(hosts)}: {what}" for what, hosts in by_what.items()]
+    return lines
+
+
+def _row(host: Plain) -> tuple[str, ...]:
+    kib, gpu, versions = host["memory_kib"].get("MemAvailable"), host["gpu"], host["versions"]
+    up = host["uptime_s"]
+    return (
+        host["name"],
+        host["status"],
+        "-" if up is None else f"{up / 86400:.0f} d" if up >= 172800 else f"{up / 3600:.0f} h",
+        versions.get("kernel", "-"),
+        versions.get("driver", "-"),
+        versions.get("firmware", "-"),
+        "-" if kib is None else f"{kib / KIB_IN_GIB:.1f}",
+        f"{_number(gpu['clock_mhz'])} MHz, {_number(gpu['power_w'])} W, {_number(gpu['temperature_c'])} C"
+        if gpu
+        else "-",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"
+
+
+def _aligned(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

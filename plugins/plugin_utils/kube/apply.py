@@ -1,0 +1,60 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What kubernetes.core's answer about many objects comes to."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
+
+Object = t.Mapping[str, t.Any]
+
+
+def title(made: Object) -> str:
+    """Return how an object is called in messages."""
+    namespace = made["metadata"].get("namespace")
+    return f"{made['kind']}/{f'{namespace}/' if namespace else ''}{made['metadata']['name']}"
+
+
+def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object] = ()) -> Plain:
+    """Return `changed`, `objects` (a line for each) and `diff`; FabricError for a fault that is not of check mode.
+
+    said: what kubernetes.core.k8s returned for these objects. after: what earlier steps would have made (check mode).
+    """
+    results = [said] if len(objects) == 1 else list(said["result"]["results"])
+    would = [*after, *objects]
+    namespaces = {each["metadata"]["name"] for each in would if each["kind"] == "Namespace"}
+    kinds = {each["spec"]["names"]["kind"] for each in would if each["kind"] == "CustomResourceDefinition"}
+    lines, diffs, changed, faults = [], [], False, []
+    for made, result in zip(objects, results, strict=True):
+        error = result.get("error")
+        if error:
+            text = str(error.get("msg", error))
+            missing_namespace = "not found" in text and made["metadata"].get("namespace") in namespaces
+            missing_kind = "exact match" in text and made["kind"] in kinds
+            if not (missing_namespace or missing_kind):
+                faults.append(f"{title(made)}: {text}")
+                continue
+            lines.append(f"{title(made)}: would be made")
+            diffs.append(_diff(made, {"before": {}, "after": dict(made)}))
+            changed = True
+            continue
+        lines.append(f"{title(made)}: {'changed' if result['changed'] else 'unchanged'}")
+        changed = changed or bool(result["changed"])
+        if result["changed"] and result.get("diff"):
+            diffs.append(_diff(made, result["diff"]))
+    if faults:
+        raise FabricError(" ".join(faults))
+    return {"changed": changed, "objects": lines, "diff": diffs}
+
+
+def _diff(made: Object, diff: Object) -> Plain:
+    def text(value: t.Any) -> str:
+        return json.dumps(value, indent=2, sort_keys=True) + "\n" if value else ""
+
+    name = title(made)
+    return {"before_header": name, "after_header": name, "before": text(diff["before"]), "after": text(diff["after"])}

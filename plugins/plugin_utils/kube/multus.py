@@ -1,0 +1,155 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Multus (its thick form) where K3s has its CNI folders.
+
+Five things differ from upstream's quick start, each seen to break on K3s: the folder of configurations; the plugins'
+folder is seen through its parent, into which its links point; the daemon is told that folder; mounts are not propagated
+back to the node, or they pile up over K3s's own; and the daemon has memory for a cold boot.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    MANAGER,
+    PART,
+    Plain,
+    checksum,
+    labels,
+    thing,
+)
+
+NAME = "dgxspark-multus"
+SYSTEM = "kube-system"
+CRD = "network-attachment-definitions.k8s.cni.cncf.io"
+
+
+def multus(container: Plain, paths: t.Mapping[str, str]) -> list[Plain]:
+    """Return its objects. container: image, pull policy, resources; paths: of the nodes, as knowledge/platform has them."""
+    own = labels(**{PART: "multus"})
+    config = json.dumps(
+        {
+            "chrootDir": "/hostroot",
+            "cniVersion": networks.CNI_VERSION,
+            "logLevel": "error",
+            "logToStderr": True,
+            "cniConfigDir": "/host/etc/cni/net.d",
+            "multusAutoconfigDir": "/host/etc/cni/net.d",
+            "multusConfigFile": "auto",
+            "socketDir": "/host/run/multus/",
+            "binDir": paths["cni_bin"],
+        },
+        indent=1,
+        sort_keys=True,
+    )
+    account = [{"kind": "ServiceAccount", "name": NAME, "namespace": SYSTEM}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
+    return [
+        _definition(own),
+        thing("v1", "ServiceAccount", NAME, SYSTEM, own),
+        thing("rbac.authorization.k8s.io/v1", "ClusterRole", NAME, None, own, rules=_rules()),
+        thing("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", NAME, None, own, roleRef=role, subjects=account),
+        thing("v1", "ConfigMap", NAME, SYSTEM, own, data={"daemon-config.json": config + "\n"}),
+        _daemon(own, container, paths, checksum(config)),
+    ]
+
+
+def _definition(own: t.Mapping[str, str]) -> Plain:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {"config": {"type": "string", "description": "A CNI configuration in JSON."}},
+            }
+        },
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {
+        "kind": "NetworkAttachmentDefinition",
+        "listKind": "NetworkAttachmentDefinitionList",
+        "plural": "network-attachment-definitions",
+        "singular": "network-attachment-definition",
+        "shortNames": ["nad", "net-attach-def"],
+    }
+    spec = {"group": "k8s.cni.cncf.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    return thing("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRD, None, own, spec=spec)
+
+
+def _rules() -> list[Plain]:
+    def rule(groups: list[str], resources: list[str], verbs: list[str]) -> Plain:
+        return {"apiGroups": groups, "resources": resources, "verbs": verbs}
+
+    return [
+        rule(["k8s.cni.cncf.io"], ["*"], ["get", "list", "watch"]),
+        # It writes each pod's network status into its annotations.
+        rule([""], ["pods", "pods/status"], ["get", "list", "update", "watch"]),
+        rule(["", "events.k8s.io"], ["events"], ["create", "patch", "update"]),
+    ]
+
+
+def _daemon(own: t.Mapping[str, str], container: Plain, paths: t.Mapping[str, str], told: str) -> Plain:
+    folders = {
+        "cni": (paths["cni_conf"], "/host/etc/cni/net.d", None),
+        # The daemon wants the plugins' folder under the path that the node knows it by.
+        "cni-bin": (paths["cni_bin_parent"], paths["cni_bin_parent"], "HostToContainer"),
+        "run": ("/run", "/host/run", None),
+        "multus-cache": ("/var/lib/cni/multus", "/var/lib/cni/multus", None),
+        "kubelet": ("/var/lib/kubelet", "/var/lib/kubelet", "HostToContainer"),
+        "device-info": ("/run/k8s.cni.cncf.io", "/run/k8s.cni.cncf.io", None),
+        "netns": ("/run/netns", "/run/netns", "HostToContainer"),
+        "node": ("/", "/hostroot", "HostToContainer"),
+        "multus-conf": ("/etc/cni/multus/net.d", "/etc/cni/multus/net.d", None),
+    }
+    volumes: list[Plain] = [
+        {"name": name, "hostPath": {"path": path} | ({} if path == "/" else {"type": "DirectoryOrCreate"})}
+        for name, (path, _where, _propagation) in folders.items()
+    ]
+    volumes.append({"name": "config", "configMap": {"name": NAME}})
+    mounts: list[Plain] = [
+        {"name": name, "mountPath": where} | ({"mountPropagation": propagation} if propagation else {})
+        for name, (_path, where, propagation) in folders.items()
+    ]
+    mounts.append({"name": "config", "mountPath": "/etc/cni/net.d/multus.d", "readOnly": True})
+    program = "/usr/src/multus-cni/bin"
+    privileged = {"privileged": True}
+    install = {
+        **container,
+        "name": "install",
+        "command": [f"{program}/install_multus", "-d", paths["cni_bin"], "-t", "thick"],
+        "securityContext": privileged,
+        "volumeMounts": [mount for mount in mounts if mount["name"] == "cni-bin"],
+    }
+    daemon = {
+        **container,
+        "name": "multus",
+        "command": [f"{program}/multus-daemon"],
+        "env": [{"name": "MULTUS_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "securityContext": privileged,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    spec = {
+        "hostNetwork": True,
+        "hostPID": True,
+        "priorityClassName": "system-node-critical",
+        "enableServiceLinks": False,
+        "serviceAccountName": NAME,
+        "terminationGracePeriodSeconds": 10,
+        # Every pod of a node goes through it once it is there, so it is wherever pods are.
+        "tolerations": [{"operator": "Exists"}],
+        "initContainers": [install],
+        "containers": [daemon],
+        "volumes": volumes,
+    }
+    template = {"metadata": {"labels": dict(own), "annotations": {f"{MANAGER}/config": told}}, "spec": spec}
+    body = {
+        "selector": {"matchLabels": {PART: "multus"}},
+        "updateStrategy": {"type": "RollingUpdate"},
+        "template": template,
+    }
+    return thing("apps/v1", "DaemonSet", NAME, SYSTEM, own, spec=body)

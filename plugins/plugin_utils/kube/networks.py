@@ -1,0 +1,153 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a VF gets into a pod: names of network attachments and resources, the attachments themselves, what is missing.
+
+One attachment for each function × VF index. Where the SR-IOV device plugin hands out the VF, Multus tells the
+host-device plugin its PCI address, so one attachment fits all nodes. Otherwise it names the interface; where nodes call
+it differently, each has an attachment of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    FabricError,
+    PlannedFunction,
+    PlannedHost,
+    PlannedVf,
+    from_plain,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER, PART, Plain, labels, thing
+
+NAD_API = "k8s.cni.cncf.io/v1"
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+CNI_VERSION = "1.0.0"  # the first with CHECK in lists that all parts here speak (Multus 4, plugins 1.1 and newer)
+# Inside the pod as on the host: no function answers for its twin (see the fabric guide).
+SYSCTLS = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
+
+
+def hosts(fabric: t.Mapping[str, t.Any] | None) -> dict[str, PlannedHost]:
+    """Return the fabric plan's hosts by name; FabricError for what is not a plan."""
+    if fabric is not None and not isinstance(fabric, t.Mapping):
+        raise FabricError(f"fabric: the plan's hosts are needed as a dictionary, not {type(fabric).__name__}.")
+    return {name: from_plain(PlannedHost, entry, f"fabric.{name}") for name, entry in (fabric or {}).items()}
+
+
+def rails(host: PlannedHost, index: int) -> list[tuple[PlannedFunction, PlannedVf]]:
+    """Return the functions with their VF of one index, in order."""
+    return [(function, vf) for function in host.functions for vf in function.vfs if vf.index == index]
+
+
+def vf_name(function: PlannedFunction, vf: PlannedVf) -> str:
+    """Return how a VF is called everywhere: `p0f1v0`."""
+    return f"{function.slot}v{vf.index}"
+
+
+def resource(name: str) -> str:
+    """Return the extended resource that a VF is."""
+    return f"{MANAGER}/{name}"
+
+
+def _named(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
+    if vf.netdev is None:
+        raise FabricError(
+            f"{host}: {vf_name(function, vf)}: the name of its interface is not known. Make the VFs and gather roce_info "
+            "first: it is read of the node."
+        )
+    return vf.netdev
+
+
+def _attachments(
+    planned: t.Mapping[str, PlannedHost], indexes: t.Collection[int], plugin: bool
+) -> dict[str, dict[str, tuple[str, Plain]]]:
+    """Return VF name → host → name and CNI configuration of its attachment."""
+    found: dict[str, dict[str, Plain]] = {}
+    for host in planned.values():
+        for index in sorted(indexes):
+            for function, vf in rails(host, index):
+                device = {} if plugin else {"device": _named(host.name, function, vf)}
+                found.setdefault(vf_name(function, vf), {})[host.name] = _configuration(device, vf.mtu)
+    return {
+        name: {
+            host: (
+                name if all(conf == other for other in by_host.values()) else f"{name}-{host.replace('.', '-')}",
+                conf,
+            )
+            for host, conf in by_host.items()
+        }
+        for name, by_host in found.items()
+    }
+
+
+def _configuration(device: Plain, mtu: int) -> Plain:
+    return {
+        "cniVersion": CNI_VERSION,
+        "plugins": [
+            {"type": "host-device", **device, "capabilities": {"ips": True}, "ipam": {"type": "static"}},
+            {
+                "type": "tuning",
+                "mtu": mtu,
+                "sysctl": {f"net.ipv4.conf.IFNAME.{key}": value for key, value in SYSCTLS.items()},
+            },
+        ],
+    }
+
+
+def attachment_names(planned: t.Mapping[str, PlannedHost], index: int, plugin: bool) -> dict[str, list[str]]:
+    """Return host → names of the attachments of one VF index, in the order of functions."""
+    made = _attachments(planned, [index], plugin)
+    return {
+        host.name: [made[vf_name(function, vf)][host.name][0] for function, vf in rails(host, index)]
+        for host in planned.values()
+    }
+
+
+def attachments(
+    planned: t.Mapping[str, PlannedHost], indexes: t.Collection[int], namespace: str, plugin: bool
+) -> list[Plain]:
+    """Return the NetworkAttachmentDefinitions of these VF indexes. plugin: VFs come by the SR-IOV device plugin."""
+    objects: dict[str, Plain] = {}
+    for name, by_host in _attachments(planned, indexes, plugin).items():
+        for own, conf in by_host.values():
+            config = json.dumps({**conf, "name": own}, sort_keys=True)
+            made = thing(
+                NAD_API,
+                "NetworkAttachmentDefinition",
+                own,
+                namespace,
+                labels(**{PART: "networks"}),
+                spec={"config": config},
+            )
+            if plugin:
+                made["metadata"]["annotations"] = {RESOURCE: resource(name)}
+            objects[own] = made
+    return list(objects.values())
+
+
+def needed(objects: t.Iterable[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
+    """Return namespace and name of every attachment that the pods of these objects ask for."""
+    asked = set()
+    for each in objects:
+        template = (each.get("spec") or {}).get("template") or {}
+        annotation = ((template.get("metadata") or {}).get("annotations") or {}).get(NETWORKS)
+        for network in json.loads(annotation) if annotation else ():
+            asked.add((network.get("namespace") or each["metadata"]["namespace"], network["name"]))
+    return asked
+
+
+def missing(objects: t.Iterable[t.Mapping[str, t.Any]], there: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return what to say of attachments that pods ask for and that are neither there nor about to be made."""
+    known = {
+        (each["metadata"]["namespace"], each["metadata"]["name"])
+        for each in there
+        if each.get("kind") == "NetworkAttachmentDefinition"
+    }
+    return [
+        f"NetworkAttachmentDefinition {namespace}/{name} is not there, so a rank would stay ContainerCreating. "
+        "Let k8s_dgx_parts.networks be present, or make it."
+        for namespace, name in sorted(needed(objects) - known)
+    ]

@@ -1,0 +1,190 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one pod template that every rank of every instance is made of, whatever the engine and the attachment."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
+
+PROGRAMS = "/dgxspark"  # where the ConfigMap is mounted
+CACHE = "/cache"
+TOKEN = "/run/secrets/dgxspark"
+CONTAINER = "rank"
+PERIOD_S = 5
+LIVENESS_FAILURES = 6
+# What engines and their compilers keep between starts. Weights are shared by instances; kernels belong to an image.
+CACHES = {
+    "HF_HOME": f"{CACHE}/huggingface",
+    "TRITON_CACHE_DIR": f"{CACHE}/kernels/triton",
+    "FLASHINFER_WORKSPACE_BASE": f"{CACHE}/kernels/flashinfer",
+    "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/kernels/inductor",
+    "CUDA_CACHE_PATH": f"{CACHE}/kernels/cuda",
+    "VLLM_CACHE_ROOT": f"{CACHE}/kernels/vllm",
+}
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One VF of a rank: its name, the interface inside the pod, planned address, and attachment (None: host network)."""
+
+    name: str
+    interface: str
+    address: str
+    prefix: int
+    mtu: int
+    hca: str | None
+    attachment: str | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """One rank, ready to be written down."""
+
+    rank: int
+    host: str
+    node: str
+    env: dict[str, str]
+    argv: tuple[str, ...]
+    rails: tuple[Rail, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the ranks of an instance share. start_s: for the whole start, until which nobody is restarted."""
+
+    instance: str
+    image: str
+    launch: str
+    port: int
+    supervisor: int
+    kernels: str
+    start_s: int
+    settings: Settings
+
+
+def _probe(path: str, port: int, **more: int) -> Plain:
+    # The supervisor answers on every interface; the kubelet asks the pod's own address.
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": PERIOD_S, "timeoutSeconds": 5, **more}
+
+
+def _networks(member: Member, namespace: str) -> Plain:
+    asked = [
+        {
+            "name": rail.attachment,
+            "namespace": namespace,
+            "interface": rail.interface,
+            "ips": [f"{rail.address}/{rail.prefix}"],
+        }
+        for rail in member.rails
+        if rail.attachment
+    ]
+    return {networks.NETWORKS: json.dumps(asked)} if asked else {}
+
+
+def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
+    """Return volumes and where they are mounted."""
+    chosen = group.settings
+
+    def node_folder(name: str, path: str) -> Plain:
+        return {"name": name, "hostPath": {"path": f"{chosen.cache_dir}/{path}", "type": "DirectoryOrCreate"}}
+
+    volumes: list[Plain] = [
+        {"name": "launch", "configMap": {"name": group.launch, "defaultMode": 0o555}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": chosen.shm}},
+        node_folder("huggingface", "huggingface"),
+        node_folder("kernels", f"kernels/{group.kernels}"),
+    ]
+    mounts: list[Plain] = [
+        {"name": "launch", "mountPath": PROGRAMS, "readOnly": True},
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "huggingface", "mountPath": CACHES["HF_HOME"]},
+        {"name": "kernels", "mountPath": f"{CACHE}/kernels"},
+    ]
+    if chosen.hf_token_secret:
+        # A file that root alone reads: not in the environment, where every child and /proc would show it.
+        items = [{"key": "token", "path": "token", "mode": 0o400}]
+        volumes.append({"name": "hf-token", "secret": {"secretName": chosen.hf_token_secret, "items": items}})
+        mounts.append({"name": "hf-token", "mountPath": TOKEN, "readOnly": True})
+    return volumes, mounts
+
+
+def _environment(member: Member, group: Group) -> list[Plain]:
+    own = CACHES | member.env
+    if group.settings.hf_token_secret:
+        own["HF_TOKEN_PATH"] = f"{TOKEN}/token"
+    return [{"name": name, "value": own[name]} for name in sorted(own)]
+
+
+def template(
+    member: Member, group: Group, own: t.Mapping[str, str], annotations: t.Mapping[str, str], service: str
+) -> Plain:
+    """Return the pod template of one rank."""
+    chosen = group.settings
+    on_host = chosen.attachment == "host"
+    privileged = chosen.rdma == "privileged" and bool(member.rails)
+    devices = {chosen.gpu_resource: "1"} if chosen.gpu_resource else {}
+    if chosen.rdma == "device_plugin":
+        devices |= {networks.resource(rail.name): "1" for rail in member.rails}
+    volumes, mounts = _volumes(group)
+    security: Plain = {"privileged": True} if privileged else {
+        "allowPrivilegeEscalation": False,
+        # Registered memory is locked memory.
+        "capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+    ports = [{"name": "supervisor", "containerPort": group.supervisor, "protocol": "TCP"}]
+    if member.rank == 0:
+        ports.append({"name": "http", "containerPort": group.port, "protocol": "TCP"})
+    container: Plain = {
+        "name": CONTAINER,
+        "image": group.image,
+        "imagePullPolicy": chosen.image_pull,
+        "command": ["python3", f"{PROGRAMS}/supervisor.py", f"{PROGRAMS}/rank{member.rank}.json"],
+        "env": _environment(member, group),
+        "ports": ports,
+        "resources": {"requests": {**chosen.requests, **devices}} | ({"limits": devices} if devices else {}),
+        "securityContext": security,
+        "volumeMounts": mounts,
+        # Until the group is whole and the API gives tokens nobody is restarted for being slow; the supervisor's own
+        # bounds end a start earlier, with a cause. Later a dead supervisor is noticed within half a minute.
+        "startupProbe": _probe("/started", group.supervisor, failureThreshold=-(-group.start_s // PERIOD_S)),
+        "readinessProbe": _probe("/ready", group.supervisor, failureThreshold=2),
+        "livenessProbe": _probe("/live", group.supervisor, failureThreshold=LIVENESS_FAILURES),
+        "terminationMessagePolicy": "File",
+    }
+    spec: Plain = {
+        "nodeSelector": {HOSTNAME: member.node},
+        # A rank has no other place to go: where its node was away, it goes on when the node is back.
+        "tolerations": [
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+        ],
+        "priorityClassName": priority_class(chosen),
+        "serviceAccountName": service,
+        "automountServiceAccountToken": False,
+        # Kubernetes would set SGLANG_PORT=tcp://… and the like, which engines read as their own.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 60,
+        "containers": [container],
+        "volumes": volumes,
+    }
+    if on_host:
+        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if chosen.runtime_class:
+        spec["runtimeClassName"] = chosen.runtime_class
+    if chosen.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in chosen.image_pull_secrets]
+    told = {**annotations, **_networks(member, chosen.namespace)}
+    return {"metadata": {"labels": dict(own), "annotations": told}, "spec": spec}
+
+
+def priority_class(chosen: Settings) -> str:
+    """Return the name of the priority class: its value is part of it, since Kubernetes never lets it change."""
+    return f"dgxspark-serving-{chosen.priority}"

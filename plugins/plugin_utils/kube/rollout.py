@@ -1,0 +1,126 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to do about an instance, from what is there and what shall be: decided before anything is stopped."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, PLAN, Plain
+
+GIB_IN_KIB = 1024 * 1024
+# Of the memory that the plan counts on: what the kernel keeps for itself differs a little from boot to boot.
+SLACK_GIB = 1.0
+_SERVER = ("creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid")
+
+
+def _stamp(made: t.Mapping[str, t.Any]) -> str | None:
+    annotations = made["metadata"].get("annotations") or {}
+    value = annotations.get(PLAN)
+    return str(value) if value is not None else None
+
+
+def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]], restart: bool = False) -> Plain:
+    """Return what to do: `action` (none, start, replace), `old` (a plan's checksum or None), `restore` (the old ranks, to be
+    put back where the new ones do not come up) and `stale` (to be removed once they have).
+
+    served: as kube_serving returns it. there: everything of the instance in the cluster. A group whose ranks are not
+    all of one plan (a run was killed) is replaced. restart: replace it although the plan is the same.
+    """
+    wanted = {made["metadata"]["name"] for made in (*served["workers"], *served["head"])}
+    sets = {made["metadata"]["name"]: made for made in there if made.get("kind") == "StatefulSet"}
+    stamps = {_stamp(made) for made in sets.values()}
+    leaving = any(made["metadata"].get("deletionTimestamp") for made in sets.values())
+    if not sets:
+        action = "start"
+    elif stamps == {served["plan"]} and set(sets) == wanted and not leaving and not restart:
+        action = "none"
+    elif stamps == {served["plan"]} and set(sets) < wanted and not leaving and not restart:
+        action = "start"  # the rest of a group that a killed run began
+    else:
+        action = "replace"
+    old = next(iter(stamps)) if len(stamps) == 1 else None
+    back = restorable(there) if action == "replace" and old not in (None, served["plan"]) else []
+    return {"action": action, "old": old, "restore": back, "stale": stale(served, there)}
+
+
+def stale(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:
+    """Return the ConfigMaps of other plans: nobody needs them once the new group is ready."""
+    wanted = {made["metadata"]["name"] for made in served["common"] if made["kind"] == "ConfigMap"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {key: made["metadata"][key] for key in ("name", "namespace")},
+        }
+        for made in there
+        if made.get("kind") == "ConfigMap" and made["metadata"]["name"] not in wanted
+    ]
+
+
+def restorable(there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:
+    """Return a group's StatefulSets as they can be applied again: without what the server wrote, workers first."""
+    found = []
+    for made in there:
+        if made.get("kind") != "StatefulSet":
+            continue
+        metadata = {key: value for key, value in made["metadata"].items() if key not in _SERVER}
+        found.append(
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": _spec(made["spec"])}
+        )
+    return sorted(found, key=lambda made: str(made["metadata"]["name"]), reverse=True)
+
+
+def _spec(spec: t.Mapping[str, t.Any]) -> Plain:
+    template = spec["template"]
+    metadata = {key: value for key, value in template["metadata"].items() if key not in _SERVER}
+    return {**spec, "template": {**template, "metadata": metadata}}
+
+
+def problems(
+    served: t.Mapping[str, t.Any],
+    nodes: t.Sequence[t.Mapping[str, t.Any]],
+    attachments: t.Sequence[t.Mapping[str, t.Any]] = (),
+) -> list[str]:
+    """Return why this could not start, from what the cluster has: to be asked before anything is stopped."""
+    ranks = [*served["workers"], *served["head"]]
+    return unfit_nodes(served, nodes) + networks.missing(ranks, attachments)
+
+
+def unfit_nodes(served: t.Mapping[str, t.Any], nodes: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return what to say of nodes that ranks are pinned to and that are not there, not ready or cordoned."""
+    known = {(node["metadata"].get("labels") or {}).get(HOSTNAME, node["metadata"]["name"]): node for node in nodes}
+    said = []
+    for host, name in served["nodes"].items():
+        node = known.get(name)
+        if node is None:
+            there = ", ".join(sorted(known)) or "none"
+            said.append(
+                f"{host}: there is no node {name!r} in the cluster (nodes: {there}). Let it join, or give k8s_dgx_node_names."
+            )
+            continue
+        conditions = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or ()}
+        if conditions.get("Ready") != "True":
+            said.append(f"{host}: node {name} is not ready. See its kubelet (journalctl -u k3s-agent).")
+        if (node.get("spec") or {}).get("unschedulable"):
+            said.append(f"{host}: node {name} is cordoned. `kubectl uncordon {name}` lets pods in again.")
+    return said
+
+
+def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host: str) -> list[str]:
+    """Return what to say of a node (roce_info's facts) that has not the memory that the plan counts on."""
+    if needed_gib is None:
+        return []
+    free = from_plain(Node, node, f"{host}: roce_info").mem_available_kib
+    if free is None:
+        raise FabricError(f"{host}: MemAvailable is not known. Gather roce_info anew.")
+    have = free / GIB_IN_KIB
+    if have >= needed_gib - SLACK_GIB:
+        return []
+    return [
+        f"{host}: {have:.1f} GiB are free, the plan counts on {needed_gib:.1f} GiB. Stop what holds them (`ps axk -rss`), "
+        "or plan with k8s_dgx_free_gib."
+    ]

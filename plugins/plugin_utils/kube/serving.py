@@ -1,0 +1,345 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the launch plan to the Kubernetes objects of one instance. Plain values in, plain objects out; nothing is asked.
+
+A rank is a StatefulSet of one pod, not a Deployment: a pod's VF and address are free only once it is gone, and a
+StatefulSet alone waits for that before it makes the next one. It never rolls by itself (OnDelete): ranks of two plans
+do not work together, so a group is stopped and started as a whole. Its files are in an immutable ConfigMap whose name has
+the plan's checksum: a container that starts again within an old group gets the old files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    MANAGER,
+    PLAN,
+    RANK,
+    Plain,
+    Settings,
+    checksum,
+    image,
+    label,
+    labels,
+    node_name,
+    settings,
+    thing,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch import Instance
+
+NAME_MOST = 40  # characters of an instance's name: what is appended must fit into a label
+BEAT_S = 2
+PATCHES = "patches.json"
+STOP_S = 30  # for an engine to stop, half of the pod's grace period
+_PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
+
+
+def serving(
+    plan: t.Mapping[str, t.Any],
+    fabric: t.Mapping[str, t.Any] | None = None,
+    kubernetes: t.Mapping[str, t.Any] | None = None,
+    knowledge_dirs: t.Sequence[str] = (),
+) -> Plain:
+    """Return the objects of a planned instance, in the order in which they are put there.
+
+    plan: as launch_plan returns it. fabric: the fabric plan's hosts; needed for more than one rank. kubernetes: an
+    owner's Settings. The result has `name`, `namespace`, `plan` (checksum), `common` (before any rank), `workers`, `head`,
+    `bounds` (seconds) and `needs` (memory in GiB that must be free on each node). Raises FabricError for what cannot be
+    written down.
+    """
+    absent = [key for key in _PLAN_KEYS if not isinstance(plan, t.Mapping) or key not in plan]
+    if absent:
+        raise FabricError(f"plan: {absent[0]} is missing. Give the plan as launch_plan returns it.")
+    chosen = settings(kubernetes)
+    instance = from_plain(Instance, plan["instance"], "plan: instance")
+    name = f"serve-{label(instance.name, 'instance.name', NAME_MOST)}"
+    planned = networks.hosts(fabric)
+    members = [_member(rank, instance, planned, chosen, len(plan["ranks"])) for rank in plan["ranks"]]
+    _distinct(members)
+    load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
+    supervisor = instance.dist_port - 1  # engines count up from dist_port for their own
+    files = _files(plan, instance, members, chosen, load_s, supervisor)
+    group = pod.Group(
+        instance=instance.name,
+        image=image(chosen.image or plan["engine"].get("image"), f"profile {plan['profile']!r}: engine.image"),
+        launch=f"{name}-launch",
+        port=instance.port,
+        supervisor=supervisor,
+        kernels=f"{plan['engine']['name']}-{plan['engine']['version']}",
+        # The preflight, the meeting and the load may each take all of their time.
+        start_s=2 * chosen.peers_timeout_s + load_s + 60,
+        settings=chosen,
+    )
+    account = thing(
+        "v1", "ServiceAccount", name, chosen.namespace, labels(instance.name), automountServiceAccountToken=False
+    )
+    templates = [_template(member, group, instance, name, {}) for member in members]
+    texts = {**programs.sources(), PATCHES: json.dumps(plan.get("patches", []), indent=1, sort_keys=True) + "\n"}
+    stamp = checksum({"files": files, "templates": templates, "texts": texts})
+    group = dataclasses.replace(group, launch=f"{name}-launch-{stamp[:10]}")
+    files = {key: {**value, "plan": stamp} for key, value in files.items()}
+    told = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
+    sets = [_rank_set(member, group, instance, name, told) for member in members]
+    common = [
+        thing("v1", "Namespace", chosen.namespace, None, labels()),
+        _priority(chosen),
+        account,
+        _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
+        *_services(name, chosen, instance, supervisor),
+        *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
+    ]
+    return {
+        "name": name,
+        "namespace": chosen.namespace,
+        "instance": instance.name,
+        "plan": stamp,
+        "nodes": {member.host: member.node for member in members},
+        "common": common,
+        "workers": sets[1:],
+        "head": sets[:1],
+        "bounds": {"start_s": group.start_s, "load_s": load_s, "lost_s": chosen.lost_after_s},
+        "needs": {"free_gib": plan["memory"].get("free_gib")},
+    }
+
+
+def load_seconds(memory: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> int:
+    """Return what a load is given: never less than for a small model, then by its weights (GiB of one rank)."""
+    number = {key: entry["value"] for key, entry in knowledge.load("constants", knowledge_dirs).items()}
+    weights = float(memory.get("load_peak_gib") or memory.get("weights_gib") or 0.0)
+    return int(number["load.least"] + weights / number["load.rate"])
+
+
+def _member(
+    rank: t.Mapping[str, t.Any],
+    instance: Instance,
+    planned: t.Mapping[str, PlannedHost],
+    chosen: Settings,
+    ranks: int,
+) -> pod.Member:
+    host = str(rank["host"])
+    if not rank.get("argv"):
+        raise FabricError(
+            f"plan: rank {rank['rank']} has no argv, so the plan is blocked or has no flag table. See its findings."
+        )
+    node = node_name(chosen.node_names.get(host, host), f"host {host!r}")
+    env = {str(key): str(value) for key, value in rank["env"].items()}
+    return pod.Member(
+        rank=int(rank["rank"]),
+        host=host,
+        node=node,
+        env=env,
+        argv=tuple(map(str, rank["argv"])),
+        rails=_rails(host, instance, planned, chosen) if ranks > 1 else (),
+    )
+
+
+def _rails(
+    host: str, instance: Instance, planned: t.Mapping[str, PlannedHost], chosen: Settings
+) -> tuple[pod.Rail, ...]:
+    if host not in planned:
+        raise FabricError(
+            f"fabric: {host} is not in the fabric plan, so its ranks have no addresses. Run the fabric part "
+            "(sriov_roce), which plans it, first."
+        )
+    found = networks.rails(planned[host], instance.vf_index)
+    if not found:
+        raise FabricError(
+            f"{host}: instance.vf_index: the fabric plan has no VF {instance.vf_index} on any function. Choose one of its "
+            "indices, or raise dgxspark_fabric.vf_count."
+        )
+    on_host = chosen.attachment == "host"
+    names = (
+        [None] * len(found)
+        if on_host
+        else networks.attachment_names(planned, instance.vf_index, chosen.rdma == "device_plugin")[host]
+    )
+    return tuple(
+        pod.Rail(
+            name=networks.vf_name(function, vf),
+            interface=str(vf.netdev) if on_host else f"net{number}",
+            address=vf.address,
+            prefix=vf.prefix,
+            mtu=vf.mtu,
+            hca=vf.hca,
+            attachment=attachment,
+        )
+        for number, ((function, vf), attachment) in enumerate(zip(found, names, strict=True), 1)
+    )
+
+
+def _distinct(members: t.Sequence[pod.Member]) -> None:
+    """Refuse two ranks on one node: it has one GPU, and one VF of each function for the instance."""
+    nodes: dict[str, str] = {}
+    for member in members:
+        other = nodes.setdefault(member.node, member.host)
+        if other != member.host or sum(m.node == member.node for m in members) > 1:
+            raise FabricError(
+                f"node_names: {other} and {member.host} are both node {member.node!r}. Each rank needs its own."
+            )
+
+
+def _files(
+    plan: t.Mapping[str, t.Any],
+    instance: Instance,
+    members: t.Sequence[pod.Member],
+    chosen: Settings,
+    load_s: int,
+    supervisor: int,
+) -> dict[str, Plain]:
+    """Return what each rank's supervisor and preflight are told."""
+    applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
+    first = members[0]
+    verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
+    files: dict[str, Plain] = {}
+    for member in members:
+        for rail in member.rails:
+            if verbs and rail.hca is None:
+                raise FabricError(
+                    f"{member.host}: {rail.name}: the name of its HCA is not known. Make the VFs and gather roce_info first."
+                )
+        files[f"rank{member.rank}.json"] = {
+            "instance": instance.name,
+            "rank": member.rank,
+            "ranks": len(members),
+            "host": member.host,
+            # The kubelet probes the pod's own address, the others ask at the VFs'.
+            "listen": "0.0.0.0",
+            "port": supervisor,
+            "head": _way_to(first, member, f"serve-{instance.name}", chosen.namespace),
+            "api": instance.port,
+            "argv": list(member.argv),
+            "before": [applier] if plan.get("patches") else [],
+            "verbs": verbs,
+            "rails": [
+                {key: value for key, value in vars(rail).items() if key != "attachment"}
+                | {
+                    "peers": [
+                        {"rank": other.rank, "host": other.host, "address": theirs.address}
+                        for other in members
+                        for theirs in other.rails
+                        if other.rank != member.rank and _subnet(theirs) == _subnet(rail)
+                    ]
+                }
+                for rail in member.rails
+            ],
+            "bounds": {
+                "peers_s": chosen.peers_timeout_s,
+                "load_s": load_s,
+                "beat_s": min(BEAT_S, chosen.lost_after_s / 3),
+                "lost_s": chosen.lost_after_s,
+                "hang_s": chosen.hang_after_s,
+                "stop_s": STOP_S,
+            },
+        }
+    return files
+
+
+def _subnet(rail: pod.Rail) -> ipaddress.IPv4Network:
+    return ipaddress.IPv4Interface(f"{rail.address}/{rail.prefix}").network
+
+
+def _way_to(head: pod.Member, member: pod.Member, name: str, namespace: str) -> str:
+    """Return where a rank finds the head: on a wire that both are on, else (on a ring) over the pod network."""
+    if member.rank == head.rank:
+        return "127.0.0.1"
+    own = {_subnet(rail) for rail in member.rails}
+    shared = [rail.address for rail in head.rails if _subnet(rail) in own]
+    return shared[0] if shared else f"{name}-rank0-0.{name}-ranks.{namespace}.svc"
+
+
+def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:
+    return {name: json.dumps(value, indent=1, sort_keys=True) + "\n" for name, value in files.items()}
+
+
+def _own(instance: Instance, member: pod.Member) -> dict[str, str]:
+    component = "head" if member.rank == 0 else "worker"
+    return labels(instance.name, **{"app.kubernetes.io/component": component, RANK: str(member.rank)})
+
+
+def _template(member: pod.Member, group: pod.Group, instance: Instance, name: str, told: t.Mapping[str, str]) -> Plain:
+    return pod.template(member, group, _own(instance, member), told, name)
+
+
+def _rank_set(member: pod.Member, group: pod.Group, instance: Instance, name: str, told: t.Mapping[str, str]) -> Plain:
+    own = _own(instance, member)
+    made = thing("apps/v1", "StatefulSet", f"{name}-rank{member.rank}", group.settings.namespace, own)
+    made["metadata"]["annotations"] = dict(told)
+    made["spec"] = {
+        "replicas": 1,
+        "serviceName": f"{name}-ranks",
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 1,
+        "selector": {
+            "matchLabels": {key: own[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance", RANK)}
+        },
+        "template": _template(member, group, instance, name, told),
+    }
+    return made
+
+
+def _config_map(name: str, chosen: Settings, instance: Instance, data: t.Mapping[str, str]) -> Plain:
+    return thing("v1", "ConfigMap", name, chosen.namespace, labels(instance.name), immutable=True, data=dict(data))
+
+
+def _priority(chosen: Settings) -> Plain:
+    return thing(
+        "scheduling.k8s.io/v1",
+        "PriorityClass",
+        pod.priority_class(chosen),
+        None,
+        labels(),
+        value=chosen.priority,
+        globalDefault=False,
+        description="Ranks of a model server: one that is evicted takes its whole group down.",
+    )
+
+
+def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) -> list[Plain]:
+    select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
+    api = {
+        "type": chosen.service_type,
+        "selector": {**select, RANK: "0"},
+        "ports": [
+            {"name": "http", "port": chosen.service_port or instance.port, "targetPort": "http", "protocol": "TCP"}
+        ],
+    }
+    meeting = {
+        "clusterIP": "None",
+        # Ranks look for each other before any of them is ready.
+        "publishNotReadyAddresses": True,
+        "selector": select,
+        "ports": [
+            {"name": "supervisor", "port": supervisor, "targetPort": supervisor, "protocol": "TCP"},
+            {"name": "rendezvous", "port": instance.dist_port, "targetPort": instance.dist_port, "protocol": "TCP"},
+        ],
+    }
+    return [
+        thing("v1", "Service", name, chosen.namespace, labels(instance.name), spec=api),
+        thing("v1", "Service", f"{name}-ranks", chosen.namespace, labels(instance.name), spec=meeting),
+    ]
+
+
+def _budget(name: str, chosen: Settings, instance: Instance) -> Plain:
+    """One rank at a time may be drained, and only out of a whole group: a broken one has nothing left to protect."""
+    select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
+    return thing(
+        "policy/v1",
+        "PodDisruptionBudget",
+        name,
+        chosen.namespace,
+        labels(instance.name),
+        spec={
+            "maxUnavailable": chosen.max_unavailable,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": select},
+        },
+    )

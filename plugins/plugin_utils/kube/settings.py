@@ -1,0 +1,145 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an owner chooses about Kubernetes, and the names, labels and checksums that all objects share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+
+Plain = dict[str, t.Any]
+
+MANAGER = "dgxspark.cluster"  # the label app.kubernetes.io/managed-by, and the field manager of server-side apply
+PLAN = f"{MANAGER}/plan"  # annotation: checksum of all that the ranks of an instance are started with
+RANK = f"{MANAGER}/rank"  # label
+PART = f"{MANAGER}/part"  # label: which part of the platform
+HOSTNAME = "kubernetes.io/hostname"
+GPU = "nvidia.com/gpu"
+
+_LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+# Repository (with a registry's host and port perhaps), tag, digest: distribution's reference grammar, without the rare.
+_IMAGE = re.compile(
+    r"^(?:[a-zA-Z0-9.-]+(?::[0-9]+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$"
+)
+_QUANTITY = re.compile(r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|m|k|M|G|T)?$")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An owner's choices for one instance. Bounds in seconds.
+
+    attachment: `vf` (Multus gives each rank the instance's VFs) or `host` (host network). rdma: how /dev/infiniband
+    reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: Kubernetes' name of a host
+    where it is not the inventory's. image: instead of the profile's, best by digest. hf_token_secret: name of a Secret
+    with the key `token`. load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget; None makes none.
+    """
+
+    namespace: str = "dgx-serving"
+    attachment: t.Literal["vf", "host"] = "vf"
+    rdma: t.Literal["device_plugin", "privileged"] = "device_plugin"
+    workload: t.Literal["per_rank", "leader_worker_set"] = "per_rank"
+    node_names: dict[str, str] = field(default_factory=dict)
+    image: str | None = None
+    image_pull: t.Literal["IfNotPresent", "Never", "Always"] = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    runtime_class: str | None = "dgxspark-nvidia"
+    gpu_resource: str | None = GPU
+    requests: dict[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "8Gi"})
+    shm: str = "8Gi"
+    cache_dir: str = "/var/lib/dgxspark/cache"
+    hf_token_secret: str | None = None
+    service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    service_port: int | None = None
+    peers_timeout_s: int = 600
+    lost_after_s: int = 10
+    hang_after_s: int = 180
+    load_timeout_s: int | None = None
+    max_unavailable: int | None = 1
+    priority: int = 1000000
+
+
+def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
+    """Check an owner's choices. FabricError names the key, the fault and what would do."""
+    chosen = from_plain(Settings, dict(given or {}), "kubernetes")
+    label(chosen.namespace, "kubernetes.namespace")
+    for host, node in chosen.node_names.items():
+        node_name(node, f"kubernetes.node_names.{host}")
+    if chosen.image is not None:
+        image(chosen.image, "kubernetes.image")
+    for key, value in {"shm": chosen.shm, **{f"requests.{k}": v for k, v in chosen.requests.items()}}.items():
+        if not _QUANTITY.match(value):
+            raise FabricError(f"kubernetes.{key}: {value!r} is no quantity, such as 8Gi or 500m.")
+    for key in ("peers_timeout_s", "lost_after_s", "hang_after_s", "load_timeout_s", "max_unavailable", "service_port"):
+        number = getattr(chosen, key)
+        if number is not None and number < (0 if key == "max_unavailable" else 1):
+            raise FabricError(f"kubernetes.{key}: {number} is too small.")
+    if chosen.lost_after_s < 3:
+        raise FabricError("kubernetes.lost_after_s: give at least 3 s, or a busy node is taken for a lost one.")
+    if not chosen.cache_dir.startswith("/"):
+        raise FabricError(f"kubernetes.cache_dir: {chosen.cache_dir!r} is no absolute path on the nodes.")
+    if chosen.workload == "leader_worker_set":
+        if chosen.attachment == "vf":
+            raise FabricError(
+                "kubernetes.workload: a LeaderWorkerSet has one pod template, with one Multus annotation, but each rank "
+                "needs its own static VF address. Use per_rank, or attachment host."
+            )
+        raise FabricError(
+            "kubernetes.workload: leader_worker_set is not offered yet, for attachment host neither. Use per_rank."
+        )
+    return chosen
+
+
+def label(value: str, where: str, most: int = 63) -> str:
+    """Return a name that may be a DNS label; FabricError says what is wrong with it."""
+    if len(value) > most or not _LABEL.match(value):
+        raise FabricError(
+            f"{where}: {value!r} cannot be a name in Kubernetes: lower-case letters, digits and dashes, at most {most}, "
+            "with a letter or digit at both ends."
+        )
+    return value
+
+
+def node_name(value: str, where: str) -> str:
+    """Return a node's name: labels with dots between them."""
+    if len(value) > 253 or not all(map(_LABEL.match, value.split("."))):
+        raise FabricError(
+            f"{where}: {value!r} cannot be the name of a node in Kubernetes. Give its own one in node_names, as "
+            "`kubectl get nodes` shows it."
+        )
+    return value
+
+
+def image(value: str | None, where: str) -> str:
+    """Return an image's reference; FabricError where it is none (a profile may name a build recipe)."""
+    if not value or not _IMAGE.match(value):
+        what = f"{value!r} is no image that can be pulled" if value else "no image is named"
+        raise FabricError(f"{where}: {what}. Build or choose one, and name it, best by digest, in k8s_dgx_image.")
+    return value
+
+
+def checksum(value: t.Any) -> str:
+    """Return a short digest of plain data: the same for equal data, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def labels(instance: str | None = None, **more: str) -> dict[str, str]:
+    """Return the labels by which everything of ours is found again."""
+    own = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/part-of": "dgxspark"}
+    if instance is not None:
+        own |= {"app.kubernetes.io/name": "dgxspark-serving", "app.kubernetes.io/instance": instance}
+    return own | more
+
+
+def thing(api: str, kind: str, name: str, namespace: str | None, own: t.Mapping[str, str], **body: t.Any) -> Plain:
+    """Return an object's frame with its body."""
+    metadata: Plain = {"name": name, "labels": dict(own)}
+    if namespace is not None:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}

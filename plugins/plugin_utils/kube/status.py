@@ -1,0 +1,187 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the cluster says of a group of ranks, in one verdict: going on, ready, or stuck, with the cause and what to do.
+
+Read from pods and events as the API returns them. `ready` is the pod's *condition*: a lost node's pod keeps its
+containers' `ready: true`. A cause is final where waiting cannot help; the others may pass, and are shown meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import CAUSES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, Plain
+
+Pod = t.Mapping[str, t.Any]
+
+_IMAGE = {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImagePullBackOff"}
+_FINAL = {"verbs", "address", "mtu", "arp", "gid", "path-mtu", "config", "patches", "program", "plan", "port"}
+_REMEDY = {
+    "verbs": "Run playbooks/verify.yml; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
+    "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then playbooks/verify.yml.",
+    "mtu": "Run the fabric part again on that node, then playbooks/verify.yml.",
+    "path-mtu": "Run playbooks/verify.yml: its step mtu names the link.",
+    "address": "See that the network attachment and Multus are ours, or make them alike.",
+    "arp": "See that the network attachment is ours: it sets the sysctls.",
+    "peer": "See why the rank that does not answer is not running.",
+    "patches": "The rank's log has the patch's own words.",
+    "load": "Look at the head's log; raise k8s_dgx_serving.load_timeout_s where it was still loading.",
+    "port": "Give the instance ports that nothing else on the nodes uses.",
+}
+
+
+def _events(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> list[t.Mapping[str, t.Any]]:
+    uid, name = pod["metadata"].get("uid"), pod["metadata"]["name"]
+    own = [
+        event
+        for event in events
+        if (event.get("involvedObject") or {}).get("uid", uid) == uid
+        and (event.get("involvedObject") or {}).get("name") == name
+    ]
+    return sorted(own, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+
+
+def _wrong(kind: str, pod: Pod, message: str, remedy: str, *, final: bool = False) -> Finding:
+    node = (pod.get("spec") or {}).get("nodeName") or ((pod.get("spec") or {}).get("nodeSelector") or {}).get(
+        "kubernetes.io/hostname"
+    )
+    subject = f"{pod['metadata']['name']}{f' on {node}' if node else ''}"
+    return Finding(f"kube.{kind}", "error" if final else "warning", subject, message, remedy)
+
+
+def _unscheduled(pod: Pod) -> Finding | None:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") != "PodScheduled" or condition.get("status") != "False":
+            continue
+        text = str(condition.get("message") or condition.get("reason") or "no node fits")
+        lacking = re.findall(r"Insufficient (\S+?)[,.;]?(?=\s|$)", text)
+        if any(name.startswith("dgxspark.cluster/") for name in lacking):
+            remedy = "The SR-IOV device plugin does not offer that VF: is it running on the node, and is the VF there and free?"
+        elif any(name.startswith("nvidia.com/") for name in lacking):
+            remedy = "Another pod holds the GPU (stop it, or raise k8s_dgx_gpu_shares), or NVIDIA's device plugin does not run."
+        elif lacking:
+            remedy = "Lower k8s_dgx_serving.requests, or free the node."
+        else:
+            remedy = "See that the node is in the cluster under this name (k8s_dgx_node_names), ready and not cordoned."
+        return _wrong("unschedulable", pod, f"no node takes it: {text}", remedy)
+    return None
+
+
+def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Finding | None:
+    """What keeps a pod at ContainerCreating: its network and its volumes."""
+    for event in reversed(_events(pod, events)):
+        reason, text = event.get("reason"), " ".join(str(event.get("message", "")).split())
+        if reason == "FailedCreatePodSandBox" and re.search(
+            r"network-attachment-definition.*not found|cannot find a network-attachment", text
+        ):
+            return _wrong("attachment", pod, text, "Let k8s_dgx_parts.networks be present.", final=True)
+        if reason == "FailedCreatePodSandBox" and "failed to find host device" in text:
+            remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
+            return _wrong("vf", pod, text, remedy)
+        if reason == "FailedCreatePodSandBox":
+            return _wrong("sandbox", pod, text, "See the kubelet's and Multus' logs on the node.")
+        if reason in ("FailedMount", "FailedAttachVolume"):
+            return _wrong(
+                "volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret."
+            )
+    return None
+
+
+def _ended(pod: Pod, state: t.Mapping[str, t.Any]) -> Finding:
+    """Name why a container ended: by the programs' own exit statuses, and by what they left as their last word."""
+    code = state.get("exitCode")
+    said = str(state.get("message") or "").strip()
+    cause = CAUSES.get(code) if isinstance(code, int) else None
+    if state.get("reason") == "OOMKilled":
+        remedy = "The node's memory went to something else during the load: see memory_guard and the plan's memory."
+        return _wrong("oom", pod, "it was killed for want of memory.", remedy, final=True)
+    if cause:
+        message = said or f"{cause} (exit status {code})"
+        return _wrong(cause, pod, message, _REMEDY.get(cause, ""), final=cause in _FINAL)
+    message = said or f"it ended with exit status {code} ({state.get('reason', 'no reason')})."
+    return _wrong(
+        "ended", pod, message, f"Its log has the engine's own words: kubectl logs --previous {pod['metadata']['name']}"
+    )
+
+
+def _container(pod: Pod) -> Finding | None:
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        if status.get("name") != CONTAINER:
+            continue
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
+        if waiting.get("reason") in _IMAGE:
+            text = waiting.get("message") or waiting["reason"]
+            remedy = "Name an image that can be had (k8s_dgx_image), or import it on the nodes."
+            return _wrong("image", pod, f"{status.get('image')}: {text}", remedy, final=True)
+        if waiting.get("reason") in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+            text = waiting.get("message") or waiting["reason"]
+            return _wrong("container", pod, text, "See the pod's events.", final=True)
+        if ended:
+            return _ended(pod, ended)
+    return None
+
+
+def ready(pod: Pod) -> bool:
+    """Whether the pod is ready, by its condition, and not on its way out."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def findings(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = ()) -> list[Finding]:
+    """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot mend first."""
+    found = []
+    for pod in pods:
+        if ready(pod):
+            continue
+        running = any(
+            "running" in (status.get("state") or {})
+            for status in (pod.get("status") or {}).get("containerStatuses") or ()
+        )
+        finding = _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
+        if finding:
+            found.append(finding)
+    # "Another rank is lost" is true of all the others and tells nothing: the first cause is in another pod.
+    telling = [finding for finding in found if finding.id not in ("kube.lost", "kube.peer")] or found
+    return sorted(telling, key=lambda finding: finding.severity != "error")
+
+
+def group(
+    pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], ranks: int, plan: str, restarts: int = 1
+) -> Plain:
+    """Return `state` (ready, waiting or stuck), `findings`, `ready` (ranks), and `restarts`, of one plan's group.
+
+    restarts: how often the first try may be repeated before a cause that might pass counts as final.
+    """
+    own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan]
+    good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
+    found = findings(own, events)
+    tries = max(
+        (s.get("restartCount", 0) for pod in own for s in (pod.get("status") or {}).get("containerStatuses") or ()),
+        default=0,
+    )
+    crashed = tries > restarts and any(finding.id == "kube.ended" for finding in found)
+    stuck = any(finding.severity == "error" for finding in found) or crashed
+    state = "ready" if len(good) == ranks and len(own) == ranks else "stuck" if stuck else "waiting"
+    return {"state": state, "ready": good, "restarts": tries, "findings": found}
+
+
+def leaving(pods: t.Sequence[Pod]) -> Plain:
+    """Return `state` (ready: all are gone; else waiting) of pods that shall go, and which still hold on."""
+    found = [
+        _wrong(
+            "leaving",
+            pod,
+            "it is still there.",
+            "Where its node is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded).",
+        )
+        for pod in pods
+    ]
+    return {"state": "waiting" if pods else "ready", "ready": [], "restarts": 0, "findings": found}

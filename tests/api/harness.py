@@ -1,0 +1,97 @@
+"""The role k8s_dgx as its owner runs it: an inventory of four Sparks, all of them this machine, and a cluster.
+
+The cluster is the stand-in (tests/stand_ins/kube_api.py) or a real one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import typing as t
+
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+Plain = dict[str, t.Any]
+MODEL, OTHER = "qwen3.5-397b-a17b-nvfp4", "glm-4.7-nvfp4"
+NOT_RUN = "not run: the library kubernetes or the collection kubernetes.core is not there"
+
+
+def collections() -> pathlib.Path | None:
+    """Return where kubernetes.core is, for a playbook of its own process."""
+    for place in os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep):
+        if (pathlib.Path(place) / "ansible_collections/kubernetes/core/MANIFEST.json").is_file():
+            return pathlib.Path(place)
+    return None
+
+
+def can_run() -> bool:
+    """Whether this Python and its collections can speak to an API server."""
+    return importlib.util.find_spec("kubernetes") is not None and collections() is not None
+
+
+def playbook(**role: str) -> list[Plain]:
+    """Return a play that runs the role (or one of its entry points) on all Sparks."""
+    task = {"name": "Run the role", "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx", **role}}
+    return [{"name": "Run the role", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
+
+
+class Site:
+    """One inventory and one playbook. variables: of all hosts."""
+
+    def __init__(self, folder: pathlib.Path, kubeconfig: pathlib.Path, **variables: t.Any) -> None:
+        self.folder = folder
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        hosts = {f"spark{number}": local for number in range(1, 5)}
+        variables = {
+            "dgxspark_plan": {"hosts": inputs.fabric(4)},
+            "k8s_dgx_kubeconfig": str(kubeconfig),
+            "k8s_dgx_memory_check": False,
+            "k8s_dgx_image": inputs.PINNED,
+            # This machine is all four Sparks: nothing is put onto it.
+            "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
+            **variables,
+        }
+        inventory = {"dgx": {"hosts": hosts, "vars": variables}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+        (folder / "ansible.cfg").write_text("[defaults]\nlocalhost_warning = False\n", encoding="utf-8")
+        link = folder / "collections/ansible_collections/dgxspark"
+        link.mkdir(parents=True)
+        (link / "cluster").symlink_to(ROOT)
+        self.play()
+
+    def play(self, **role: str) -> None:
+        """Choose the role's entry point for the runs to come."""
+        (self.folder / "play.yml").write_text(yaml.safe_dump(playbook(**role), sort_keys=False), encoding="utf-8")
+
+    def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
+        """Run the role; return exit status, output and how many tasks changed something."""
+        given = {"k8s_dgx_model_profile": MODEL, **variables}
+        env = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": f"{self.folder / 'collections'}{os.pathsep}{collections()}",
+            "ANSIBLE_HOME": str(self.folder / "home"),
+            "ANSIBLE_NOCOLOR": "1",
+        }
+        program = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
+        place = self.folder / "variables.json"  # not in argv: a test looks for a token there
+        place.write_text(json.dumps(given), encoding="utf-8")
+        command = [program, "-i", "hosts.yml", "play.yml", "-e", f"@{place}", *options]
+        ran = subprocess.run(command, check=False, cwd=self.folder, env=env, capture_output=True, text=True)
+        said = ran.stdout + ran.stderr
+        assert "Traceback" not in said, said
+        return ran.returncode, said, sum(map(int, re.findall(r"changed=(\d+)", said)))
+
+    def good(self, *options: str, **variables: t.Any) -> int:
+        """Run the role, which must end well; return how many tasks changed something."""
+        code, said, changed = self.run(*options, **variables)
+        assert code == 0, said
+        return changed

@@ -1,0 +1,215 @@
+"""The role k8s_dgx against the stand-in of an API server: real runs of ansible-playbook."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import pathlib
+import re
+import tarfile
+import typing as t
+import urllib.request
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.api.harness import MODEL, OTHER
+from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+
+Plain = dict[str, t.Any]
+pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+
+
+class StandIn(harness.Site):
+    """The site with a stand-in for its cluster."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
+        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
+        super().__init__(folder, folder / "kubeconfig")
+
+    def names(self, kind: str) -> set[str]:
+        """Return the names of all objects of a kind."""
+        return {key[3] for key, made in self.cluster.objects.items() if made["kind"] == kind}
+
+    def pods(self) -> dict[str, Plain]:
+        return {key[3]: made for key, made in self.cluster.objects.items() if made["kind"] == "Pod"}
+
+    def say(self, said: Plain) -> None:
+        """Tell the stand-in what state pods come up in, by the start of their names or by their image."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.server.server_port}/_say", json.dumps(said).encode(), method="POST"
+        )
+        urllib.request.urlopen(request).close()
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> t.Iterator[StandIn]:
+    made = StandIn(tmp_path)
+    yield made
+    made.server.shutdown()
+
+
+def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
+    """One way through, as an owner goes it; each step begins where the one before it ended."""
+    # Check mode on an empty cluster says what would come, and makes nothing.
+    assert site.good("--check", "--diff") > 0
+    assert site.cluster.writes == []
+    # Applied: one rank on each node, everything in place.
+    assert site.good() > 0
+    assert {name: pod["spec"]["nodeName"] for name, pod in site.pods().items()} == {
+        f"serve-default-rank{rank}-0": f"spark{rank + 1}" for rank in range(4)
+    }
+    assert site.names("NetworkAttachmentDefinition") == {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"}
+    assert site.names("DaemonSet") == {
+        "dgxspark-multus",
+        "dgxspark-sriov-device-plugin",
+        "dgxspark-nvidia-device-plugin",
+    }
+    # Workers were there before the head.
+    order = [name for name in site.cluster.writes if name.startswith("StatefulSet/")]
+    assert order == [f"StatefulSet/serve-default-rank{rank}" for rank in (1, 2, 3, 0)]
+    # Again, and in check mode: nothing changes, nothing is written.
+    site.cluster.writes.clear()
+    assert site.good() == 0
+    assert site.good("--check") == 0
+    assert site.cluster.writes == []
+    # What a switch would do is told without doing it.
+    assert site.good("--check", "--diff", k8s_dgx_model_profile=OTHER) > 0
+    assert site.cluster.writes == []
+    # The switch: the old group is gone before the new one begins; the service stays.
+    before = site.names("ConfigMap")
+    service = site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"]
+    assert site.good(k8s_dgx_model_profile=OTHER) > 0
+    order = [name for name in site.cluster.writes if "StatefulSet/" in name]
+    assert [name[0] for name in order] == ["-"] * 4 + ["S"] * 4
+    assert site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"] == service
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.pods().values()} == {OTHER}
+    assert len([name for name in site.names("ConfigMap") - before if name.startswith("serve-default-launch")]) == 1
+    assert len([name for name in site.names("ConfigMap") if name.startswith("serve-default-launch")]) == 1
+    # Stopped: the instance is gone, the platform stays; again: nothing to do.
+    assert site.good(k8s_dgx_state="absent") > 0
+    assert not site.pods()
+    assert not [
+        name for kind in ("StatefulSet", "Service", "ConfigMap") for name in site.names(kind) if "serve-" in name
+    ]
+    assert site.names("DaemonSet")
+    assert site.good(k8s_dgx_state="absent") == 0
+
+
+def waiting(reason: str, message: str) -> Plain:
+    state = {"name": "rank", "image": "x", "ready": False, "restartCount": 0, "state": {"waiting": {"reason": reason}}}
+    state["state"]["waiting"]["message"] = message
+    return {"phase": "Pending", "containerStatuses": [state], "conditions": [{"type": "Ready", "status": "False"}]}
+
+
+def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: StandIn) -> None:
+    site.good()
+    new = "registry.example/new:2"
+    site.say({new: waiting("ImagePullBackOff", "no such manifest")})
+    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_image=new)
+    assert code != 0
+    assert "no such manifest" in said
+    assert "The model before it serves again." in said
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.pods().values()} == {MODEL}
+    assert {pod["status"]["phase"] for pod in site.pods().values()} == {"Running"}
+    # And what was put back is what the plan says: the next run has nothing to roll.
+    site.cluster.writes.clear()
+    site.good()
+    assert not [name for name in site.cluster.writes if "StatefulSet" in name]
+
+
+def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn) -> None:
+    code, said, _changed = site.run(k8s_dgx_memory_check=True, k8s_dgx_memory_timeout=5)
+    assert code != 0
+    assert re.search(r"spark1: [\d.]+ GiB are free, the plan counts on 101\.0 GiB", said)
+    assert "Nothing is served as serve-default now." in said
+    assert not site.pods()
+
+
+def test_what_cannot_start_is_refused_before_the_old_model_is_stopped(site: StandIn) -> None:
+    site.good()
+    site.cluster.writes.clear()
+    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_node_names={"spark4": "elsewhere"})
+    assert code != 0
+    assert "there is no node 'elsewhere' in the cluster (nodes: spark1, spark2, spark3, spark4)" in said
+    assert not [name for name in site.cluster.writes if "StatefulSet" in name]
+    assert len(site.pods()) == 4
+
+
+def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
+    site.good()
+    theirs = {"metadata": {"name": "theirs", "namespace": "kube-system", "labels": {"dgxspark.cluster/part": "multus"}}}
+    site.cluster.put(("v1", "configmaps", "kube-system", "theirs"), theirs)
+    site.good(k8s_dgx_state="absent")
+    gone = dict.fromkeys(
+        ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks"), "absent"
+    )
+    site.play(tasks_from="platform.yml")
+    assert site.good(k8s_dgx_parts=gone) > 0
+    assert not site.names("DaemonSet") | site.names("CustomResourceDefinition") | site.names("RuntimeClass")
+    assert site.names("ConfigMap") == {"theirs"}
+    assert site.good(k8s_dgx_parts=gone) == 0
+
+
+def test_the_token_is_in_the_secret_and_nowhere_else(site: StandIn) -> None:
+    token = "hf_" + "Xy7" * 10
+    code, said, _changed = site.run("--diff", "-vvv", k8s_dgx_hf_token=token)
+    assert code == 0, said
+    coded = base64.b64encode(token.encode()).decode()
+    assert not [line for line in said.splitlines() if token in line or coded in line]
+    holding = {
+        made["kind"] for made in site.cluster.objects.values() if token in json.dumps(made) or coded in json.dumps(made)
+    }
+    assert holding == {"Secret"}
+
+
+@pytest.fixture
+def archive(tmp_path: pathlib.Path) -> pathlib.Path:
+    """An archive as the CNI plugins' release is one, with more in it than is wanted."""
+    place = tmp_path / "plugins.tgz"
+    with tarfile.open(place, "w:gz") as made:
+        for name in ("bridge", "host-device", "static", "tuning"):
+            info = tarfile.TarInfo(f"./{name}")
+            info.size, info.mode = len(name), 0o755
+            made.addfile(info, io.BytesIO(name.encode()))
+    return place
+
+
+def test_the_cni_plugins_come_by_checksum_and_go_again(site: StandIn, archive: pathlib.Path) -> None:
+    knowledge = site.folder / "own" / "platform"
+    knowledge.mkdir(parents=True)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+
+    def run(state: str, sha256: str = digest) -> tuple[int, str, int]:
+        file = {"url": f"file://{archive}", "sha256": sha256}
+        entry = {"id": "cni_plugins", "replaces": "cni_plugins", "component": "cni_plugins", "version": "0"}
+        entry |= {"files": {"amd64": file, "arm64": file}, "members": ["host-device", "static", "tuning"]}
+        entry |= {"source": ["made by a test"], "verified": "measured"}
+        (knowledge / "own.yml").write_text(json.dumps(entry), encoding="utf-8")
+        nothing = dict.fromkeys(
+            ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks"), "unmanaged"
+        )
+        return site.run(
+            "-l",
+            "spark1",
+            k8s_dgx_parts={**nothing, "cni_plugins": state},
+            k8s_dgx_components={"cni_bin_dir": str(site.folder / "bin")},
+            k8s_dgx_files_dir=str(site.folder / "files"),
+            dgxspark_knowledge_dirs=[str(site.folder / "own")],
+        )
+
+    site.play(tasks_from="platform.yml")
+    code, said, _changed = run("present", "0" * 64)
+    assert code != 0
+    assert "checksum" in said
+    assert not list((site.folder / "bin").iterdir())
+    code, said, changed = run("present")
+    assert (code, changed > 0) == (0, True), said
+    assert sorted(path.name for path in (site.folder / "bin").iterdir()) == ["host-device", "static", "tuning"]
+    assert run("present")[::2] == (0, 0)
+    (site.folder / "bin" / "flannel").touch()
+    assert run("absent")[2] > 0
+    assert [path.name for path in (site.folder / "bin").iterdir()] == ["flannel"]

@@ -1,0 +1,97 @@
+"""plan.yml with a model, as it is run: four nodes by inventory, of which some show what roce_info would have read."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import (
+    FIRST,
+    SECOND,
+    Inventory,
+    collections_path,
+    seen,
+)
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = pathlib.Path(sys.executable).parent / "ansible-playbook"
+MODEL = "nemotron-3-ultra-550b-nvfp4"
+POD = {"index": 0, "pci": "0000:01:01.0", "netdev": {"name": "enp1s0f0v0"}, "place": {"state": "pod", "pids": 2}}
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")
+
+
+def shown(gib: float, kernel: str = "6.17.0-1021-nvidia", *vfs: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What roce_info returns of a node: both functions, free memory, kernel."""
+    return seen({**FIRST, "vfs": list(vfs)}, SECOND, mem_available_kib=round(gib * 2**20), kernel=kernel)
+
+
+def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.Any) -> tuple[int, str]:
+    """Run plan.yml; whoever is not in `nodes` does not answer: ssh is a program that fails."""
+    folder.mkdir(exist_ok=True)
+    ssh = folder / "ssh"
+    ssh.write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
+    ssh.chmod(0o755)
+    inventory = Inventory()
+    for host, facts in nodes.items():
+        inventory.hosts[host]["dgxspark_roce"] = facts
+    given = {"ansible_ssh_executable": str(ssh), "k8s_dgx_model_profile": MODEL, **extra}
+    done = subprocess.run(
+        [
+            PROGRAM,
+            ROOT / "playbooks" / "plan.yml",
+            "-i",
+            inventory.write(folder / "inventory"),
+            "-e",
+            json.dumps(given),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path(), "ANSIBLE_NOCOLOR": "1"},
+    )
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output
+    serving = output[output.find("PLAY [Show the plan of serving]") :]
+    return done.returncode, " ".join(serving.split())
+
+
+def test_the_poorest_of_the_nodes_that_answered_counts(tmp_path: pathlib.Path) -> None:
+    nodes = {f"spark{number}": shown(110 + number) for number in (1, 2, 4)} | {"spark3": shown(104.5)}
+    code, output = plan(tmp_path, nodes)
+    assert code == 0, output
+    assert "of 104.5 GiB free per node" in output
+    assert "assumed" not in output
+    assert "verdict PROVEN" in output
+
+
+def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: pathlib.Path) -> None:
+    code, output = plan(tmp_path, {"spark1": shown(110)})
+    assert code == 0, output
+    assert "of 101 GiB free per node (assumed: nobody measured it)" in output
+    assert "spark2, spark3, spark4 did not answer: the default for an unmeasured Spark counts there" in output
+
+
+def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> None:
+    nodes = {f"spark{number}": shown(9.0, "7.0.0-1019-nvidia", POD) for number in (1, 2, 3, 4)}
+    code, output = plan(tmp_path, nodes)
+    assert code == 0, output
+    assert "of 101 GiB free per node" in output
+    assert "spark2 serves something now: enp1s0f0v0 (2 processes)" in output
+    assert "spark1, spark2, spark3, spark4: Kernel 7.0.0-1019" in output
+
+
+def test_a_full_node_ends_the_run(tmp_path: pathlib.Path) -> None:
+    nodes = {f"spark{number}": shown(110) for number in (1, 2, 3)} | {"spark4": shown(52)}
+    code, output = plan(tmp_path, nodes)
+    assert code != 0
+    assert "spark4 has 52.0 GiB free" in output
+    assert "blocked" in output
+    assert plan(tmp_path / "again", nodes, k8s_dgx_free_gib={"spark4": 110})[0] == 0

@@ -1,0 +1,177 @@
+"""The supervisor, by real processes: a group meets, serves, loses a rank, ends as a whole, and comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
+from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import BOUNDS, Group, alive
+
+LOST = supervisor.STATUS["lost"]
+
+
+@pytest.fixture
+def make(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[..., Group]]:
+    made: list[Group] = []
+
+    def group(*args: t.Any, **more: t.Any) -> Group:
+        made.append(Group(tmp_path, *args, **more))
+        return made[-1]
+
+    yield group
+    for each in made:
+        each.close()
+
+
+def test_a_group_serves_loses_a_rank_and_comes_back(make: t.Callable[..., Group]) -> None:
+    group = make(4, rails=True)
+    group.start(0, 1, 2)
+    # Three of four: nobody starts, nobody is ready, nobody is killed for it.
+    group.wait(0, 1, 2, path="/live")
+    assert group.probe(0, "/ready")[0] == 503
+    assert not any(group.engines(rank) for rank in range(4))
+    group.start(3)
+    group.wait()
+    assert "serving; the first tokens: ' 6 7'" in group.log(0)
+    first = [group.engines(rank, 1)[0] for rank in range(4)]
+    # One rank's supervisor is killed as a container is: the others end by themselves, with a status and a cause.
+    group.processes[2].kill()
+    assert group.ended(0, 1, 3) == [LOST, LOST, LOST]
+    assert "rank 2 (spark3) is lost" in group.last_word(0)
+    assert "rank 2 (spark3) is lost" in group.last_word(3)
+    assert not any(alive(first[rank]) for rank in (0, 1, 3))
+    # The kubelet starts the containers again, in any order.
+    group.start(2, 3, 1, 0)
+    group.wait()
+    assert all(len(group.engines(rank, 2)) == 2 for rank in range(4))
+
+
+@pytest.mark.parametrize(
+    ("rank", "status", "said"), [(0, 3, "ended with status 3"), (1, 0, "ended by itself with status 0")]
+)
+def test_an_engine_that_ends_takes_the_group_with_it(
+    make: t.Callable[..., Group], rank: int, status: int, said: str
+) -> None:
+    group = make(2)
+    group.start()
+    group.wait()
+    (group.folder / f"end-{rank}").write_text(str(status))
+    codes = group.ended()
+    assert codes[rank] == (status or supervisor.STATUS["ended"])
+    assert codes[1 - rank] == LOST
+    assert said in group.last_word(rank)
+    # The other one tells whose fault it was.
+    assert said in group.last_word(1 - rank)
+
+
+def test_an_engine_killed_by_a_signal_is_told_so(make: t.Callable[..., Group]) -> None:
+    group = make(1)
+    group.start()
+    group.wait()
+    os.kill(group.engines(0)[0], signal.SIGSEGV)
+    assert group.ended() == [128 + signal.SIGSEGV]
+    assert "SIGSEGV" in group.last_word(0)
+
+
+def test_a_stop_is_never_a_success(make: t.Callable[..., Group]) -> None:
+    group = make(2)
+    group.start()
+    group.wait()
+    engine = group.engines(1, 1)[0]
+    group.processes[1].terminate()
+    assert group.ended(1) == [128 + signal.SIGTERM]
+    assert group.ended(0) == [LOST]
+    assert "SIGTERM" in group.last_word(1)
+    assert not alive(engine)
+
+
+def test_a_stop_while_waiting_for_the_others_ends_at_once(make: t.Callable[..., Group]) -> None:
+    group = make(2, rails=True)
+    group.start(1)
+    group.wait(1, path="/live")
+    group.processes[1].terminate()
+    assert group.ended(1) == [128 + signal.SIGTERM]
+
+
+def test_a_silent_rank_is_missed(make: t.Callable[..., Group]) -> None:
+    """As with a node that lost its power: the connection stands, but nothing comes any more."""
+    group = make(3)
+    group.start()
+    group.wait()
+    group.processes[1].send_signal(signal.SIGSTOP)
+    assert group.ended(0, 2) == [LOST, LOST]
+    assert f"nothing heard for {BOUNDS['lost_s']:g} s" in group.last_word(0)
+
+
+def test_a_rank_that_is_late_is_named(make: t.Callable[..., Group]) -> None:
+    group = make(2, rails=True, bounds={**BOUNDS, "peers_s": 2})
+    group.start(0)
+    assert group.ended(0) == [preflight.STATUS["peer"]]
+    assert "rank 1 (spark2, 127.0.1.2, p0f0v0)" in group.last_word(0)
+
+
+def test_a_rank_of_another_plan_is_turned_away(make: t.Callable[..., Group]) -> None:
+    group = make(3)
+    group.configure(2, plan="other")
+    group.start()
+    assert group.ended(2) == [supervisor.STATUS["plan"]]
+    assert "another plan (0123)" in group.last_word(2)
+    assert group.processes[0].poll() is None
+
+
+def test_no_token_is_not_ready(make: t.Callable[..., Group]) -> None:
+    group = make(1, bounds={**BOUNDS, "load_s": 3})
+    (group.folder / "silent").touch()
+    group.start()
+    assert group.ended() == [supervisor.STATUS["load"]]
+    assert "no token" in group.last_word(0)
+
+
+def test_patches_run_first_and_must_work(make: t.Callable[..., Group]) -> None:
+    group = make(1, before=[["sh", "-c", "echo the patch does not fit >&2; exit 4"]])
+    group.start()
+    assert group.ended() == [supervisor.STATUS["patches"]]
+    assert "exit status 4: the patch does not fit" in group.last_word(0)
+    assert not group.engines(0)
+
+
+def test_a_taken_port_and_a_missing_program_are_named(make: t.Callable[..., Group]) -> None:
+    group = make(1, argv=["/no/such/engine"])
+    with socket.create_server((group.address(0), group.port)):
+        group.start()
+        assert group.ended() == [supervisor.STATUS["port"]]
+    assert str(group.port) in group.last_word(0)
+    group.start()
+    assert group.ended() == [supervisor.STATUS["program"]]
+    assert "/no/such/engine" in group.last_word(0)
+
+
+def test_a_stranger_does_no_harm(make: t.Callable[..., Group]) -> None:
+    group = make(2)
+    group.start(0)
+    group.wait(0, path="/live")
+    for words in (
+        b"hello\n",
+        b'{"instance": "other", "rank": 1}\n',
+        b'{"instance": "default", "rank": 9, "plan": "0123"}\n',
+        b"\n",
+    ):
+        with socket.create_connection((group.address(0), group.port)) as stranger:
+            stranger.sendall(words)
+            stranger.recv(1)
+    assert group.probe(0, "/started")[0] == 503
+    group.start(1)
+    group.wait()
+
+
+def test_causes_have_statuses_of_their_own() -> None:
+    assert not set(preflight.CAUSES) & set(supervisor.CAUSES)
+    assert all(0 < status < 128 for status in (*preflight.CAUSES, *supervisor.CAUSES))
+    assert json.dumps(preflight.STATUS)

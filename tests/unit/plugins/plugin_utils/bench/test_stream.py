@@ -1,0 +1,105 @@
+"""Server-sent events of chat completions: however the bytes are cut, the same text comes out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import (
+    ChatStream,
+    EventReader,
+    StreamError,
+)
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import delta, event
+
+
+def read(data: bytes, *cuts: int) -> list[str]:
+    reader, found = EventReader(), []
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    for begin, end in itertools.pairwise(places):
+        found += list(reader.feed(data[begin:end]))
+    return found + list(reader.feed(b"", True))
+
+
+@pytest.mark.parametrize(
+    ("data", "events"),
+    [
+        (b"data: a\n\ndata: b\n\n", ["a", "b"]),
+        (b"data:a\r\n\r\ndata:b\r\r", ["a", "b"]),
+        (b": ping\n\nevent: x\ndata: a\nid: 1\n\n", ["a"]),
+        (b"data: a\ndata: b\n\n", ["a\nb"]),
+        (b"data: a\n\ndata: never ended", ["a"]),
+        ("data: 灯塔 ü\n\n".encode(), ["灯塔 ü"]),
+        (b"", []),
+        (b"\n\n\n", []),
+    ],
+)
+def test_events_are_read_as_the_standard_says(data: bytes, events: list[str]) -> None:
+    assert read(data) == events
+    assert read(data, *range(len(data))) == events
+
+
+LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=20)
+
+
+@given(st.lists(LINE, max_size=6), st.sampled_from(["\n", "\r\n", "\r"]), st.lists(st.integers(0, 500), max_size=20))
+def test_cuts_do_not_matter(values: list[str], end: str, cuts: list[int]) -> None:
+    data = "".join(f"data: {value}{end}{end}" for value in values).encode()
+    assert read(data, *cuts) == values
+
+
+def test_figures_come_of_times_and_counted_tokens() -> None:
+    stream = ChatStream(10.0)
+    stream.feed(delta(role="assistant"), 10.2)
+    stream.feed(delta(None, reasoning_content="Hm."), 10.5)
+    stream.feed(delta("One"), 11.0)
+    stream.feed(delta(" two", "stop"), 12.5)
+    stream.feed(event({"choices": [], "usage": {"completion_tokens": 41}}) + event("[DONE]"), 12.6)
+    assert (stream.content, stream.reasoning) == ("One two", "Hm.")
+    assert stream.ttft_s == pytest.approx(0.5)
+    assert stream.tokens_per_s == pytest.approx(40 / 2.0)
+    assert (stream.tokens, stream.tokens_are_counted, stream.finish_reason, stream.done) == (41, True, "stop", True)
+
+
+def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
+    stream = ChatStream(0.0)
+    stream.feed(delta("a") + delta("b", "length"), 1.0)
+    assert (stream.tokens, stream.tokens_are_counted, stream.tokens_per_s) == (2, False, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"data: {not json\n\n", "is no JSON"),
+        (b"data: [1]\n\n", "is no object"),
+        (event({"error": {"message": "CUDA error: an illegal instruction"}}), "an illegal instruction"),
+        (event({"error": "overloaded"}), "overloaded"),
+        (b"data: " + b"x" * (1 << 21), "without an end"),
+    ],
+)
+def test_what_is_no_completion_is_an_error(data: bytes, words: str) -> None:
+    with pytest.raises(StreamError, match=words):
+        ChatStream(0.0).feed(data, 0.0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["choices", "delta", "content", "usage", "model", "x"]), inner, max_size=3)
+    ),
+)
+
+
+@given(JSON)
+def test_any_json_is_text_or_an_error_and_no_traceback(value: object) -> None:
+    stream = ChatStream(0.0)
+    try:
+        stream.feed(event(json.dumps(value)), 0.0)
+    except StreamError:
+        return
+    assert stream.tokens >= 0

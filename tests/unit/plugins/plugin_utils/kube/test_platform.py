@@ -1,0 +1,209 @@
+"""The platform's parts: which are made, for whom, and what a node is handed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import PARTS, platform
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+
+Plain = dict[str, t.Any]
+
+
+def part(name: str, count: int = 4, **kubernetes: t.Any) -> list[Plain]:
+    return list(platform(inputs.fabric(count), {"vf_indexes": [0], **kubernetes})[name]["objects"])
+
+
+def kind(objects: list[Plain], name: str) -> Plain:
+    return next(each for each in objects if each["kind"] == name)
+
+
+@pytest.mark.parametrize(
+    ("choice", "present"),
+    [
+        ({}, set(PARTS)),
+        ({"rdma": "privileged"}, set(PARTS) - {"sriov_device_plugin"}),  # the host-device plugin stays
+        ({"attachment": "host"}, {"runtime_class", "nvidia_device_plugin", "sriov_device_plugin"}),
+        ({"attachment": "host", "rdma": "privileged"}, {"runtime_class", "nvidia_device_plugin"}),
+        ({"parts": {"multus": "unmanaged", "runtime_class": "absent"}}, set(PARTS) - {"multus", "runtime_class"}),
+    ],
+)
+def test_parts_follow_from_the_attachment_unless_the_owner_says_otherwise(choice: Plain, present: set[str]) -> None:
+    made = platform(inputs.fabric(4), choice)
+    assert {name for name, each in made.items() if each["state"] == "present"} == present
+
+
+@pytest.mark.parametrize("rdma", inputs.ACCESSES)
+def test_one_attachment_for_each_function_and_vf_in_use(rdma: str) -> None:
+    made = [
+        each for each in part("networks", rdma=rdma, vf_indexes=[0, 1]) if each["kind"] == "NetworkAttachmentDefinition"
+    ]
+    assert [each["metadata"]["name"] for each in made] == ["p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"]
+    for each in made:
+        device, tuning = json.loads(each["spec"]["config"])["plugins"]
+        assert ("device" in device) is (rdma == "privileged")
+        assert (networks.RESOURCE in each["metadata"].get("annotations", {})) is (rdma == "device_plugin")
+        assert tuning["mtu"] == 9000
+        assert tuning["sysctl"] == {
+            "net.ipv4.conf.IFNAME.arp_ignore": "1",
+            "net.ipv4.conf.IFNAME.arp_announce": "2",
+            "net.ipv4.conf.IFNAME.rp_filter": "2",
+        }
+
+
+def test_nodes_that_name_an_interface_otherwise_get_attachments_of_their_own() -> None:
+    fabric = copy.deepcopy(inputs.fabric(4))
+    fabric["spark2"]["functions"][0]["vfs"][0]["netdev"] = "odd0"
+    choice = {"rdma": "privileged"}
+    made = platform(fabric, {**choice, "vf_indexes": [0]})["networks"]["objects"]
+    devices = {
+        each["metadata"]["name"]: json.loads(each["spec"]["config"])["plugins"][0]["device"]
+        for each in made
+        if each["kind"] == "NetworkAttachmentDefinition"
+    }
+    assert devices == {
+        "p0f0v0-spark1": "eth0x0v0",
+        "p0f0v0-spark2": "odd0",
+        "p0f0v0-spark3": "eth0x0v0",
+        "p0f0v0-spark4": "eth0x0v0",
+        "p0f1v0": "eth0x1v0",
+    }
+    served = serving(inputs.plan(), fabric, {**choice, "image": inputs.PINNED})
+    assert networks.missing([*served["workers"], *served["head"]], made) == []
+
+
+def test_every_planned_vf_can_be_had_so_that_instances_do_not_take_each_other_s_away() -> None:
+    names = {each["metadata"]["name"] for each in platform(inputs.fabric(4), {})["networks"]["objects"]}
+    assert {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"} <= names
+
+
+@pytest.mark.parametrize("rdma", inputs.ACCESSES)
+def test_a_missing_attachment_is_found_before_anything_starts(rdma: str) -> None:
+    served = serving(inputs.plan(), inputs.fabric(4), {"rdma": rdma, "image": inputs.PINNED})
+    there = part("networks", rdma=rdma)
+    ranks = [*served["workers"], *served["head"]]
+    assert networks.missing(ranks, there) == []
+    said = networks.missing(ranks, [each for each in there if each["metadata"]["name"] != "p0f1v0"])
+    assert len(said) == 1
+    assert "dgx-serving/p0f1v0 is not there" in said[0]
+
+
+def test_each_node_offers_its_own_vfs_by_pci_address() -> None:
+    fabric = copy.deepcopy(inputs.fabric(4))
+    fabric["spark3"]["functions"][0]["vfs"][1]["pci"] = "000a:0b:00.1"
+    objects = platform(fabric, {"vf_indexes": [1]})["sriov_device_plugin"]["objects"]
+    files = {name: json.loads(text)["resourceList"] for name, text in kind(objects, "ConfigMap")["data"].items()}
+    assert sorted(files) == [f"spark{number}.json" for number in range(1, 5)]
+    offered = {r["resourceName"]: r["selectors"][0] for r in files["spark3.json"]}
+    assert offered["p0f0v1"] == {"pciAddresses": ["000a:0b:00.1"], "isRdma": True}
+    assert {f"dgxspark.cluster/{name}" for name in offered} == {"dgxspark.cluster/p0f0v1", "dgxspark.cluster/p0f1v1"}
+
+
+def test_the_device_plugins_stay_away_from_a_control_plane_without_gpu() -> None:
+    for name in ("nvidia_device_plugin", "sriov_device_plugin"):
+        spec = kind(part(name), "DaemonSet")["spec"]["template"]["spec"]
+        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        assert terms[0]["matchExpressions"][0]["values"] == ["spark1", "spark2", "spark3", "spark4"]
+    alone = kind(part("nvidia_device_plugin", 1, hosts=["spark1"]), "DaemonSet")["spec"]["template"]["spec"]
+    assert "spark1" in json.dumps(alone["affinity"])
+
+
+def test_a_changed_configuration_restarts_its_daemon() -> None:
+    def told(**choice: t.Any) -> Plain:
+        template = kind(part("nvidia_device_plugin", **choice), "DaemonSet")["spec"]["template"]
+        return dict(template["metadata"]["annotations"])
+
+    assert told() == told()
+    assert told() != told(gpu_shares=2)
+
+
+def test_shares_let_several_instances_hold_the_gpu() -> None:
+    config = json.loads(kind(part("nvidia_device_plugin", gpu_shares=3), "ConfigMap")["data"]["config.json"])
+    assert config["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 3}]
+    assert "sharing" not in json.loads(kind(part("nvidia_device_plugin"), "ConfigMap")["data"]["config.json"])
+
+
+def test_multus_is_where_k3s_looks() -> None:
+    objects = part("multus")
+    spec = kind(objects, "DaemonSet")["spec"]["template"]["spec"]
+    folders = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
+    assert folders["cni"] == "/var/lib/rancher/k3s/agent/etc/cni/net.d"
+    # The links in data/cni point beside it, so the parent is mounted, under its own name.
+    assert folders["cni-bin"] == "/var/lib/rancher/k3s/data"
+    mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts["cni-bin"]["mountPath"] == "/var/lib/rancher/k3s/data"
+    assert (
+        json.loads(kind(objects, "ConfigMap")["data"]["daemon-config.json"])["binDir"]
+        == "/var/lib/rancher/k3s/data/cni"
+    )
+    assert "Bidirectional" not in json.dumps(spec)
+    assert "/var/lib/rancher/k3s/data/cni" in spec["initContainers"][0]["command"]
+
+
+def test_other_folders_and_images_are_the_owner_s() -> None:
+    own = "mirror.example:5000/multus@sha256:" + "a" * 64
+    objects = part("multus", cni_bin_dir="/opt/cni/bin", cni_conf_dir="/etc/cni/net.d", images={"multus": own})
+    spec = kind(objects, "DaemonSet")["spec"]["template"]["spec"]
+    assert {spec["containers"][0]["image"], spec["initContainers"][0]["image"]} == {own}
+    folders = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
+    assert (folders["cni"], folders["cni-bin"]) == ("/etc/cni/net.d", "/opt/cni/bin")
+
+
+def test_the_cni_plugins_of_every_architecture_have_a_checksum_and_multus_folder() -> None:
+    install = platform(inputs.fabric(4), {})["cni_plugins"]["install"]
+    assert set(install["files"]) == {"arm64", "amd64"}
+    assert all(len(entry["sha256"]) == 64 for entry in install["files"].values())
+    assert set(install["members"]) == {"host-device", "static", "tuning"}
+    assert install["folder"] == "/var/lib/rancher/k3s/data/cni"
+    # What the attachments name is what is installed.
+    for each in part("networks"):
+        if each["kind"] == "NetworkAttachmentDefinition":
+            device, tuning = json.loads(each["spec"]["config"])["plugins"]
+            assert {device["type"], device["ipam"]["type"], tuning["type"]} == set(install["members"])
+
+
+def test_every_image_is_pinned_by_digest() -> None:
+    for name in ("multus", "sriov_device_plugin", "nvidia_device_plugin"):
+        spec = kind(part(name), "DaemonSet")["spec"]["template"]["spec"]
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            assert "@sha256:" in container["image"]
+
+
+def test_everything_is_found_again_by_its_label() -> None:
+    for name, each in platform(inputs.fabric(4), {}).items():
+        for made in each["objects"]:
+            assert made["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "dgxspark.cluster"
+            if made["kind"] != "Namespace":
+                assert made["metadata"]["labels"]["dgxspark.cluster/part"] == name
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ({"parts": {"cilium": "present"}}, "'cilium' is not one of"),
+        ({"parts": {"multus": "gone"}}, r"parts\.multus: 'gone' is not one of"),
+        ({"gpu_shares": 0}, "gpu_shares"),
+        ({"images": {"networks": "x"}}, "'networks' is no part with an image"),
+        ({"images": {"multus": "not an image"}}, r"images\.multus"),
+        ({"colour": 1}, "unknown key 'colour'"),
+    ],
+)
+def test_a_bad_choice_is_refused(choice: Plain, text: str) -> None:
+    with pytest.raises(FabricError, match=text):
+        platform(inputs.fabric(4), choice)
+
+
+def test_an_unseen_pci_address_is_refused_only_where_it_is_needed() -> None:
+    fabric = copy.deepcopy(inputs.fabric(4))
+    fabric["spark4"]["functions"][0]["vfs"][0]["pci"] = None
+    with pytest.raises(FabricError, match="spark4: p0f0v0: its PCI address"):
+        platform(fabric, {})
+    platform(fabric, {"rdma": "privileged"})
+    platform(fabric, {"parts": {"sriov_device_plugin": "absent"}})

@@ -1,0 +1,348 @@
+"""What the ranks of an instance are made of: where they run, what they are told, and when they would roll."""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+import json
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import load_seconds, serving
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, checksum
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+
+Plain = dict[str, t.Any]
+VLLM = "qwen3.5-122b-a10b-nvfp4-vllm"
+
+
+def serve(made: Plain | None = None, count: int = 4, **kubernetes: t.Any) -> Plain:
+    made = made or inputs.plan(count=count, attachment=kubernetes.get("attachment", "vf"))
+    return serving(made, inputs.fabric(count), {"image": inputs.PINNED, **kubernetes})
+
+
+def pods(served: Plain) -> list[Plain]:
+    """Return the pod templates in the order of ranks."""
+    sets = sorted([*served["head"], *served["workers"]], key=lambda each: int(each["metadata"]["labels"][RANK]))
+    return [each["spec"]["template"] for each in sets]
+
+
+def named(served: Plain, kind: str, name: str) -> Plain:
+    found = [each for each in served["common"] if each["kind"] == kind and each["metadata"]["name"].startswith(name)]
+    assert len(found) == 1
+    return dict(found[0])
+
+
+def files(served: Plain) -> list[Plain]:
+    """Return what each rank's supervisor is told."""
+    data = named(served, "ConfigMap", f"{served['name']}-launch")["data"]
+    return [json.loads(data[f"rank{number}.json"]) for number in range(len(pods(served)))]
+
+
+def container(template: Plain) -> Plain:
+    return dict(template["spec"]["containers"][0])
+
+
+def networks_of(template: Plain) -> list[Plain]:
+    return list(json.loads(template["metadata"]["annotations"].get(networks.NETWORKS, "[]")))
+
+
+# --- where a rank is, and how it gets its VFs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", inputs.COUNTS)
+@pytest.mark.parametrize("attachment", inputs.ATTACHMENTS)
+@pytest.mark.parametrize("rdma", inputs.ACCESSES)
+def test_one_rank_on_each_node_with_its_planned_addresses(count: int, attachment: str, rdma: str) -> None:
+    made = next(inputs.fitting("qwen3.5-397b-a17b-nvfp4", count, attachment))
+    served = serve(made, count, attachment=attachment, rdma=rdma)
+    templates = pods(served)
+    hosts = [rank["host"] for rank in made["ranks"]]
+    assert [template["spec"]["nodeSelector"]["kubernetes.io/hostname"] for template in templates] == hosts
+    assert len(served["head"]) == 1
+    for host, template, file in zip(hosts, templates, files(served), strict=True):
+        planned = [f["vfs"][0] for f in inputs.fabric(count)[host]["functions"]] if count > 1 else []
+        on_host = attachment == "host"
+        assert template["spec"].get("hostNetwork", False) is on_host
+        wanted = [] if on_host else [[f"{vf['address']}/{vf['prefix']}"] for vf in planned]
+        assert [network["ips"] for network in networks_of(template)] == wanted
+        assert [rail["address"] for rail in file["rails"]] == [vf["address"] for vf in planned]
+        interfaces = [vf["netdev"] if on_host else f"net{n}" for n, vf in enumerate(planned, 1)]
+        assert [rail["interface"] for rail in file["rails"]] == interfaces
+        security = container(template)["securityContext"]
+        devices = {name for name in container(template)["resources"]["limits"] if name.startswith("dgxspark.cluster/")}
+        if rdma == "device_plugin":
+            assert not security.get("privileged")
+            assert security["capabilities"]["add"] == ["IPC_LOCK"]
+            assert len(devices) == len(planned)
+        else:
+            assert security.get("privileged", False) is bool(planned)
+            assert not devices
+
+
+def test_vfs_and_resources_of_another_index() -> None:
+    made = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
+    template = pods(serve(made))[2]
+    assert [network["name"] for network in networks_of(template)] == ["p0f0v1", "p0f1v1"]
+    assert {"dgxspark.cluster/p0f0v1", "dgxspark.cluster/p0f1v1"} <= set(container(template)["resources"]["limits"])
+    third = inputs.fabric(4)["spark3"]["functions"]
+    assert [network["ips"] for network in networks_of(template)] == [
+        [f"{f['vfs'][1]['address']}/{f['vfs'][1]['prefix']}"] for f in third
+    ]
+
+
+def test_instances_side_by_side_share_no_object_but_the_common_ones() -> None:
+    first = serve()
+    second = serve(inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000}))
+
+    def ids(served: Plain) -> set[tuple[str, str]]:
+        return {
+            (each["kind"], each["metadata"]["name"]) for key in ("common", "workers", "head") for each in served[key]
+        }
+
+    assert {kind for kind, _name in ids(first) & ids(second)} == {"Namespace", "PriorityClass"}
+    ports = [{file["port"] for file in files(served)} for served in (first, second)]
+    assert not ports[0] & ports[1]
+
+
+def test_a_service_finds_the_head_alone_whatever_the_model() -> None:
+    served, other = serve(), serve(inputs.plan("glm-4.7-nvfp4"))
+    services = {each["metadata"]["name"]: each["spec"] for each in served["common"] if each["kind"] == "Service"}
+    service = services["serve-default"]
+    matching = [
+        template for template in pods(served) if service["selector"].items() <= template["metadata"]["labels"].items()
+    ]
+    assert matching == pods(served)[:1]
+    ports = {port["name"]: port["containerPort"] for port in container(matching[0])["ports"]}
+    assert ports[service["ports"][0]["targetPort"]] == 30000
+    assert service in [each.get("spec") for each in other["common"]]
+
+
+def test_every_selector_fits_its_pods() -> None:
+    served = serve()
+    for made in [*served["head"], *served["workers"]]:
+        own = made["spec"]["template"]["metadata"]["labels"]
+        assert made["spec"]["selector"]["matchLabels"].items() <= own.items()
+        others = [template for template in pods(served) if template["metadata"]["labels"] != own]
+        assert not [
+            o for o in others if made["spec"]["selector"]["matchLabels"].items() <= o["metadata"]["labels"].items()
+        ]
+
+
+# --- what a rank is told -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("profile", "count"), [("qwen3.5-397b-a17b-nvfp4", 4), (VLLM, 1), (VLLM, 4)])
+def test_the_command_is_the_plan_s(profile: str, count: int) -> None:
+    made = next(inputs.fitting(profile, count, "vf"))
+    served = serve(made, count)
+    for rank, template, file in zip(made["ranks"], pods(served), files(served), strict=True):
+        assert file["argv"] == rank["argv"]
+        env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
+        assert rank["env"].items() <= env.items()
+        assert container(template)["command"][-1].endswith(f"/rank{rank['rank']}.json")
+
+
+def test_peers_are_who_is_on_the_same_wire() -> None:
+    told = files(serve())
+    for file in told:
+        for rail in file["rails"]:
+            assert [peer["rank"] for peer in rail["peers"]] == [r for r in range(4) if r != file["rank"]]
+            own = ipaddress.ip_interface(f"{rail['address']}/{rail['prefix']}").network
+            assert all(ipaddress.ip_address(peer["address"]) in own for peer in rail["peers"])
+    assert {file["head"] for file in told[1:]} == {told[0]["rails"][0]["address"]}
+
+
+def test_on_a_ring_a_rank_asks_its_neighbours_and_finds_a_far_head_over_the_pod_network() -> None:
+    made, ring = inputs.plan(), inputs.fabric(4, 2, "ring")
+    told = files(serving(made, ring, {"image": inputs.PINNED}))
+    neighbours = {file["rank"]: {peer["rank"] for rail in file["rails"] for peer in rail["peers"]} for file in told}
+    assert neighbours == {0: {1, 3}, 1: {0, 2}, 2: {1, 3}, 3: {0, 2}}
+    assert told[2]["head"] == "serve-default-rank0-0.serve-default-ranks.dgx-serving.svc"
+    own = [rail["address"] for rail in told[0]["rails"]]
+    assert told[1]["head"] in own
+    assert told[3]["head"] in own
+
+
+def test_a_single_rank_has_no_network_and_no_peers() -> None:
+    served = serve(next(inputs.fitting("qwen3-vl-8b-instruct-fp8", 1, "vf")), 1)
+    assert networks_of(pods(served)[0]) == []
+    assert files(served)[0]["rails"] == []
+    assert not served["workers"]
+
+
+def test_the_start_is_given_the_load_s_time() -> None:
+    small = load_seconds({"weights_gib": 10.0})
+    assert load_seconds({"weights_gib": 90.0}) > small >= 1200
+    served = serve(load_timeout_s=77)
+    probe = container(pods(served)[0])["startupProbe"]
+    assert files(served)[0]["bounds"]["load_s"] == 77
+    # The supervisor's own bounds come first, so that the cause is named: meeting (twice) and load.
+    assert probe["failureThreshold"] * probe["periodSeconds"] > 2 * 600 + 77
+
+
+def test_a_dead_supervisor_is_noticed_within_a_minute() -> None:
+    probe = container(pods(serve())[1])["livenessProbe"]
+    assert probe["failureThreshold"] * (probe["periodSeconds"] + probe["timeoutSeconds"]) <= 60
+
+
+def test_shared_memory_service_links_and_caches() -> None:
+    template = pods(serve(shm="4Gi", cache_dir="/data"))[0]
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(template)["volumeMounts"]}
+    assert volumes[mounts["/dev/shm"]]["emptyDir"] == {"medium": "Memory", "sizeLimit": "4Gi"}
+    assert template["spec"]["enableServiceLinks"] is False
+    env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
+    assert volumes[mounts[env["HF_HOME"]]]["hostPath"]["path"] == "/data/huggingface"
+
+
+def test_a_token_is_a_file_and_nowhere_else() -> None:
+    served = serve(hf_token_secret="hub")
+    for template in pods(served):
+        env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
+        assert env["HF_TOKEN_PATH"] == "/run/secrets/dgxspark/token"
+        assert "HF_TOKEN" not in env
+        secret = next(volume["secret"] for volume in template["spec"]["volumes"] if "secret" in volume)
+        assert secret["secretName"] == "hub"
+        assert secret["items"][0]["mode"] == 0o400
+    assert "secret" not in json.dumps(pods(serve()))
+
+
+def test_the_plan_s_patches_are_applied_before_the_engine() -> None:
+    made = inputs.plan() | {"patches": [{"id": "a", "package": "sglang", "file": "x.py", "edits": []}]}
+    served = serve(made)
+    data = named(served, "ConfigMap", "serve-default-launch")["data"]
+    assert json.loads(data["patches.json"]) == made["patches"]
+    assert files(served)[3]["before"] == [["python3", "/dgxspark/patches.py", "/dgxspark/patches.json"]]
+    assert "argparse" in data["patches.py"]
+    none = serve(inputs.plan() | {"patches": []})
+    assert files(none)[3]["before"] == []
+    assert served["plan"] != none["plan"]
+
+
+# --- when it rolls -----------------------------------------------------------------------------------------------------
+
+
+def test_equal_plans_are_equal_objects() -> None:
+    assert serve(copy.deepcopy(inputs.plan())) == serve()
+
+
+def rolls(**kubernetes: t.Any) -> bool:
+    return bool(serve(**kubernetes)["plan"] != serve()["plan"])
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "wanted"),
+    [
+        ({"shm": "9Gi"}, True),
+        ({"image": "registry.example/engine:2"}, True),
+        ({"rdma": "privileged"}, True),
+        ({"lost_after_s": 20}, True),
+        ({"service_type": "NodePort"}, False),
+        ({"service_port": 80}, False),
+        ({"max_unavailable": 0}, False),
+    ],
+)
+def test_only_what_ranks_are_started_with_makes_them_roll(kubernetes: Plain, wanted: bool) -> None:
+    assert rolls(**kubernetes) is wanted
+
+
+def test_one_rank_s_change_rolls_the_group() -> None:
+    made = copy.deepcopy(inputs.plan())
+    made["ranks"][2]["env"]["NCCL_DEBUG"] = "INFO"
+    stamps = {template["metadata"]["annotations"][PLAN] for template in pods(serve(made))}
+    assert len(stamps) == 1
+    assert stamps != {template["metadata"]["annotations"][PLAN] for template in pods(serve())}
+
+
+def test_files_of_two_plans_lie_side_by_side_and_never_change() -> None:
+    one, two = serve(), serve(shm="9Gi")
+    maps = [named(served, "ConfigMap", "serve-default-launch") for served in (one, two)]
+    assert maps[0]["metadata"]["name"] != maps[1]["metadata"]["name"]
+    assert all(made["immutable"] for made in maps)
+    for served, made in zip((one, two), maps, strict=True):
+        used = {
+            v["configMap"]["name"] for template in pods(served) for v in template["spec"]["volumes"] if "configMap" in v
+        }
+        assert used == {made["metadata"]["name"]}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda n: st.lists(n) | st.dictionaries(st.text(), n)
+    )
+)
+def test_a_checksum_is_of_the_data_and_not_of_its_order(data: t.Any) -> None:
+    def turned(node: t.Any) -> t.Any:
+        if isinstance(node, dict):
+            return {key: turned(node[key]) for key in reversed(list(node))}
+        return [turned(item) for item in node] if isinstance(node, list) else node
+
+    assert checksum(turned(data)) == checksum(data)
+    assert checksum([data]) != checksum(data)
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "text"),
+    [
+        ({"colour": 1}, "unknown key 'colour'"),
+        ({"namespace": "Dgx"}, r"namespace: 'Dgx' cannot be a name"),
+        ({"attachment": "bridge"}, "bridge"),
+        ({"workload": "leader_worker_set"}, "one Multus annotation"),
+        ({"workload": "leader_worker_set", "attachment": "host"}, "not offered yet"),
+        ({"image": "built by hand, with care"}, "no image that can be pulled"),
+        ({"shm": "lots"}, "shm: 'lots' is no quantity"),
+        ({"requests": {"cpu": "1 core"}}, r"requests\.cpu"),
+        ({"node_names": {"spark1": "Spark_1"}}, "cannot be the name of a node"),
+        ({"node_names": {"spark1": "spark2"}}, "both node 'spark2'"),
+        ({"lost_after_s": 1}, "lost_after_s"),
+        ({"cache_dir": "cache"}, "cache_dir"),
+    ],
+)
+def test_a_bad_choice_is_refused(kubernetes: Plain, text: str) -> None:
+    with pytest.raises(FabricError, match=text):
+        serve(**kubernetes)
+
+
+def test_a_recipe_instead_of_an_image_is_refused() -> None:
+    with pytest.raises(FabricError, match="k8s_dgx_image"):
+        serving(inputs.plan(VLLM, 1), {}, {})
+
+
+def test_ranks_without_fabric_are_refused() -> None:
+    with pytest.raises(FabricError, match="spark1 is not in the fabric plan"):
+        serving(inputs.plan(), {}, {"image": inputs.PINNED})
+
+
+def test_a_vf_that_nobody_planned_is_refused() -> None:
+    made = inputs.plan() | {"instance": {"vf_index": 7}}
+    with pytest.raises(FabricError, match="no VF 7"):
+        serve(made)
+
+
+def test_an_unseen_hca_is_refused() -> None:
+    fabric = copy.deepcopy(inputs.fabric(4))
+    fabric["spark4"]["functions"][1]["vfs"][0]["hca"] = None
+    with pytest.raises(FabricError, match="spark4: p0f1v0: the name of its HCA"):
+        serving(inputs.plan(), fabric, {"image": inputs.PINNED})
+
+
+def test_a_plan_without_commands_is_refused() -> None:
+    made = copy.deepcopy(inputs.plan())
+    made["ranks"][1]["argv"] = []
+    with pytest.raises(FabricError, match="rank 1 has no argv"):
+        serve(made)
+
+
+@pytest.mark.parametrize("instance", ["Upper", "a" * 41, "-x", ""])
+def test_an_instance_name_that_cannot_be_one_is_refused(instance: str) -> None:
+    with pytest.raises(FabricError, match=r"instance\.name"):
+        serve(inputs.plan() | {"instance": {"name": instance}})

@@ -1,0 +1,171 @@
+"""What pods and events come to: one cause, where it is, and what to do. Texts are those that real clusters gave."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import status
+
+Plain = dict[str, t.Any]
+READY = {"type": "Ready", "status": "True"}
+NOT_READY = {"type": "Ready", "status": "False"}
+
+
+def pod(
+    rank: int = 0, *, plan: str = "p1", conditions: list[Plain] | None = None, state: Plain | None = None, **more: t.Any
+) -> Plain:
+    container = {"name": "rank", "image": "engine:1", "restartCount": more.pop("restarts", 0)}
+    container |= {"state": state or {"running": {}}, "ready": True, **more}
+    return {
+        "metadata": {
+            "name": f"serve-default-rank{rank}-0",
+            "uid": f"uid-{rank}",
+            "labels": {"dgxspark.cluster/rank": str(rank)},
+            "annotations": {"dgxspark.cluster/plan": plan},
+        },
+        "spec": {"nodeName": f"spark{rank + 1}"},
+        "status": {"conditions": conditions or [READY], "containerStatuses": [container]},
+    }
+
+
+def event(rank: int, reason: str, message: str, uid: str | None = None) -> Plain:
+    about = {"name": f"serve-default-rank{rank}-0", "uid": uid or f"uid-{rank}"}
+    return {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": "2026-11-21T10:00:00Z"}
+
+
+def creating(rank: int) -> Plain:
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    return pod(rank, conditions=[NOT_READY], state=waiting)
+
+
+def ended(rank: int, code: int, message: str = "", **more: t.Any) -> Plain:
+    gone = {"terminated": {"exitCode": code, "message": message, "reason": more.pop("reason", "Error")}}
+    back = {"waiting": {"reason": "CrashLoopBackOff"}}
+    return pod(rank, conditions=[NOT_READY], state=back, lastState=gone, **more)
+
+
+def test_ready_is_the_condition_and_not_the_container() -> None:
+    """A node that is lost leaves its pod at 1/1 for ever; only the condition turns."""
+    assert status.ready(pod())
+    assert not status.ready(pod(conditions=[NOT_READY]))
+    leaving = pod()
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z"
+    assert not status.ready(leaving)
+
+
+def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
+    group = [pod(rank) for rank in range(4)]
+    assert status.group(group, [], 4, "p1")["state"] == "ready"
+    assert status.group(group[:3], [], 4, "p1")["state"] == "waiting"
+    assert status.group([*group[:3], pod(3, plan="p0")], [], 4, "p1")["ready"] == [0, 1, 2]
+    assert status.group([*group[:3], pod(3, conditions=[NOT_READY])], [], 4, "p1")["state"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("broken", "events", "cause", "final", "said", "remedy"),
+    [
+        (
+            pod(
+                1, conditions=[NOT_READY], state={"waiting": {"reason": "ErrImageNeverPull", "message": "not present"}}
+            ),
+            [],
+            "image",
+            True,
+            "engine:1: not present",
+            "k8s_dgx_image",
+        ),
+        (
+            creating(1),
+            [event(1, "FailedCreatePodSandBox", 'network-attachment-definitions.k8s.cni.cncf.io "p0f1v0" not found')],
+            "attachment",
+            True,
+            "p0f1v0",
+            "k8s_dgx_parts.networks",
+        ),
+        (
+            creating(1),
+            [
+                event(
+                    1, "FailedCreatePodSandBox", "plugin host-device (net1): failed to find host device: Link not found"
+                )
+            ],
+            "vf",
+            False,
+            "Link not found",
+            "sriov_roce_reset_stranded",
+        ),
+        (creating(1), [event(1, "FailedMount", 'secret "hub" not found')], "volume", False, '"hub"', "hf_token_secret"),
+        (ended(1, 137, reason="OOMKilled"), [], "oom", True, "want of memory", "memory_guard"),
+        (
+            ended(1, preflight.STATUS["gid"], "rank 1: preflight: gid: p0f0v0: roce0v0 has no RoCE v2 GID"),
+            [],
+            "gid",
+            True,
+            "no RoCE v2 GID",
+            "fabric part",
+        ),
+        (ended(1, preflight.STATUS["verbs"]), [], "verbs", True, "verbs (exit status 11)", "verify.yml"),
+        (ended(1, supervisor.STATUS["load"], "no token"), [], "load", False, "no token", "load_timeout_s"),
+        (ended(1, 3), [], "ended", False, "exit status 3", "kubectl logs --previous"),
+    ],
+)
+def test_a_cause_is_named(broken: Plain, events: list[Plain], cause: str, final: bool, said: str, remedy: str) -> None:
+    group = status.group([pod(0), broken], events, 2, "p1")
+    assert group["state"] == ("stuck" if final else "waiting")
+    assert [finding.id for finding in group["findings"]] == [f"kube.{cause}"]
+    found = group["findings"][0]
+    assert found.subject == "serve-default-rank1-0 on spark2"
+    assert said in found.message
+    assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0/4 nodes are available: 4 Insufficient nvidia.com/gpu.", "k8s_dgx_gpu_shares"),
+        (
+            "0/4 nodes are available: 1 Insufficient dgxspark.cluster/p0f0v0, 3 node(s) didn't match",
+            "SR-IOV device plugin",
+        ),
+        ("0/4 nodes are available: 1 Insufficient memory, 3 node(s) didn't match", "requests"),
+        ("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.", "k8s_dgx_node_names"),
+    ],
+)
+def test_a_pod_that_no_node_takes(text: str, remedy: str) -> None:
+    waiting = pod(4, conditions=[{"type": "PodScheduled", "status": "False", "message": text}])
+    waiting["spec"] = {"nodeSelector": {"kubernetes.io/hostname": "spark5"}}
+    waiting["status"]["containerStatuses"] = []
+    found = status.findings([waiting])
+    assert found[0].subject == "serve-default-rank4-0 on spark5"
+    assert text in found[0].message
+    assert remedy in found[0].remedy
+
+
+def test_the_rank_that_fell_is_named_and_not_those_that_fell_with_it() -> None:
+    lost = [ended(rank, supervisor.STATUS["lost"], f"rank {rank}: rank 2 is lost") for rank in (0, 1, 3)]
+    found = status.findings([*lost, ended(2, preflight.STATUS["verbs"], "no device")])
+    assert [finding.subject for finding in found] == ["serve-default-rank2-0 on spark3"]
+    # Where nothing else is known, that is said rather than nothing.
+    assert len(status.findings(lost)) == 3
+
+
+def test_an_engine_that_keeps_ending_is_not_waited_for() -> None:
+    assert status.group([ended(0, 1)], [], 1, "p1")["state"] == "waiting"
+    assert status.group([ended(0, 1, restarts=2)], [], 1, "p1")["state"] == "stuck"
+
+
+def test_events_of_a_pod_of_the_same_name_before_do_not_count() -> None:
+    old = event(1, "FailedCreatePodSandBox", "failed to find host device", uid="uid-of-an-older-one")
+    assert status.findings([creating(1)], [old]) == []
+
+
+def test_a_running_rank_that_loads_is_no_finding() -> None:
+    assert status.findings([pod(0, conditions=[NOT_READY])]) == []
+
+
+def test_what_must_go_is_waited_for() -> None:
+    assert status.leaving([])["state"] == "ready"
+    assert "still there" in status.leaving([pod(2)])["findings"][0].message

@@ -1,0 +1,257 @@
+"""What the doctor finds: nothing on a healthy cluster, and each single fault with its cause, whatever the others show."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import jsonschema
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes as fabric_changes
+from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+SCHEMA = json.loads((ROOT / "docs" / "schema" / "doctor-report.json").read_text(encoding="utf-8"))
+GIB = 1024**2
+Plain = dict[str, t.Any]
+
+
+def healthy() -> Plain:
+    return {
+        "uptime_s": 90000.0,
+        "cmdline": "quiet",
+        "versions": {"kernel": "6.17.0-1021-nvidia", "driver": "580.159.03", "bios": "5.36", "nccl": "2.29.7-1"},
+        "memory": {"MemTotal": 121 * GIB, "MemAvailable": 100 * GIB, "CmaTotal": 32768, "CmaFree": 1000},
+        "gpus": [
+            {"name": "NVIDIA GB10", "clock_mhz": 2411.0, "power_w": 61.0, "temperature_c": 70.0, "utilisation": 96.0}
+        ],
+        "links": [{"pci": "0000:01:00.0", "width": 4, "gtps": 32.0}],
+        "journals": [{"name": "kernel, this boot", "lines": 900, "hits": []}],
+    }
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    # What is on a node's disk is the business of other tests: here it is as planned.
+    monkeypatch.setattr(fabric_changes.vfs, "drift", lambda *_a, **_k: [])
+    monkeypatch.setattr(fabric_changes.netplan_file, "changes", lambda *_a, **_k: [])
+    made = Cluster(4)
+    for seen in made.hosts.values():
+        seen["health"] = healthy()
+        seen["facts"]["kernel"] = healthy()["versions"]["kernel"]
+    return made
+
+
+def examine(cluster: Cluster, **meta: t.Any) -> Plain:
+    built = doctor_report.build(cluster.plan, cluster.hosts, "spark", meta)
+    jsonschema.validate(built["report"], SCHEMA)
+    assert all(len(line) < 2000 and "\n" not in line for line in built["table"])
+    return t.cast(Plain, built["report"] | {"table": built["table"]})
+
+
+def found(cluster: Cluster, **meta: t.Any) -> list[tuple[str, str, str]]:
+    report = examine(cluster, **meta)
+    for finding in report["findings"]:
+        assert finding["cause"] and finding["remedy"], finding
+        assert any(finding["symptom"] in line for line in report["table"])
+    worst = [
+        severity for severity in ("error", "warning") if any(f["severity"] == severity for f in report["findings"])
+    ]
+    assert report["verdict"] == (worst[0] if worst else "well")
+    return [(f["severity"], f["id"], f["where"]) for f in report["findings"]]
+
+
+def test_of_a_healthy_cluster_nothing_is_said(cluster: Cluster) -> None:
+    assert found(cluster) == []
+    assert examine(cluster)["headline"] == "WELL: nothing wrong was seen on 4 hosts of 4."
+    assert examine(cluster)["not_judged"] == []
+
+
+def test_a_node_that_is_down_is_a_finding_and_the_others_are_still_judged(cluster: Cluster) -> None:
+    cluster.hosts["spark3"] = {"facts": None, "error": "Connection timed out", "health": None, "health_error": None}
+    cluster.hosts["spark2"]["health"]["memory"]["MemAvailable"] = 2 * GIB
+    assert found(cluster) == [("error", "node.down", "spark3"), ("warning", "memory.low", "spark2")]
+    assert "Connection timed out" in examine(cluster)["headline"]
+    cluster.limit("spark1", "spark2")
+    assert [what for _s, what, _w in found(cluster)] == ["memory.low"]
+
+
+def test_when_all_are_down_that_is_what_it_says(cluster: Cluster) -> None:
+    for name in cluster.hosts:
+        cluster.hosts[name] = {"facts": None, "error": "off"}
+    assert {what for _s, what, _w in found(cluster)} == {"node.down"}
+
+
+def test_a_node_whose_health_could_not_be_read(cluster: Cluster) -> None:
+    cluster.hosts["spark1"] |= {"health": None, "health_error": "boom"}
+    assert found(cluster) == [("warning", "node.unread", "spark1")]
+
+
+def fabric(cluster: Cluster, what: str) -> None:
+    vf, function = cluster.vf("spark2", 0, 0), cluster.function("spark2", 1)
+    if what == "stranded":
+        vf["place"] = {"state": "stranded", "netns": "/run/netns/cni-1"}
+    elif what == "mtu":
+        function["netdev"]["mtu"] = 1500
+    elif what == "vfs":
+        function["numvfs"], function["vfs"] = 0, []
+    elif what == "address":
+        vf["netdev"]["ipv4"] = []
+        vf["hca"]["ports"][0]["gids"] = vf["hca"]["ports"][0]["gids"][:1]
+    elif what == "cable":
+        function["netdev"] |= {"carrier": False, "operstate": "down"}
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "where"),
+    [
+        ("stranded", "vf.stranded", "spark2 p0f0v0"),
+        ("mtu", "link.mtu", "spark2 p0f1"),
+        ("vfs", "vf.count", "spark2 p0f1"),
+        ("address", "gid.no-ipv4", "spark2 p0f0v0"),
+        ("cable", "link.down", "spark2 p0f1"),
+    ],
+)
+def test_what_drifted_of_the_fabric_has_one_cause(cluster: Cluster, what: str, cause: str, where: str) -> None:
+    fabric(cluster, what)
+    assert [row for row in found(cluster) if row[0] == "error"] == [("error", cause, where)]
+
+
+def test_a_vf_in_a_live_pod_is_the_normal_state(cluster: Cluster) -> None:
+    for name in cluster.hosts:
+        cluster.vf(name, 0, 0)["place"] = {"state": "pod", "netns": "/proc/77/ns/net", "pids": 3}
+    assert found(cluster) == []
+
+
+def test_gid_indexes_that_differ_matter_only_where_one_is_pinned(cluster: Cluster) -> None:
+    cluster.vf("spark4", 1, 1)["hca"]["ports"][0]["gids"][1]["index"] = 5
+    assert [(s, w) for s, w, _ in found(cluster)] == [("info", "gid.index-differs")]
+    assert examine(cluster)["verdict"] == "well"
+    assert [(s, w) for s, w, _ in found(cluster, pinned_gid=True)] == [("error", "gid.index-differs")]
+
+
+def test_versions_that_differ_name_who_differs(cluster: Cluster) -> None:
+    cluster.hosts["spark3"]["health"]["versions"] |= {"driver": "580.142", "nccl": "2.28.9-1"}
+    for number in (0, 1):
+        cluster.function("spark1", number)["firmware"] = "28.43.1000"
+    for name in ("spark2", "spark3", "spark4"):
+        cluster.function(name, 0)["firmware"] = "28.45.4028"
+    assert found(cluster) == [
+        ("warning", "versions.driver", "spark3"),
+        ("warning", "versions.firmware", "spark1"),
+        ("warning", "versions.nccl", "spark3"),
+    ]
+    assert "580.159.03 on spark1, spark2, spark4; 580.142 on spark3" in examine(cluster)["findings"][0]["symptom"]
+
+
+def test_versions_known_to_be_bad_are_named_once_for_all_nodes(cluster: Cluster) -> None:
+    for seen in cluster.hosts.values():
+        seen["health"]["versions"]["kernel"] = "7.0.0-1019-nvidia"
+    assert found(cluster) == [("error", "platform.kernel-7.0.0-1019", "spark1, spark2, spark3, spark4")]
+    for seen in cluster.hosts.values():
+        seen["health"]["cmdline"] = "quiet kho=off"
+    assert found(cluster) == []
+
+
+def test_a_version_that_is_no_number_is_no_crash(cluster: Cluster) -> None:
+    for seen in cluster.hosts.values():
+        seen["health"]["versions"]["driver"] = "unknown"
+    assert found(cluster) == []
+
+
+@pytest.mark.parametrize(("gib", "severity"), [(0.5, "error"), (3, "warning"), (4.1, None)])
+def test_free_memory(cluster: Cluster, gib: float, severity: str | None) -> None:
+    cluster.hosts["spark1"]["health"]["memory"]["MemAvailable"] = int(gib * GIB)
+    assert found(cluster) == ([(severity, "memory.low", "spark1")] if severity else [])
+
+
+def test_free_memory_against_a_plan_of_serving_counts_on_idle_nodes_only(cluster: Cluster) -> None:
+    cluster.hosts["spark1"]["health"]["gpus"][0]["utilisation"] = 0.0
+    cluster.hosts["spark2"]["health"]["memory"]["MemAvailable"] = 20 * GIB
+    assert found(cluster, needed_gib=105.0) == [("warning", "memory.below-plan", "spark1")]
+    cluster.vf("spark1", 0, 0)["users"] = ["python3 (4242)"]
+    assert found(cluster, needed_gib=105.0) == []
+
+
+def test_memory_that_rdma_cannot_use(cluster: Cluster) -> None:
+    cluster.hosts["spark1"]["health"]["memory"] |= {"CmaTotal": 0, "CmaFree": 9 * GIB}
+    assert found(cluster) == [("error", "memory.kho", "spark1")]
+
+
+def test_the_low_power_state_shows_at_work_only(cluster: Cluster) -> None:
+    gpu = cluster.hosts["spark2"]["health"]["gpus"][0]
+    gpu |= {"clock_mhz": 799.0, "power_w": 19.5}
+    assert found(cluster) == [("error", "gpu.low-power", "spark2")]
+    gpu["utilisation"] = 10.0
+    assert found(cluster) == []
+    assert [entry["host"] for entry in examine(cluster)["not_judged"]] == ["spark2"]
+    gpu |= {"utilisation": 96.0, "clock_mhz": 1300.0, "power_w": 70.0}
+    assert found(cluster) == []
+
+
+def test_heat_narrow_links_and_a_gpu_that_cannot_be_read(cluster: Cluster) -> None:
+    cluster.hosts["spark1"]["health"]["gpus"][0]["temperature_c"] = 92.0
+    cluster.hosts["spark2"]["health"]["links"][0]["width"] = 2
+    cluster.hosts["spark3"]["health"] |= {"gpus": [], "gpu_error": "nvidia-smi: No devices were found"}
+    assert found(cluster) == [
+        ("error", "gpu.unreadable", "spark3"),
+        ("error", "function.narrow", "spark2 0000:01:00.0"),
+        ("warning", "gpu.hot", "spark1"),
+    ]
+
+
+def hit(name: str, excerpt: str = "a line") -> Plain:
+    return {"id": name, "first": 1, "last": 9, "count": 3, "excerpt": excerpt, "values": {}}
+
+
+def test_journals_are_explained_across_nodes(cluster: Cluster) -> None:
+    cluster.hosts["spark2"]["health"]["journals"][0]["hits"] = [hit("kernel.hung-task")]
+    cluster.hosts["spark3"]["health"]["journals"][0]["hits"] = [
+        hit("kernel.aer-fatal", "AER: Uncorrected"),
+        hit("kernel.aer-corrected"),
+    ]
+    (finding,) = examine(cluster)["findings"]
+    assert (finding["severity"], finding["id"], finding["where"]) == ("error", "kernel.aer-fatal", "spark3")
+    assert finding["symptom"] == "kernel, this boot (3 lines): AER: Uncorrected"
+    assert finding["source"] and "kernel.hung-task" in finding["follows"][0]
+
+
+def test_what_an_earlier_boot_said_is_a_warning(cluster: Cluster) -> None:
+    cluster.hosts["spark1"]["health"]["journals"].append(
+        {"name": "kernel, earlier boot", "lines": 1000, "hits": [hit("kernel.nvrm-no-memory")]}
+    )
+    assert found(cluster) == [("warning", "kernel.nvrm-no-memory", "spark1")]
+
+
+def test_a_journal_that_could_not_be_read_is_said(cluster: Cluster) -> None:
+    cluster.hosts["spark1"]["health"]["journals"] = [{"name": "kernel, this boot", "error": "journalctl: denied"}]
+    assert found(cluster) == []
+    assert examine(cluster)["not_judged"] == [
+        {"host": "spark1", "what": "the journal (kernel, this boot): journalctl: denied"}
+    ]
+    assert "NOT JUDGED:" in examine(cluster)["table"]
+
+
+def test_what_site_would_change_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = [Change("p0f0", "trust", False, True)]
+    monkeypatch.setattr(fabric_changes.vfs, "drift", lambda node, *_a, **_k: one)
+    rows = found(cluster)
+    assert {(severity, what) for severity, what, _where in rows} == {("warning", "plan.drift")} and len(rows) == 4
+    assert "p0f0: trust False -> True" in examine(cluster)["findings"][0]["symptom"]
+
+
+def test_what_the_gate_told_is_not_told_again_as_a_change(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric(cluster, "mtu")
+    both = [Change("p0f1", "MTU", 1500, 9000), Change("/etc/x", "file", None, "y")]
+    monkeypatch.setattr(fabric_changes.vfs, "drift", lambda *_a, **_k: both)
+    drifts = {f["where"]: f["symptom"] for f in examine(cluster)["findings"] if f["id"] == "plan.drift"}
+    assert "p0f1" not in drifts["spark2"] and "/etc/x" in drifts["spark2"]
+    assert "p0f1" in drifts["spark1"]
+
+
+def test_a_plan_that_the_nodes_spoil_is_a_finding(cluster: Cluster) -> None:
+    assert [what for _s, what, _w in found(cluster, plan_fault="The fabric cannot be planned: x.")] == ["plan.refused"]
