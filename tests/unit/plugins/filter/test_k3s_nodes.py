@@ -17,7 +17,9 @@ PLANS = {
 }
 
 
-def node(name: str, ready: str = "True", version: str = "v1.36.4+k3s1", address: str = "192.0.2.12") -> dict[str, t.Any]:
+def node(
+    name: str, ready: str = "True", version: str = "v1.36.4+k3s1", address: str = "192.0.2.12"
+) -> dict[str, t.Any]:
     return {
         "metadata": {"name": name},
         "status": {

@@ -29,7 +29,7 @@ class Systemd:
             return 0, "0\n", ""
         if verb == "show":
             blocks = [
-                f"UnitFileState={ {True: 'enabled', False: 'disabled', None: ''}[self.enabled.get(unit)]}\n"
+                f"UnitFileState={ {True: 'enabled', False: 'disabled', None: ''}[self.enabled.get(unit)] }\n"
                 f"ActiveState={'active' if unit in self.active else 'inactive'}\n"
                 for unit in units
             ]
@@ -101,7 +101,9 @@ def test_a_file_of_an_earlier_plan_goes_and_its_empty_folder_too(tmp_path: pathl
     assert not (tmp_path / "etc" / "a.service.d").exists()
 
 
-def test_absent_takes_what_is_ours_and_leaves_earlyoom_running(tmp_path: pathlib.Path, systemd: Systemd, run: Run) -> None:
+def test_absent_takes_what_is_ours_and_leaves_earlyoom_running(
+    tmp_path: pathlib.Path, systemd: Systemd, run: Run
+) -> None:
     run()
     foretold = run(check=True, state="absent")
     assert foretold["changed"] and len(there(tmp_path)) == 3
@@ -112,7 +114,9 @@ def test_absent_takes_what_is_ours_and_leaves_earlyoom_running(tmp_path: pathlib
     assert not run(state="absent")["changed"]
 
 
-def test_without_earlyoom_the_rest_is_laid_down_and_it_is_told(tmp_path: pathlib.Path, systemd: Systemd, run: Run) -> None:
+def test_without_earlyoom_the_rest_is_laid_down_and_it_is_told(
+    tmp_path: pathlib.Path, systemd: Systemd, run: Run
+) -> None:
     del systemd.enabled["earlyoom.service"]
     systemd.active.clear()
     first = run()

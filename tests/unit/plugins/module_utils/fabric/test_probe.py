@@ -98,9 +98,7 @@ def test_both_ends_meet_whoever_comes_first(folder: pathlib.Path, late: float) -
     assert nothing_runs(folder)
 
 
-def test_tests_that_belong_together_run_at_the_same_time(
-    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tests_that_belong_together_run_at_the_same_time(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [ends(number, together="both") for number in range(3)]
     assert [(a.status, b.status) for a, b in zip(*run_both(pairs, Bounds(20, 20)), strict=True)] == [("ok", "ok")] * 3
     waiting = threading.Barrier(3, timeout=60)
