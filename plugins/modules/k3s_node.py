@@ -34,7 +34,7 @@ options:
     description: The release, such as V(v1.36.4+k3s1). Needed with O(state=present).
     type: str
   file:
-    description: The binary's name in C(/var/lib/dgxspark/k3s/staging), such as V(k3s-arm64). Needed with O(state=present).
+    description: The binary's name in C(/var/lib/dgxspark-k3s-staging), such as V(k3s-arm64). Needed with O(state=present).
     type: str
   sha256:
     description: The binary's SHA-256.

@@ -67,6 +67,7 @@ def forget(*, cdi: bool = False) -> None:
     """Remove what this collection keeps for itself; the CDI specification too where it made that."""
     if cdi:
         placed.remove(k3s.CDI)
+    placed.remove(k3s.STAGING)
     placed.remove(k3s.OURS)
     with contextlib.suppress(OSError):
         pathlib.Path(k3s.OURS).parent.rmdir()

@@ -377,6 +377,7 @@ def test_absent_leaves_nothing_and_touches_nothing_else(cluster: Owner) -> None:
 
 
 def test_three_servers(owner: Owner, cluster: Owner) -> None:
+    assert owner.run("-e", "k3s_state=absent").code == 0
     owner.servers, owner.agents = ["spark1", "spark2", "spark3"], []
     made = owner.run(limit="all")
     assert made.code == 0, made.output

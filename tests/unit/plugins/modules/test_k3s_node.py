@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.namespaces import STAND_INS
 pytestmark = needed()
 OLD, NEW = "v1.36.4+k3s1", "v1.36.5+k3s1"
 PLACES = ("/etc", "/usr/local/bin", "/var/lib")
-STAGING = "/var/lib/dgxspark/k3s/staging"
+STAGING = "/var/lib/dgxspark-k3s-staging"
 SIGNS = [{k: s[k] for k in ("id", "pattern", "cause", "remedy", "final")} for s in knowledge.load("k3s_signs").values()]
 CALL = """
 import json, sys
