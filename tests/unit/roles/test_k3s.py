@@ -207,6 +207,7 @@ def test_no_secret_is_in_argv_environment_output_facts_or_files_that_others_can_
     assert remains.stdout == ""
 
 
+@pytest.mark.long
 def test_an_agent_joins_a_server_that_the_limit_leaves_out(cluster: Owner) -> None:
     joined = cluster.run(limit="spark3")
     assert joined.code == 0, joined.output
@@ -236,6 +237,7 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
 
 
+@pytest.mark.long
 def test_a_node_whose_ranks_do_not_go_is_left_alone(cluster: Owner) -> None:
     server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
     put = (
@@ -270,6 +272,7 @@ def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
     assert "the node is as it was before" in failed.plain
 
 
+@pytest.mark.long
 def test_a_token_of_another_cluster(cluster: Owner, bare: Host) -> None:
     server = cluster.lan.hosts["spark1"]
     kept = server.sh("cat /var/lib/rancher/k3s/server/token")
@@ -282,6 +285,7 @@ def test_a_token_of_another_cluster(cluster: Owner, bare: Host) -> None:
     assert "The token is that of another cluster." in failed.plain
 
 
+@pytest.mark.long
 def test_an_unreachable_server(cluster: Owner, bare: Host) -> None:
     failed = cluster.run(limit="spark3", k3s_url="https://192.0.2.11:6999", k3s_start_timeout=4)
     assert failed.code != 0
@@ -301,6 +305,7 @@ def test_a_corrupted_binary(cluster: Owner, bare: Host) -> None:
     assert "is corrupted: its SHA-256 is" in failed.plain
 
 
+@pytest.mark.long
 def test_no_archive_of_images(cluster: Owner, bare: Host) -> None:
     release(cluster.releases / "poor", OLD, images=False)
     failed = cluster.run(limit="spark3", k3s_source=str(cluster.releases / "poor"))
@@ -308,6 +313,7 @@ def test_no_archive_of_images(cluster: Owner, bare: Host) -> None:
     assert "the archive of images is not there" in failed.plain
 
 
+@pytest.mark.long
 def test_a_mirror_that_lacks_a_file(cluster: Owner, bare: Host) -> None:
     release(cluster.releases / "mirror", OLD, images=False)
     failed = cluster.run(limit="spark3", k3s_source=cluster.lan.serve(cluster.releases / "mirror"))
@@ -315,6 +321,7 @@ def test_a_mirror_that_lacks_a_file(cluster: Owner, bare: Host) -> None:
     assert "could not be got from http://192.0.2.1:8000" in failed.plain and "404" in failed.plain
 
 
+@pytest.mark.long
 def test_a_full_disk(cluster: Owner) -> None:
     host = cluster.lan.host("spark4", "192.0.2.14", var_mib=64)
     cluster.agents.append("spark4")
@@ -329,6 +336,7 @@ def test_a_full_disk(cluster: Owner) -> None:
 # --- upgrades --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_an_upgrade_by_changing_the_version_from_the_release_s_own_checksums(cluster: Owner) -> None:
     upgraded = cluster.run(k3s_version=NEW, k3s_checksums={})
     assert upgraded.code == 0, upgraded.output
@@ -337,6 +345,7 @@ def test_an_upgrade_by_changing_the_version_from_the_release_s_own_checksums(clu
     assert again.code == 0 and again.changed == {"spark1": 0, "spark2": 0}, again.output
 
 
+@pytest.mark.long
 def test_a_downgrade_is_refused(cluster: Owner) -> None:
     refused = cluster.run(k3s_version=OLD)
     assert refused.code != 0
@@ -376,6 +385,7 @@ def test_absent_leaves_nothing_and_touches_nothing_else(cluster: Owner) -> None:
     assert again.code == 0 and again.changed == {"spark1": 0, "spark2": 0}, again.output
 
 
+@pytest.mark.long
 def test_three_servers(owner: Owner, cluster: Owner) -> None:
     assert owner.run("-e", "k3s_state=absent").code == 0
     owner.servers, owner.agents = ["spark1", "spark2", "spark3"], []
@@ -387,6 +397,7 @@ def test_three_servers(owner: Owner, cluster: Owner) -> None:
     assert owner.run("-e", "k3s_state=absent", limit="all").code == 0
 
 
+@pytest.mark.long
 def test_a_k3s_that_somebody_else_laid_there_is_left_alone(owner: Owner) -> None:
     host = owner.lan.hosts["spark1"]
     host.sh(f"install -m 755 {owner.releases}/{OLD}/{BINARY} /usr/local/bin/k3s")
