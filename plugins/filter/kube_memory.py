@@ -28,6 +28,7 @@ options:
 EXAMPLES = r"""
 - name: Wait until the old group's memory is back
   dgxspark.cluster.roce_info:
+    device_ids: ["15b3:1021"]
   register: read
   until: (read.roce | dgxspark.cluster.kube_memory(101.0, inventory_hostname)) == []
   retries: 20

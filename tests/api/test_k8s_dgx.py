@@ -124,7 +124,7 @@ def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: StandI
 def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn) -> None:
     code, said, _changed = site.run(k8s_dgx_memory_check=True, k8s_dgx_memory_timeout=5)
     assert code != 0
-    assert re.search(r"spark1: [\d.]+ GiB are free, the plan counts on 101\.0 GiB", said)
+    assert re.search(r"spark1: [\d.]+ GiB are free, the plan counts on \d+\.\d GiB", said)
     assert "Nothing is served as serve-default now." in said
     assert not site.pods()
 
