@@ -10,6 +10,8 @@ import yaml
 from harness import NODES, make_so, sh
 from kube import BAD, NEXT, UNITS, VERSION, Cluster, plain, release
 
+pytestmark = pytest.mark.long
+
 PLACES = (
     "/etc/rancher /etc/systemd/system /usr/local/bin /var/lib/rancher /var/lib/dgxspark/k3s /var/lib/kubelet /run/k3s"
 )
@@ -83,7 +85,6 @@ def test_a_wrong_token_is_named_and_leaves_nothing(cluster: Cluster) -> None:
     assert cluster.run(limit="spark4").code == 0
 
 
-@pytest.mark.long
 def test_an_unreachable_server_is_named_and_leaves_nothing(cluster: Cluster) -> None:
     assert cluster.run("-e", "k3s_state=absent", limit="spark4").code == 0
     failed = cluster.run(limit="spark4", k3s_url="https://10.77.0.1:6999", k3s_start_timeout=15)

@@ -15,6 +15,8 @@ import pytest
 import yaml
 from harness import ROOT, lab, play, sh, wait_for
 
+pytestmark = pytest.mark.long
+
 NODE = "spark1"
 # A bystander that is larger than the rank, and a rank that grows until somebody stops it. Names as the kernel knows them.
 HOG = """
@@ -117,7 +119,6 @@ def longest_gap(seconds: float) -> float:
     return max(gaps)
 
 
-@pytest.mark.long
 def test_a_node_is_heard_of_four_times_as_often(tmp_path: pathlib.Path) -> None:
     guarded = [longest_gap(60) for _ in range(3)]
     play("playbooks/teardown.yml", "--tags", "memory_guard", "-i", str(guard.inventory), limit=NODE)  # type: ignore[attr-defined]
