@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 
-import conftest  # noqa: F401  makes the checkout importable by its full name
+import conftest  # noqa: F401  pylint: disable=unused-import  (makes the checkout importable by its full name)
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
@@ -29,7 +29,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import trans
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 
 ENGINE = "[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4, #token: 8123, gen throughput (token/s): 84.31, #queue-req: 0"
-COLLECTIVE = "[0] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x7f2a4000 recvbuff 0x7f2a4000 count 4096 datatype 9 op 0 root 0 comm 0x5500000 [nranks=4] stream 0x55"
+COLLECTIVE = (
+    "[0] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x7f2a4000 recvbuff 0x7f2a4000 count 4096 datatype 9 op 0 root 0 "
+    "comm 0x5500000 [nranks=4] stream 0x55"
+)
 
 
 def write(path: pathlib.Path, size: int) -> int:

@@ -31,7 +31,7 @@ def bare(value: torch.Tensor, calls: int) -> float:
     dist.barrier()
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    for _ in range(calls):
+    for _turn in range(calls):
         dist.all_reduce(value)
     torch.cuda.synchronize()
     return nccl_bench.slowest((time.perf_counter() - begin) / calls, value.device)

@@ -101,7 +101,7 @@ def killed() -> None:
     reduce()
     if RANK == WORLD - 1:
         os._exit(9)
-    for _ in range(3):
+    for _turn in range(3):
         reduce()
 
 

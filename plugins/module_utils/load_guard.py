@@ -45,6 +45,11 @@ def stale(marks: t.Mapping[str, float], now: float, settings: Settings) -> list[
     return sorted(name for name, laid in marks.items() if now - laid > settings["max_s"])
 
 
+def say(text: str) -> None:
+    """Say a line in the unit's journal."""
+    sys.stderr.write(f"{text}\n")
+
+
 class Guard:
     """The loop. proc: where procfs is; marks: the folder of marks."""
 
@@ -66,9 +71,7 @@ class Guard:
         """Do what is due; return whether a load is still going on."""
         marks = self.read_marks()
         for name in stale(marks, now, self.settings):
-            print(
-                f"{name} has not become ready within {self.settings['max_s']} s: it is no longer guarded.", flush=True
-            )
+            say(f"{name} has not become ready within {self.settings['max_s']} s: it is no longer guarded.")
             (self.marks / name).unlink(missing_ok=True)
             del marks[name]
         if marks and is_due((self.proc / "meminfo").read_text(encoding="ascii"), self.settings):
@@ -81,7 +84,7 @@ class Guard:
         """Guard until no load is left."""
         while self.step(time.time()):
             time.sleep(self.settings["interval_s"])
-        print(f"All loads are over; the page cache was dropped {self.dropped} times.", flush=True)
+        say(f"All loads are over; the page cache was dropped {self.dropped} times.")
 
 
 def main() -> int:
@@ -89,7 +92,7 @@ def main() -> int:
     try:
         settings: Settings = json.loads(pathlib.Path(CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
-        print(f"{CONFIG} cannot be used ({exc}). The role memory_guard writes it.", file=sys.stderr)
+        say(f"{CONFIG} cannot be used ({exc}). The role memory_guard writes it.")
         return 1
     Guard(settings).run()
     return 0

@@ -120,9 +120,9 @@ def longest_gap(seconds: float) -> float:
 
 
 def test_a_node_is_heard_of_four_times_as_often(tmp_path: pathlib.Path) -> None:
-    guarded = [longest_gap(60) for _ in range(3)]
+    guarded = [longest_gap(60) for _turn in range(3)]
     play("playbooks/teardown.yml", "--tags", "memory_guard", "-i", str(guard.inventory), limit=NODE)  # type: ignore[attr-defined]
     sh(NODE, "systemctl stop earlyoom")
-    bare = [longest_gap(60) for _ in range(3)]
+    bare = [longest_gap(60) for _turn in range(3)]
     lab("status")
     assert statistics.median(guarded) <= statistics.median(bare) / 4, f"with: {guarded} s, without: {bare} s"

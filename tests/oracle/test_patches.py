@@ -148,8 +148,10 @@ def modelopt(path: pathlib.Path) -> None:
         assert (space["w13_input_scale"], space["w2_input_scale"]) == (own, own)
         made: list[int] = []
 
-        def params(*_a: t.Any, num_experts: int, made: list[int] = made, **_k: t.Any) -> types.SimpleNamespace:
-            made.append(num_experts)
+        def params(
+            *_a: t.Any, num_experts: int, seen: t.Callable[[int], None] = made.append, **_k: t.Any
+        ) -> types.SimpleNamespace:
+            seen(num_experts)
             return types.SimpleNamespace(
                 cutlass_moe_type="fp4",
                 num_experts=num_experts,

@@ -62,7 +62,9 @@ class Asked:
 def model_files(entry: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Choose the family's files by architecture, and the checkpoint's form by precision and quantization."""
     facts = entry.get("facts") or {}
-    stored = set((entry.get("precision") or {}).values())
+    kinds = (entry.get("precision") or {}).values()  # a format, or how many parameters have which
+    stored = {form for kind in kinds for form in ([kind] if isinstance(kind, str) else kind) if form != "rest"}
+    stored |= {kind["rest"] for kind in kinds if not isinstance(kind, str) and "rest" in kind}
     architecture = facts.get("architecture", "ApertusForCausalLM")
     quantization = settings.get("quantization")
     if "nvfp4" in stored:

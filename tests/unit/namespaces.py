@@ -65,7 +65,7 @@ class Lan:
                 text=True,
             )
         )
-        for _ in range(100):
+        for _turn in range(100):
             seen = subprocess.run(
                 ["nsenter", "-t", str(self.bridge.pid), "-n", "--", "ss", "-ltnH"],
                 check=False,

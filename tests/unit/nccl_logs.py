@@ -77,7 +77,7 @@ def build(job: Job) -> Logs:
         _prelude(rank)
     world = tuple(range(job.ranks))
     chance = random.Random(job.seed)
-    ids = [f"0x{chance.getrandbits(64):x}" for _ in range(len(job.groups) + 1)]
+    ids = [f"0x{chance.getrandbits(64):x}" for _turn in range(len(job.groups) + 1)]
     everything = [(world, job.network, ids[0], 0)]
     everything += [(g, job.group_network or job.network, ids[n + 1], n + 1) for n, g in enumerate(job.groups)]
     for members, network, comm_id, place in everything:
@@ -569,7 +569,7 @@ def negative_variant(cases: t.Sequence[Bad], chance: random.Random) -> list[list
         return [whole]
     others = [each for each in cases if each.short_stays_negative]
     pieces = []
-    for _ in range(chance.randrange(2, 5)):
+    for _turn in range(chance.randrange(2, 5)):
         lines = chance.choice(chance.choice(others).logs)
         begin = chance.randrange(len(lines))
         pieces += lines[begin : chance.randrange(begin, len(lines)) + 1]

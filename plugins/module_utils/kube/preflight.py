@@ -232,7 +232,7 @@ def main(arguments: t.Sequence[str]) -> int:
     """Check what the file names; return the exit status of the cause."""
 
     def say(text: str) -> None:
-        print(f"preflight: {text}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"preflight: {text}\n")
 
     try:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))

@@ -60,7 +60,7 @@ class Ending(Exception):
 
 def say(text: str) -> None:
     """Say a line in the container's log."""
-    print(f"supervisor: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"supervisor: {text}\n")
 
 
 class Rank:
@@ -374,7 +374,10 @@ def _command(rank: Rank, argv: t.Sequence[str]) -> tuple[int, str]:
     """Run what comes before the engine; return its exit status and the last line that it wrote to standard error."""
     last = ""
     try:
-        child = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, errors="replace")
+        # No Ansible is here: this runs in the pod.
+        child = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
+            argv, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
     except OSError as exc:
         return STATUS["program"], f"{argv[0]}: {exc.strerror}"
 
@@ -433,7 +436,10 @@ def _engine(rank: Rank) -> Ending:
     argv = rank.config["argv"]
     say(f"starting {' '.join(argv)}")
     try:
-        engine = subprocess.Popen(argv, start_new_session=True)  # a group of its own, to be stopped as one
+        # A group of its own, to be stopped as one.
+        engine = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
+            argv, start_new_session=True
+        )
     except OSError as exc:
         return Ending(STATUS["program"], f"{argv[0]}: {exc.strerror}")
     if not rank.head:

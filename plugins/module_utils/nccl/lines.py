@@ -209,24 +209,24 @@ class GaveUp:
     code: int
 
 
-Event = (
-    Started
-    | Step
-    | Nodes
-    | Link
-    | RingOrder
-    | RingHop
-    | Trees
-    | Channels
-    | Connected
-    | Devices
-    | Fused
-    | LocalGid
-    | Chosen
-    | Setting
-    | Version
-    | GaveUp
-)
+Event = t.Union[  # noqa: UP007  (sanity's pylint does not know that classes can be joined)
+    Started,
+    Step,
+    Nodes,
+    Link,
+    RingOrder,
+    RingHop,
+    Trees,
+    Channels,
+    Connected,
+    Devices,
+    Fused,
+    LocalGid,
+    Chosen,
+    Setting,
+    Version,
+    GaveUp,
+]
 
 _INIT = re.compile(
     r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) nranks (?P<nranks>\d+) (?P<rest>.*?) ?- "

@@ -39,8 +39,8 @@ class Platform:
 
     parts: part → present, absent or unmanaged; what is not named follows from the attachment.
 
-    vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances that may hold one GPU at the same time. images: part → reference
-    instead of the known one. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's.
+    vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances
+    that may hold one GPU at the same time. images: part → reference instead of the known one. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's.
     """
 
     namespace: str = "dgx-serving"

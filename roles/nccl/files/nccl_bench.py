@@ -73,7 +73,7 @@ def one_round(call: t.Callable[[], object], device: torch.device, calls: int) ->
     dist.barrier()
     torch.cuda.synchronize(device)
     begin = time.perf_counter()
-    for _ in range(calls):
+    for _turn in range(calls):
         call()
     torch.cuda.synchronize(device)
     return slowest((time.perf_counter() - begin) / calls, device)
@@ -81,7 +81,7 @@ def one_round(call: t.Callable[[], object], device: torch.device, calls: int) ->
 
 def calls_for(call: t.Callable[[], object], device: torch.device, seconds: float, most: int) -> int:
     """Warm up; return how many calls take about so long, the same number on every rank."""
-    once = min(one_round(call, device, 3) for _ in range(3))
+    once = min(one_round(call, device, 3) for _turn in range(3))
     return max(2, min(most, int(seconds / max(once, 1e-6))))
 
 
@@ -90,7 +90,7 @@ def measure(
 ) -> tuple[int, list[float]]:
     """Time rounds of equally many calls; return how many and the mean time of one call (µs) in each round."""
     calls = calls_for(call, device, seconds / rounds, most)
-    return calls, [round(one_round(call, device, calls) * 1e6, 2) for _ in range(rounds)]
+    return calls, [round(one_round(call, device, calls) * 1e6, 2) for _turn in range(rounds)]
 
 
 def check(device: torch.device, world: int) -> None:

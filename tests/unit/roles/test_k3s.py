@@ -353,6 +353,7 @@ def test_a_downgrade_is_refused(cluster: Owner) -> None:
     assert {n["status"]["nodeInfo"]["kubeletVersion"] for n in cluster.nodes().values()} == {NEW}
 
 
+@pytest.mark.long
 def test_a_failed_upgrade_goes_back_to_the_release_before_and_stops_there(cluster: Owner) -> None:
     server = cluster.lan.hosts["spark1"]
     before = server.tree("/etc/rancher", "/usr/local/bin")

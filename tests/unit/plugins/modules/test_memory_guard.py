@@ -17,6 +17,8 @@ Run = t.Callable[..., dict[str, t.Any]]
 class Systemd:
     """What systemctl answers, and what it was asked to do. earlyoom may be missing."""
 
+    states: t.ClassVar[dict[bool | None, str]] = {True: "enabled", False: "disabled", None: ""}
+
     def __init__(self) -> None:
         self.enabled: dict[str, bool] = {"earlyoom.service": True, "guard.path": False}
         self.active = {"earlyoom.service"}
@@ -29,7 +31,7 @@ class Systemd:
             return 0, "0\n", ""
         if verb == "show":
             blocks = [
-                f"UnitFileState={ {True: 'enabled', False: 'disabled', None: ''}[self.enabled.get(unit)] }\n"
+                f"UnitFileState={self.states[self.enabled.get(unit)]}\n"
                 f"ActiveState={'active' if unit in self.active else 'inactive'}\n"
                 for unit in units
             ]

@@ -129,9 +129,9 @@ def test_a_vf_in_a_live_pod_is_the_normal_state(cluster: Cluster) -> None:
 
 def test_gid_indexes_that_differ_matter_only_where_one_is_pinned(cluster: Cluster) -> None:
     cluster.vf("spark4", 1, 1)["hca"]["ports"][0]["gids"][1]["index"] = 5
-    assert [(s, w) for s, w, _ in found(cluster)] == [("info", "gid.index-differs")]
+    assert [(s, w) for s, w, _words in found(cluster)] == [("info", "gid.index-differs")]
     assert examine(cluster)["verdict"] == "well"
-    assert [(s, w) for s, w, _ in found(cluster, pinned_gid=True)] == [("error", "gid.index-differs")]
+    assert [(s, w) for s, w, _words in found(cluster, pinned_gid=True)] == [("error", "gid.index-differs")]
 
 
 def test_versions_that_differ_name_who_differs(cluster: Cluster) -> None:

@@ -268,9 +268,7 @@ def test_the_filter_returns_the_page() -> None:
 
 # --- in a browser -------------------------------------------------------------------------------------------------------
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
     "--headless",
     "--no-sandbox",
