@@ -20,7 +20,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 
-import conftest  # noqa: F401  pylint: disable=unused-import  (makes the checkout importable by its full name)
+# It makes the checkout importable by its full name.
+import conftest  # noqa: F401  # pylint: disable=unused-import
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader

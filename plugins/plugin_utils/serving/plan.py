@@ -153,10 +153,11 @@ def launch_plan(
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, start-up patches, ranks.
 
-    cluster: hosts (names in rank order), nodes (what roce_info read of them, by host), free_gib and taken_gib (a number,
-    or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what nodes show),
-    platform (versions of nccl, kernel, driver; its kernel wins over what nodes show), fabric (planned hosts by name),
-    nccl (options). overrides: variant, engine, parallel, settings, environment, instance (name, vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
+    cluster: hosts (names in rank order), nodes (what roce_info read of them, by host), free_gib and taken_gib (a
+    number, or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what
+    nodes show), platform (versions of nccl, kernel, driver; its kernel wins over what nodes show), fabric (planned
+    hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment, instance (name,
+    vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
     Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
     """
     cluster = cluster or {}
