@@ -71,11 +71,11 @@ def test_a_load_that_never_ends_is_given_up(tmp_path: pathlib.Path, capsys: pyte
     assert stale(node.guard().read_marks(), 1061.0, SETTINGS) == ["dead"]
     assert node.guard().step(now=1061.0)
     assert [path.name for path in node.marks.iterdir()] == ["young"]
-    assert "dead has not become ready within 60 s" in capsys.readouterr().out
+    assert "dead has not become ready within 60 s" in capsys.readouterr().err
     assert not node.guard().step(now=1111.0)
 
 
 def test_it_ends_when_all_loads_have(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = Node(tmp_path, free=1000)
     node.guard().run()
-    assert "All loads are over" in capsys.readouterr().out
+    assert "All loads are over" in capsys.readouterr().err
