@@ -16,7 +16,6 @@ KERNEL_COMMAND_LINE = (
 )
 MANAGEMENT_MAC = "52:54:00:00:00:01"
 """The same in every node, each behind a network of its own: a saved state must fit any of them."""
-QUIET_WIRE_RECONNECT_MS = 500
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG, MARKS
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
@@ -123,8 +124,7 @@ def _kill(kill: Plain) -> str:
 
 
 def _load(load: Plain) -> t.Iterator[tuple[str, str, str]]:
-    source = pathlib.Path(knowledge.COLLECTION, "plugins", "module_utils", "load_guard.py").read_text(encoding="utf-8")
-    yield SCRIPT, f"#!/usr/bin/python3 -IS\n{source}", "0755"
+    yield SCRIPT, f"#!/usr/bin/python3 -IS\n{source_of(load_guard)}", "0755"
     yield CONFIG, json.dumps(load, indent=1, sort_keys=True) + "\n", "0644"
     yield (
         f"{_UNITS}/{UNIT}.path",

@@ -9,7 +9,6 @@ node's own is the change, which rollback.py makes so that it goes back by itself
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -30,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan im
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, Netdev
@@ -84,16 +84,6 @@ class Outcome:
 
 
 Images = dict[str, FileImage]
-
-
-def source() -> str:
-    """Return the rollback program's own source, from wherever Python loaded it (a module's zip included)."""
-    spec = importlib.util.find_spec(rollback.__name__)
-    read = getattr(spec.loader, "get_source", None) if spec else None
-    text = read(rollback.__name__) if read else None
-    if not text:
-        raise FabricError(f"The source of {rollback.__name__} cannot be read, so no rollback can be installed from it.")
-    return str(text)
 
 
 # --- what would change ----------------------------------------------------------------------------------------------
@@ -311,7 +301,7 @@ def _start(host: Host, request: Request, images: Images, summary: str) -> None:
     identity = request.transaction
     deadline = host.clock() + request.timeout
     rollback.prepare(
-        host, identity, images, source(), deadline=deadline, summary=summary, connection=request.connection
+        host, identity, images, source_of(rollback), deadline=deadline, summary=summary, connection=request.connection
     )
     rc, out, err = host.command(rollback.guard_command(identity))
     if rc != 0:

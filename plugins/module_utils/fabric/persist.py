@@ -9,12 +9,12 @@ The controller compares digests of this text with what `roce_info` read, the mod
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, Node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node
 
 CONFIG = restore.CONFIG
 SCRIPT = "/usr/local/lib/dgxspark/fabric-restore"
@@ -67,14 +67,8 @@ TimeoutStartSec=120
 
 
 def source() -> str:
-    """Return the restorer's own source, from wherever Python loaded it (a module's zip included)."""
-    spec = importlib.util.find_spec(restore.__name__)
-    loader = spec.loader if spec else None
-    text = loader.get_source(restore.__name__) if hasattr(loader, "get_source") else None  # type: ignore[union-attr]
-    if not text:
-        raise FabricError(f"The source of {restore.__name__} cannot be read, so nothing can be installed from it.")
-    # Ansible's own loader of collections gives bytes.
-    return text.decode("utf-8") if isinstance(text, bytes) else str(text)
+    """Return the restorer's own source."""
+    return source_of(restore)
 
 
 def _rule(document: t.Mapping[str, t.Any]) -> str:

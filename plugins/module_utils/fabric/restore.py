@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 CONFIG = "/etc/dgxspark/fabric.json"
 RUN_DIR = "/run/dgxspark-fabric"
-NO_MAC = "00:00:00:00:00:00"
 PCI_WAIT = 15.0  # seconds that a boot waits for functions that have not shown up yet
 NETDEV_WAIT = 60.0  # seconds for the interfaces of VFs that were just bound, and for udev to name them
 LOCK_WAIT = 120.0  # seconds for another run to finish

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
-import tempfile
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
@@ -69,22 +68,7 @@ class Sriov:
     # --- files and units ----------------------------------------------------------------------------------------------
 
     def _write(self, path: str, content: str, mode: str) -> None:
-        target = pathlib.Path(self.root + path)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(descriptor)
-                pathlib.Path(name).chmod(int(mode, 8))
-                pathlib.Path(name).replace(target)
-            except BaseException:
-                pathlib.Path(name).unlink(missing_ok=True)
-                raise
-        except OSError as exc:
-            raise FabricError(f"{path} cannot be written: {exc.strerror}.") from exc
+        placed.write(self.root + path, content.encode(), int(mode, 8))
 
     def _command(self, *argv: str) -> None:
         code, _out, err = self.host.command(argv)

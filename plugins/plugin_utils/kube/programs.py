@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 
 CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 
@@ -17,6 +17,6 @@ CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 @functools.cache
 def sources() -> dict[str, str]:
     """Return file name → text."""
-    programs = (preflight, supervisor, patches)
-    paths = (pathlib.Path(str(program.__file__)) for program in programs)
-    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+    return {
+        f"{program.__name__.rpartition('.')[2]}.py": source_of(program) for program in (preflight, supervisor, patches)
+    }

@@ -13,18 +13,22 @@ tokens. graphs: max_bs, running, over. context: length, native, over_native. mem
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Format
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 
-FEATURES = (
-    "cudnn", "gemma4_mtp", "nemotron_mtp", "sm121_patches", "k64_tiles", "arch_121f", "jit_sm12x", "cutlass_dsl_sm12x",
-    "moe_fp4_ep", "wna16_ep",
-)  # fmt: skip
 Document = dict[str, t.Any]
+
+
+@functools.cache
+def image_features() -> tuple[str, ...]:
+    """Return the names of the features that an image may have: those of its schema."""
+    return tuple(knowledge.schema("images")["properties"]["features"]["properties"])
 
 
 def model_facts(profile: Profile) -> Document:
@@ -136,7 +140,7 @@ def document(
         "quant": quant_facts(profile),
         "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
-        "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in FEATURES}},
+        "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in image_features()}},
         "settings": settings,
         "speculation": {
             "on": True,

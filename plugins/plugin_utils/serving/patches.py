@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions, rules
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.facts import image_features
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "patches"
@@ -38,7 +39,7 @@ class Patch:
 
 def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
     """Load all patches, the owner's included; KnowledgeError names the file and patch of a bad condition or feature."""
-    features = knowledge.schema("images")["properties"]["features"]["properties"]
+    features = image_features()
     found = []
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: patch {entry['id']!r}"

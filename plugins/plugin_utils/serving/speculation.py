@@ -60,7 +60,7 @@ def sglang_draft(
 ) -> Draft:
     """Work out what SGLang verifies: always at least steps + 1 draft tokens.
 
-    frozen_drafter: the drafter reuses the target's cache (Gemma-4 assistant). gamma: DSPARK's block size in the
+    frozen_drafter: the drafter reuses the target's cache (FROZEN_KV_MTP). gamma: DSPARK's block size in the
     checkpoint. Raises FabricError for what the engine refuses, or would accept and run wrongly.
     Sources: SGLang 0.5.10 server_args.py:3079, 0.5.12 :3833, 0.5.14 arg_groups/speculative_hook.py:388, 0.5.23 :1260
     (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK is of 0.5.16.

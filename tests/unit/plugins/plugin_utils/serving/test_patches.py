@@ -110,12 +110,9 @@ def test_a_bad_entry_is_refused(tmp_path: pathlib.Path, change: dict[str, t.Any]
         patches.load_patches([str(tmp_path)])
 
 
-def test_the_image_features_are_those_of_the_schema() -> None:
-    named = knowledge.schema("images")["properties"]["features"]["properties"]
-    assert set(facts.FEATURES) == set(named)
-    # Each feature that makes a patch unnecessary says so where an owner looks it up.
+def test_what_makes_a_patch_unnecessary_is_a_feature_that_an_image_may_have() -> None:
     for name, entry in SHIPPED.items():
-        assert entry.get("unless") in named, name
+        assert entry.get("unless") in facts.image_features(), name
 
 
 @pytest.mark.parametrize("name", SHIPPED)
