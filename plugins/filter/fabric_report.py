@@ -45,7 +45,8 @@ options:
       - What was done beyond the fabric, by step. A step that is absent here is not run. Each may instead have C(reason)
         alone, why it was not done.
       - C(nccl) and C(pod) have C(hosts), of the ranks in order; C(runs), each with C(operation), C(bytes), C(busbw) in GB/s
-        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(transport), what
+        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(faults), the
+        C(host) and C(message) of each rank that did not end well; C(transport), what
         M(dgxspark.cluster.nccl_transport) returned; C(counters); and C(versions).
       - C(tokens) is what M(dgxspark.cluster.serving_canary) returned.
       - C(wire) has C(counters). They are by host C(before) and C(after), each what M(dgxspark.cluster.roce_counters)

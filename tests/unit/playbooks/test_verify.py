@@ -61,6 +61,9 @@ class Owner:
                 "PWD": str(self.folder),
                 "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
                 "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+                # Whoever runs these tests may have a cluster.
+                "KUBECONFIG": str(self.folder / "no-kubeconfig"),
+                "K8S_AUTH_KUBECONFIG": str(self.folder / "no-kubeconfig"),
             },
         )
 
@@ -166,7 +169,7 @@ def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owne
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=strict", topology="single")
     assert code != 0
     assert report["verdict"] == "incomplete"
-    assert report["headline"] == "INCOMPLETE: tokens not run as required: no canary request was sent."
+    assert report["headline"].startswith("INCOMPLETE: tokens not run as required: kube_running: the Kubernetes API ")
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=quik", topology="single")
     assert code != 0
     assert "There is no modes entry 'quik'. Known: full, quick, strict." in " ".join(output.split())
@@ -179,6 +182,40 @@ def test_what_was_measured_elsewhere_is_judged(owner: Owner) -> None:
     assert report["verdict"] == "incomplete", output
     found = {step["id"]: step["results"][0]["message"] for step in report["steps"]}
     assert (found["nccl"], found["pod"]) == ("no GPU here.", "no pod here.")
+
+
+def first_messages(report: Any) -> dict[str, str]:
+    return {step["id"]: step["results"][0]["message"] for step in report["steps"] if step["results"]}
+
+
+def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) -> None:
+    """This machine has no fabric, no cluster and no model: none of that ends the proof."""
+    code, output, report = owner.verify(
+        {"spark1": HERE, "spark2": HERE}, "-e", "dgxspark_verify_mode=strict", topology="switch"
+    )
+    assert code != 0
+    jsonschema.validate(report, SCHEMA)
+    assert {cause["id"] for cause in report["causes"]} == {"function.missing"}, output
+    said = first_messages(report)
+    assert said["nccl"].startswith("spark1: ") and "spark2: " in said["nccl"]
+    for step in ("pod", "tokens"):
+        assert said[step].startswith("kube_running: the Kubernetes API ")
+    assert {step["status"] for step in report["steps"] if step["id"] in ("nccl", "pod", "tokens")} == {"not run"}
+
+
+def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner: Owner) -> None:
+    two = {"spark1": HERE, "spark2": HERE}
+    _code, output, report = owner.verify(two, topology="switch")
+    assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
+    assert "Start a rank" not in output and "Ask the cluster" not in output
+    asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
+    _code, output, report = owner.verify(two, "-e", asked, "--check", topology="switch")
+    assert first_messages(report)["nccl"] == "in check mode nothing is measured."
+    assert "Ask the cluster" not in output
+    given = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_results": {"nccl": {"reason": "not today"}}})
+    _code, output, report = owner.verify(two, "-e", given, topology="switch")
+    assert first_messages(report)["nccl"] == "not today."
+    assert "Start a rank" not in output
 
 
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:

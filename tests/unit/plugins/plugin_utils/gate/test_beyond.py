@@ -259,6 +259,38 @@ def test_a_benchmark_that_did_not_end_proves_nothing() -> None:
     assert "did not come to its end" in report["headline"]
 
 
+@pytest.mark.parametrize("verdict", ["ib", "unknown"])
+def test_a_rank_that_failed_is_named_with_its_host(verdict: str) -> None:
+    faults = [{"host": "spark3", "message": "its rank ended with status 1: CUDA out of memory"}]
+    done = {**nccl(transport=transport(verdict)), "runs": [], "output": "", "faults": faults}
+    report = judge(Cluster(4), **ALL | {"nccl": done})
+    (cause,) = report["causes"]
+    assert (cause["id"], cause["where"]) == ("nccl.rank-failed", "spark3")
+    assert "CUDA out of memory" in cause["message"]
+
+
+def test_a_rank_that_failed_for_nccl_s_own_reason_is_that_one_cause() -> None:
+    told = transport("failed", findings=[{"id": "nccl.x", "severity": "error", "message": "No device.", "remedy": "R."}])
+    done = {**nccl(transport=told), "runs": [], "output": "", "faults": [{"host": "spark3", "message": "status 1"}]}
+    report = judge(Cluster(4), **ALL | {"nccl": done})
+    assert causes(report) == [("nccl.failed", False)]
+    assert "No device" in report["causes"][0]["message"]
+
+
+@pytest.mark.parametrize("half", [FUNCTIONS, FUNCTIONS[:1]])
+def test_what_is_known_of_some_hosts_alone_rules_nothing_out(half: tuple[str, ...]) -> None:
+    """Counters of two hosts of four: a function idle there is one; all busy there says nothing of the others."""
+    counted = nccl(9.78, transport=None)
+    moved = {FUNCTIONS[0]: GIB, FUNCTIONS[1]: GIB if len(half) == 2 else 0}
+    counted["counters"] = {f"spark{n}": readings(moved) for n in (1, 2)}
+    suspected = len(half) == 2
+    assert causes(judge(Cluster(4), **ALL | {"nccl": counted})) == [("nccl.one-function", suspected)]
+    idle = nccl(2.12, transport=None, counters={"spark1": readings(dict.fromkeys(FUNCTIONS, 0))})
+    assert causes(judge(Cluster(4), **ALL | {"nccl": idle})) == [("nccl.socket", True)]
+    log = nccl(9.78, transport=transport(hcas=half, hosts=2))
+    assert causes(judge(Cluster(4), **ALL | {"nccl": log})) == [("nccl.one-function", suspected)]
+
+
 # --- the wire ---------------------------------------------------------------------------------------------------------
 
 
