@@ -11,7 +11,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Takes what Ansible saw of the ranks of the benchmark of the role P(dgxspark.cluster.nccl#role), and returns the evidence
     for the step C(nccl) of P(dgxspark.cluster.fabric_report#filter), or the reason why nothing was measured.
-positional: transport
+positional: transport, knowledge_dirs
 options:
   _input:
     description:
@@ -22,6 +22,11 @@ options:
   transport:
     description: What M(dgxspark.cluster.nccl_transport) returned of the logs of all ranks.
     type: dict
+  knowledge_dirs:
+    description: The owner's folders of knowledge, for the known lines (kind C(signatures)) of the ranks' logs.
+    type: list
+    elements: path
+    default: []
 seealso:
   - plugin: dgxspark.cluster.nccl_bandwidth
     plugin_type: filter
@@ -37,8 +42,8 @@ RETURN = r"""
 _value:
   description: >-
     C(reason) alone where nothing was measured; empty where every host can take part and no rank was started. Else
-    C(hosts), C(output) of rank 0, C(transport), C(faults) (C(host) and C(message) of each rank that did not end well) and
-    C(versions).
+    C(hosts), C(output) of rank 0, C(transport), C(faults) (C(host) and C(message) of each rank that did not end well),
+    C(readings) (what known lines are in each log) and C(versions).
   type: dict
 """
 

@@ -7,7 +7,7 @@ Their input, `nccl` and `pod` of the evidence, is what was measured and logged:
 `hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, where known `algbw` and `time_us`) or
 `output` (what roles/nccl/files/nccl_bench.py printed), `faults` (`host` and `message` of each rank that did not end well),
 `transport` (what module `nccl_transport` returned), `counters` (by host `before` and `after` of `roce_counters`),
-`versions`; or `reason` alone: why it was not run.
+`readings` (what known lines are in the ranks' logs), `versions`; or `reason`: why it was not run.
 """
 
 from __future__ import annotations

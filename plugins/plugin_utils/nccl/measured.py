@@ -8,19 +8,23 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
 Plain = dict[str, t.Any]
 REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
 
 
-def measured(ranks: t.Mapping[str, t.Mapping[str, t.Any]], transport: t.Any = None) -> Plain:
+def measured(
+    ranks: t.Mapping[str, t.Mapping[str, t.Any]], transport: t.Any = None, knowledge_dirs: t.Sequence[str] = ()
+) -> Plain:
     """Return what the gate takes of a benchmark, `reason` alone where it was not run, nothing where it can be.
 
     ranks: by host, in the order of the ranks, `check` and `done`, what Ansible returned of the look beforehand and of the
     rank itself (empty where it was not started), and `fault`, why its environment could not be built. transport: what
-    `nccl_transport` returned of all ranks' logs. Raises FabricError for a wrong form.
+    `nccl_transport` returned of all ranks' logs. knowledge_dirs: the owner's, for known lines of the logs. Raises
+    FabricError for a wrong form.
     """
     if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):
         raise FabricError("a dictionary is needed: by host, what was seen of its rank.")
@@ -36,17 +40,24 @@ def measured(ranks: t.Mapping[str, t.Mapping[str, t.Any]], transport: t.Any = No
         return {"reason": "; ".join(refused)}
     output = str(next(iter(ranks.values()))["done"].get("stdout") or "")
     _rows, end = bandwidth.parse(output)
+    texts = [(host, _said(done)) for host, done in _ended(ranks)]
     return {
         "hosts": list(ranks),
         "output": output,
         "transport": _transport(transport),
         "faults": [{"host": host, "message": _fault(done)} for host, done in _ended(ranks) if done.get("rc") != 0],
+        "readings": to_plain(signatures.read_all(texts, signatures.load_table(knowledge_dirs))),
         "versions": {key: str(end[key]) for key in ("nccl", "torch") if key in end} if end else {},
     }
 
 
 def _ended(ranks: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Iterator[tuple[str, t.Mapping[str, t.Any]]]:
     return ((host, rank.get("done") or {}) for host, rank in ranks.items())
+
+
+def _said(done: t.Mapping[str, t.Any]) -> str:
+    """Return all that a rank has printed."""
+    return "\n".join(str(done.get(key) or "") for key in ("stdout", "stderr"))
 
 
 def _unready(rank: t.Mapping[str, t.Any]) -> str:

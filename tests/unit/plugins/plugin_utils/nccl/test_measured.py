@@ -29,6 +29,7 @@ def test_figures_go_to_the_gate_with_what_carried_them() -> None:
     made = measured(ranks(ended(stdout=OUTPUT), ended(stdout="")), IB)
     assert made["hosts"] == ["spark1", "spark2"]
     assert (made["output"], made["transport"], made["faults"]) == (OUTPUT, IB, [])
+    assert [reading["name"] for reading in made["readings"]] == ["spark1", "spark2"]
     assert made["versions"] == {"nccl": "2.29.7", "torch": "2.9"}
 
 
@@ -61,6 +62,7 @@ def test_a_rank_that_ended_badly_is_a_fault_of_its_host() -> None:
     assert first["host"] == "spark1"
     assert first["message"].startswith("its rank ended with status 1: RuntimeError: NCCL error")
     assert "hf_0123" not in first["message"]
+    assert made["readings"][0]["lines"] == 3  # what it printed (nothing), and the error output
     assert second == {"host": "spark2", "message": "its rank did not end in time: no answer"}
 
 
