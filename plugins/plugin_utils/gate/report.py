@@ -14,7 +14,14 @@ import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import collectives, links, logs, record, tokens, traffic
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import (
+    collectives,
+    links,
+    logs,
+    record,
+    tokens,
+    traffic,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Plain, Result, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import Mode
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict import Cause, Verdict, causes, verdict

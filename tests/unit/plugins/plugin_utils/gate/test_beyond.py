@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster, Plain, statuses, step
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.gate.test_bands import RECORDED
 
 GIB = 1024**3
 SCHEMA = json.loads(
@@ -270,7 +271,9 @@ def test_a_rank_that_failed_is_named_with_its_host(verdict: str) -> None:
 
 
 def test_a_rank_that_failed_for_nccl_s_own_reason_is_that_one_cause() -> None:
-    told = transport("failed", findings=[{"id": "nccl.x", "severity": "error", "message": "No device.", "remedy": "R."}])
+    told = transport(
+        "failed", findings=[{"id": "nccl.x", "severity": "error", "message": "No device.", "remedy": "R."}]
+    )
     done = {**nccl(transport=told), "runs": [], "output": "", "faults": [{"host": "spark3", "message": "status 1"}]}
     report = judge(Cluster(4), **ALL | {"nccl": done})
     assert causes(report) == [("nccl.failed", False)]
@@ -289,6 +292,22 @@ def test_what_is_known_of_some_hosts_alone_rules_nothing_out(half: tuple[str, ..
     assert causes(judge(Cluster(4), **ALL | {"nccl": idle})) == [("nccl.socket", True)]
     log = nccl(9.78, transport=transport(hcas=half, hosts=2))
     assert causes(judge(Cluster(4), **ALL | {"nccl": log})) == [("nccl.one-function", suspected)]
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=[f"{row[0]}: {row[5]:.4g}" for row in RECORDED])
+def test_recorded_figures_of_sparks_become_the_right_cause_of_the_report(row: tuple[Any, ...]) -> None:
+    """As in test_bands.py, and through the gate: from the figure to what an owner is told."""
+    _where, operation, topology, nodes, size, busbw, verdict, cause = row
+    cluster = Cluster(nodes)
+    cluster.plan["topology"] = topology
+    hosts = [f"spark{n}" for n in range(1, nodes + 1)]
+    report = judge(cluster, "full", nccl={"hosts": hosts, "runs": [run(busbw, operation, size)]})
+    status = {"pass": "pass", "warn": "pass", "suspect": "fail", "unknown": "unknown"}[verdict]
+    assert statuses(report, beyond=True)["nccl"] == status
+    assert report["verdict"] == ("failed" if verdict == "suspect" else "passed")
+    assert causes(report) == ([(cause, True)] if verdict == "suspect" else [])
+    told = [(warning["id"], warning["suspected"]) for warning in report["warnings"]]
+    assert told == ([(cause, True)] if verdict == "warn" else [])
 
 
 # --- the wire ---------------------------------------------------------------------------------------------------------
