@@ -41,7 +41,7 @@ def running(
     return {
         "ranks": len(sets),
         "hosts": names,
-        "pods": {"namespace": namespace, "label_selectors": [*selectors(instance), RANK], "container": CONTAINER},
+        "pods": {"namespace": namespace, "label_selectors": selectors(instance), "container": CONTAINER},
         "groups": [group] if url else [],
         "unreached": "" if url else _unreached(instance, pods.get(0)),
     }

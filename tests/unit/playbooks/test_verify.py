@@ -164,6 +164,16 @@ def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner:
     assert "Start a rank" not in output
 
 
+@pytest.mark.parametrize("asked", [["ncll"], "nccl", {"nccl": True}, ["wire"]])
+def test_a_step_that_there_is_not_is_refused_before_anything_is_read(owner: Owner, asked: Any) -> None:
+    code, output, report = owner.verify(
+        {"spark1": HERE}, "-e", json.dumps({"dgxspark_verify_run": asked}), topology="single"
+    )
+    assert code != 0
+    assert report is None
+    assert "dgxspark_verify_run: a list of steps is needed, of rdma, nccl, pod, tokens" in " ".join(output.split())
+
+
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:
     code, output, report = owner.verify({"spark1": HERE, "spark2": HERE}, "--forks", "1", topology="switch")
     assert code != 0
