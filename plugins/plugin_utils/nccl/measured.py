@@ -38,7 +38,7 @@ def measured(
     refused = [f"{host}: {_last(done)}" for host, done in _ended(ranks) if done.get("rc") in (REFUSED, CANNOT)]
     if refused:
         return {"reason": "; ".join(refused)}
-    output = str(next(iter(ranks.values()))["done"].get("stdout") or "")
+    output = str(next(_ended(ranks))[1].get("stdout") or "")
     _rows, end = bandwidth.parse(output)
     texts = [(host, _said(done)) for host, done in _ended(ranks)]
     return {

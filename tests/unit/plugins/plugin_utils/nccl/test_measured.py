@@ -66,6 +66,12 @@ def test_a_rank_that_ended_badly_is_a_fault_of_its_host() -> None:
     assert second == {"host": "spark2", "message": "its rank did not end in time: no answer"}
 
 
+def test_a_rank_that_could_not_be_started_is_a_fault_too() -> None:
+    made = measured(ranks(READY, ended(1, stderr="the store was not reached")), IB)
+    assert made["output"] == ""
+    assert [fault["host"] for fault in made["faults"]] == ["spark1", "spark2"]
+
+
 @pytest.mark.parametrize("told", [None, {}, {"failed": True, "msg": "text: nothing of NCCL is in it."}])
 def test_logs_without_nccl_leave_the_transport_unknown(told: t.Any) -> None:
     made = measured(ranks(ended(stdout=OUTPUT), ended()), told)
