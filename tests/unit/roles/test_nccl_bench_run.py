@@ -10,8 +10,9 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
-from ansible_collections.dgxspark.cluster.tests.unit.roles.test_nccl import BIN, Cluster
+from ansible_collections.dgxspark.cluster.tests.unit import gates, nccl_logs
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.gate.test_beyond import judge
+from ansible_collections.dgxspark.cluster.tests.unit.roles.test_nccl import BIN, ROOT, Cluster
 
 pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
 ROW = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 2, "calls": 2, "rounds_us": [50000.0]}
@@ -105,3 +106,19 @@ def test_beside_a_served_model_it_takes_small_messages_and_a_floor_by_itself(tmp
     assert "--beside-serving" in words
     assert words[words.index("--max-bytes") + 1] == str(256 << 20)
     assert words[words.index("--floor-bytes") + 1] == str(4 << 30)
+
+
+def test_the_playbook_writes_what_the_gate_takes(tmp_path: pathlib.Path) -> None:
+    cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()))
+    play = {"name": "Measure", "ansible.builtin.import_playbook": str(ROOT / "playbooks" / "nccl_bench.yml")}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    file = tmp_path / "reports" / "nccl.json"
+    code, output = run(cluster, dgxspark_report_file=str(file))
+    assert code == 0, output
+    given = json.loads(file.read_text())["dgxspark_verify_results"]
+    report = judge(gates.Cluster(2), "full", **given)
+    assert gates.statuses(report, beyond=True)["nccl"] == "pass"
+    assert [result["subject"] for result in gates.step(report, "nccl")["results"]] == [
+        "nccl transport",
+        "nccl all_reduce 1 GiB",
+    ]
