@@ -57,6 +57,7 @@ class Site:
             "k8s_dgx_image": inputs.PINNED,
             # This machine is all four Sparks: nothing is put onto it.
             "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
+            "k8s_dgx_weights": "unmanaged",
             **variables,
         }
         inventory = {"dgx": {"hosts": hosts, "vars": variables}}
