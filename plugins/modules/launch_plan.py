@@ -83,6 +83,11 @@ plan:
       type: list
       elements: dict
       returned: always
+    weights:
+      description: The repositories that ranks load, each with C(repo) and the C(revision) that the profile pins (or null).
+      type: list
+      elements: dict
+      returned: always
     ranks:
       description: For each rank C(host), C(settings), C(argv) and C(env).
       type: list

@@ -57,11 +57,14 @@ class Site:
             "k8s_dgx_image": inputs.PINNED,
             # This machine is all four Sparks: nothing is put onto it.
             "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
+            "k8s_dgx_weights": "unmanaged",
             **variables,
         }
         inventory = {"dgx": {"hosts": hosts, "vars": variables}}
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
         (folder / "ansible.cfg").write_text("[defaults]\nlocalhost_warning = False\n", encoding="utf-8")
+        self.playbook = "play.yml"
+        self.environment: dict[str, str] = {}
         link = folder / "collections/ansible_collections/dgxspark"
         link.mkdir(parents=True)
         (link / "cluster").symlink_to(ROOT)
@@ -80,11 +83,12 @@ class Site:
             "ANSIBLE_COLLECTIONS_PATH": f"{self.folder / 'collections'}{os.pathsep}{collections()}",
             "ANSIBLE_HOME": str(self.folder / "home"),
             "ANSIBLE_NOCOLOR": "1",
+            **self.environment,
         }
         program = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
         place = self.folder / "variables.json"  # not in argv: a test looks for a token there
         place.write_text(json.dumps(given), encoding="utf-8")
-        command = [program, "-i", "hosts.yml", "play.yml", "-e", f"@{place}", *options]
+        command = [program, "-i", "hosts.yml", self.playbook, "-e", f"@{place}", *options]
         ran = subprocess.run(command, check=False, cwd=self.folder, env=env, capture_output=True, text=True)
         said = ran.stdout + ran.stderr
         assert "Traceback" not in said, said

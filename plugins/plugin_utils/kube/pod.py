@@ -118,6 +118,8 @@ def _environment(member: Member, group: Group) -> list[Plain]:
     own = CACHES | member.env
     if group.settings.hf_token_secret:
         own["HF_TOKEN_PATH"] = f"{TOKEN}/token"
+    if group.settings.hub_offline:
+        own["HF_HUB_OFFLINE"] = "1"
     return [{"name": name, "value": own[name]} for name in sorted(own)]
 
 

@@ -206,8 +206,20 @@ def launch_plan(
         "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
         "memory": memory_plain(found.pools),
         "patches": [dict(patch) for patch in found.patches],
+        "weights": _weights(chosen, found.settings),
         "ranks": [_dict(rank) for rank in ranks],
     }
+
+
+def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:
+    """Return the repositories that ranks load: the model's, and that of a drafter where one is set."""
+    loaded = {chosen.model: chosen.revision}
+    config = settings.get("speculative_config")
+    draft = settings.get("speculative_draft_model_path") or (config.get("model") if isinstance(config, dict) else None)
+    if isinstance(draft, str) and draft.count("/") == 1 and not draft.startswith(("/", ".")):
+        own = chosen.drafter if chosen.drafter and chosen.drafter.model == draft else None
+        loaded.setdefault(draft, own.revision if own else None)
+    return [{"repo": repo, "revision": revision} for repo, revision in loaded.items()]
 
 
 def _speculation(found: verdict.Judgement) -> Plain:

@@ -41,13 +41,14 @@ _SHARES = ("mem_fraction_static", "gpu_memory_utilization", "swa_full_tokens_rat
 
 @dataclass(frozen=True)
 class Drafter:
-    """A draft model beside the model. params: weights; gamma: DSPARK's block."""
+    """A draft model beside the model. params: weights; gamma: DSPARK's block; revision: a commit of its repository."""
 
     model: str
     params: float = 0
     precision: str = "bf16"
     frozen_kv: bool = False
     gamma: int | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Profile:
     drafter: Drafter | None = None
     environment: t.Mapping[str, str] = field(default_factory=dict)
     checkpoint_gb: float | None = None
+    revision: str | None = None
     variants: tuple[str, ...] = ()
     shapes: t.Mapping[str, str] = field(default_factory=dict)
 
@@ -210,6 +212,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None) -> Pro
         drafter=from_plain(Drafter, drafter, f"profile {name!r}: drafter") if drafter else None,
         environment=chosen["environment"],
         checkpoint_gb=entry.get("checkpoint_gb"),
+        revision=entry.get("revision"),
         variants=tuple(variants),
         shapes=entry.get("shapes", {}),
     )

@@ -1,0 +1,248 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have the weights of a repository on one node: from the hub, or from a folder that has them; verified, with their list."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import threading
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, hub
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import Manifest
+
+Plain = dict[str, t.Any]
+_REMEDIES = {
+    "token": "The hub wants a token (401): the repository is private or gated, or there is none of this name. Set "
+    "k8s_dgx_hf_token to a token that may read it.",
+    "gated": "The repository is gated, and this token may not read it. Accept its terms on its page as the token's owner, and "
+    "see that the token may read gated repositories (k8s_dgx_hf_token).",
+    "unknown": "The hub has no such repository, or shows it to nobody without a token (k8s_dgx_hf_token).",
+    "revision": "The hub has no such revision. Name a commit of it in k8s_dgx_revisions.",
+    "disabled": "The hub has switched this repository off.",
+    "name": "That is no name that the hub takes.",
+    "busy": "The hub asks for patience (429). Run again later; a token (k8s_dgx_hf_token) has a higher limit.",
+    "network": "The hub could not be asked. See that this node has a way to it (a proxy goes into k8s_dgx_hub_environment), or "
+    "give the weights in a folder (k8s_dgx_weights_source).",
+    "full": "The disk is full. Free room on it and run again.",
+    "library": "This Python has no huggingface_hub. Name one that has in k8s_dgx_hub_python, or leave it empty to have one made.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What shall be there. hub: the cache's folder. revision: a commit, or a branch or tag (None: main).
+
+    python: one that has huggingface_hub. source: a folder laid out as `hub` is, with our list; nothing is downloaded then.
+    token: a file that HF_TOKEN_PATH shall name. environment: for the library (proxies, HF_ENDPOINT).
+    """
+
+    hub: str
+    repo: str
+    revision: str | None = None
+    python: str = "python3"
+    ignore: tuple[str, ...] = ()
+    source: str | None = None
+    token: str | None = None
+    reserve_gib: float = 0.0
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Progress:
+    """Writes how far a run is to a file, once a second, for who waits elsewhere: `{phase, bytes, total}`."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+        self.phase = "begin"
+        self.total = 0
+        self.bytes: t.Callable[[], int] = lambda: 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Progress:
+        if self.path:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._over.set()
+        if self.path:
+            self._thread.join()
+            pathlib.Path(self.path).unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        while not self._over.wait(1.0):
+            told = {"phase": self.phase, "bytes": self.bytes(), "total": self.total}
+            placed.write(str(self.path), json.dumps(told).encode(), 0o644)
+
+
+def ask(wanted: Wanted, what: Plain) -> Plain:
+    """Run the hub's library; FabricError names the cause and what to do."""
+    repo = wanted.repo
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    environment = {
+        **inherited,
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        # Its blobs would be links out of the repository's own folder.
+        "HF_HUB_DISABLE_SHARED_BLOBS": "1",
+        "HF_HUB_CACHE": wanted.hub,
+        "HF_HOME": str(pathlib.Path(wanted.hub).parent),
+        **wanted.environment,
+        # Never a token that somebody left on the node.
+        "HF_TOKEN_PATH": wanted.token or "/nonexistent",
+    }
+    told = json.dumps({"repo": repo, "ignore": list(wanted.ignore), "cache": wanted.hub, **what})
+    try:
+        ran = subprocess.run(
+            [wanted.python, "-", told],
+            input=source_of(hub),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as exc:
+        raise FabricError(f"{wanted.python}: {exc.strerror}. {_REMEDIES['library']}") from exc
+    try:
+        said = json.loads(ran.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        last = " ".join(ran.stderr.split())[-400:]
+        raise FabricError(
+            f"{repo}: the hub's library ended with status {ran.returncode}: {last or 'it said nothing'}"
+        ) from None
+    if "cause" in said:
+        remedy = _REMEDIES.get(said["cause"], "")
+        raise FabricError(f"{repo}: {remedy} ({said.get('kind', 'ImportError')}: {said['detail']})")
+    return t.cast(Plain, said)
+
+
+def listing(wanted: Wanted) -> Plain:
+    """Return what the hub has: `revision` (the commit) and `files`."""
+    return ask(wanted, {"do": "list", "revision": wanted.revision or "main"})
+
+
+def prospect(wanted: Wanted) -> Plain:
+    """Return what would come: `revision`, `total` and `missing` (bytes). Nothing is moved; room is checked."""
+    there = cache.read(wanted.hub, wanted.repo, wanted.revision)
+    seen = parcels.state(cache.parcel(wanted.hub, there)) if there else None
+    if there and seen and not seen.missing:
+        return {"revision": there.revision, "total": seen.total, "missing": 0}
+    if wanted.source:
+        manifest = shelved(wanted)
+        seen = parcels.state(cache.parcel(wanted.hub, manifest))
+        found: Plain = {"revision": manifest.revision, "total": seen.total, "missing": seen.missing}
+    else:
+        told = listing(_pinned(wanted, there))
+        total = sum({each["sha256"] or each["blob"]: each["size"] for each in told["files"]}.values())
+        found = {"revision": told["revision"], "total": total, "missing": cache.missing(wanted.hub, wanted.repo, told)}
+    parcels.refuse_full_disk(wanted.hub, found["missing"], wanted.reserve_gib, wanted.repo)
+    return found
+
+
+def fetch(wanted: Wanted, progress: Progress) -> Manifest:
+    """Have a commit on this node, whole and verified; return its list. What is there already is read, not asked for."""
+    there = cache.read(wanted.hub, wanted.repo, wanted.revision)
+    if there is None or not _right(cache.parcel(wanted.hub, there), progress):
+        there = _copied(wanted, progress) if wanted.source else _downloaded(_pinned(wanted, there), progress)
+    parcels.lay(cache.parcel(wanted.hub, there))
+    return there
+
+
+def _pinned(wanted: Wanted, there: Manifest | None) -> Wanted:
+    """Stay with the commit that was chosen once, also where nobody pins one."""
+    return dataclasses.replace(wanted, revision=wanted.revision or (there.revision if there else None))
+
+
+def _right(goal: parcels.Parcel, progress: Progress) -> bool:
+    """Whether all files are there and right; those that are not are gone then."""
+    known, done = parcels.read_seal(goal), [0]
+    progress.phase, progress.total, progress.bytes = "verify", sum(item.size for item in goal.items), lambda: done[0]
+
+    def count(more: int) -> None:
+        done[0] += more
+
+    wrong = [item for item in goal.items if not parcels.verified(goal, item, known, count)]
+    return not wrong
+
+
+def _downloaded(wanted: Wanted, progress: Progress) -> Manifest:
+    told = listing(wanted)
+    cache.sweep(wanted.hub, wanted.repo, time.time())
+    needed = cache.missing(wanted.hub, wanted.repo, told)
+    parcels.refuse_full_disk(wanted.hub, needed, wanted.reserve_gib, wanted.repo)
+    progress.phase, progress.total = "download", sum(each["size"] for each in told["files"])
+    progress.bytes = lambda: cache.arrived(wanted.hub, wanted.repo)
+    # Also where every blob is there: the library makes its links, and reads nothing again.
+    ask(wanted, {"do": "download", "revision": told["revision"]})
+    progress.phase, read = "verify", [0]
+
+    def count(more: int) -> None:
+        read[0] += more
+
+    progress.bytes = lambda: read[0]
+    return cache.listed(wanted.hub, wanted.repo, told, wanted.ignore, count)
+
+
+def shelved(wanted: Wanted) -> Manifest:
+    """Return the list that lies in the folder with the weights."""
+    source = str(wanted.source)
+    manifest = cache.read(source, wanted.repo, wanted.revision)
+    if manifest is None:
+        raise FabricError(
+            f"{source} has no list of {wanted.repo}{f' at {wanted.revision}' if wanted.revision else ''} "
+            f"({cache.folder(wanted.repo)}/dgxspark-COMMIT.json and refs/main), so its weights cannot be verified. Copy the folder "
+            f"{cache.folder(wanted.repo)} as a whole (cp -a) from a node on which this collection has put it."
+        )
+    return manifest
+
+
+def _copied(wanted: Wanted, progress: Progress) -> Manifest:
+    manifest = shelved(wanted)
+    there, here = cache.parcel(str(wanted.source), manifest), cache.parcel(wanted.hub, manifest)
+    parcels.refuse_full_disk(wanted.hub, parcels.state(here).missing, wanted.reserve_gib, wanted.repo)
+    known, done = parcels.read_seal(here), [0]
+    progress.phase, progress.total, progress.bytes = "copy", manifest.size, lambda: done[0]
+    for item in here.items:
+        if not parcels.verified(here, item, known):
+            _copy(parcels.place(there, item.path), parcels.place(here, item.path), item)
+        done[0] += item.size
+    return manifest
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path, item: parcels.Item) -> None:
+    """Copy a file by way of a part, and keep it where its SHA-256 is right."""
+    made = hashlib.sha256()
+    part = target.with_name(target.name + parcels.PART)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source.open("rb") as old, part.open("wb") as new:
+            while data := old.read(parcels.CHUNK):
+                made.update(data)
+                new.write(data)
+            new.flush()
+            os.fsync(new.fileno())
+            parcels.forget(new.fileno())
+    except FileNotFoundError as exc:
+        raise FabricError(f"{source} is not there, though the list in that folder names it. Copy it anew.") from exc
+    except OSError as exc:
+        raise placed.cannot_write(str(part), exc) from exc
+    if made.hexdigest() != item.sha256:
+        part.unlink()
+        raise FabricError(
+            f"{source} has the SHA-256 {made.hexdigest()}, but its list says {item.sha256}: it is damaged. Nothing of it was "
+            "kept; copy it anew."
+        )
+    part.replace(target)

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the hub for a repository's files, or download them, with the hub's own library. Prints one JSON object.
+
+Runs by itself, with a Python that has huggingface_hub: `python - '{"do": "list", "repo": …, "revision": …}'`. Needs nothing else
+of this collection. Who may read a repository is a matter of the token in the file that HF_TOKEN_PATH names.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import importlib
+import json
+import sys
+import typing as t
+
+# Causes by the library's own names of its errors, and by status; the first that fits is told.
+CAUSES = {
+    "GatedRepoError": "gated",
+    "RepositoryNotFoundError": "unknown",
+    "RevisionNotFoundError": "revision",
+    "DisabledRepoError": "disabled",
+    "HFValidationError": "name",
+}
+STATUS = {401: "token", 403: "gated", 404: "unknown", 429: "busy"}
+
+
+def listing(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the commit that a revision is now, and its files: path, size, git's blob id, and sha256 where LFS has it."""
+    api = hub.HfApi()
+    if hasattr(api, "auth_check"):  # a gated repository shows its list to everybody, and its files to few
+        api.auth_check(asked["repo"])
+    info = api.model_info(asked["repo"], revision=asked["revision"], files_metadata=True, timeout=30)
+    files = []
+    for each in info.siblings or ():
+        if any(fnmatch.fnmatch(each.rfilename, pattern) for pattern in asked["ignore"]):
+            continue
+        lfs = each.lfs
+        sha256 = (lfs["sha256"] if isinstance(lfs, dict) else lfs.sha256) if lfs else None
+        files.append({"path": each.rfilename, "size": each.size, "blob": each.blob_id, "sha256": sha256})
+    return {"revision": info.sha, "files": files}
+
+
+def download(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Download what is missing of a commit."""
+    hub.snapshot_download(
+        asked["repo"],
+        revision=asked["revision"],
+        cache_dir=asked["cache"],
+        ignore_patterns=asked["ignore"] or None,
+        max_workers=asked.get("workers", 8),
+    )
+    return {"revision": asked["revision"]}
+
+
+def cause(exc: BaseException) -> str:
+    """Name the cause of an error, the ones beneath it included."""
+    seen: BaseException | None = exc
+    while seen is not None:
+        for kind in type(seen).__mro__:
+            if kind.__name__ in CAUSES:
+                status = getattr(getattr(seen, "response", None), "status_code", None)
+                return (
+                    "token" if status == 401 and kind.__name__ == "RepositoryNotFoundError" else CAUSES[kind.__name__]
+                )
+        status = getattr(getattr(seen, "response", None), "status_code", None)
+        if status in STATUS:
+            return STATUS[status]
+        if isinstance(seen, OSError) and seen.errno == errno.ENOSPC:
+            return "full"
+        seen = seen.__cause__ or seen.__context__
+    return "network"
+
+
+def main(argument: str) -> int:
+    """Do what is asked; the exit status is 0 unless it failed."""
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError as exc:
+        print(json.dumps({"cause": "library", "detail": str(exc)}))
+        return 1
+    asked = json.loads(argument)
+    try:
+        result = (listing if asked["do"] == "list" else download)(hub, asked)
+    except Exception as exc:
+        detail = " ".join(str(exc).split())[:600]
+        print(json.dumps({"cause": cause(exc), "kind": type(exc).__name__, "detail": detail}))
+        return 1
+    print(json.dumps({**result, "library": getattr(hub, "__version__", None)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

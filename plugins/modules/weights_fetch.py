@@ -1,0 +1,176 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: weights_fetch
+short_description: Have a model's weights on a node, from the hub or from a folder, or take them away
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Downloads a repository with the hub's own library (C(snapshot_download)) into the layout of its cache, reads every file,
+    compares it with what the hub promised (SHA-256 of LFS files, git's id of the others), and lays a list beside it.
+  - Files that came whole stay where a download was interrupted; the next one goes on with the others.
+  - In check mode the hub is asked what would come, and nothing is moved.
+  - Runs for as long as the download takes. Start it with C(async), and M(dgxspark.cluster.weights_wait) shows how far it is.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  state:
+    description: V(absent) removes what lists of this collection name, and nothing else.
+    type: str
+    choices: [present, absent]
+    default: present
+  cache_dir:
+    description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
+    type: path
+    required: true
+  repo:
+    description: The repository, such as V(nvidia/GLM-4.7-NVFP4).
+    type: str
+    required: true
+  revision:
+    description: A commit, or a branch or tag. Without one, what V(main) is now.
+    type: str
+  source:
+    description: A folder on the node that has the weights with their list, in the cache's layout. Nothing is downloaded then.
+    type: path
+  python:
+    description: A Python on the node that has huggingface_hub.
+    type: path
+    default: /usr/bin/python3
+  ignore:
+    description: Patterns of files to leave out.
+    type: list
+    elements: str
+    default: []
+  environment:
+    description: For the library, such as C(HTTPS_PROXY) or C(HF_ENDPOINT). No secrets.
+    type: dict
+    default: {}
+  token:
+    description: The hub's token. It is in a file that root alone reads for as long as the module runs.
+    type: str
+  reserve_gib:
+    description: Room in GiB that has to stay free.
+    type: float
+    default: 0
+  verify:
+    description: Read every file again, also those that were verified before.
+    type: bool
+    default: false
+  progress:
+    description: A file that says how far it is.
+    type: path
+seealso:
+  - module: dgxspark.cluster.weights_copy
+"""
+
+EXAMPLES = r"""
+- name: Download the weights
+  dgxspark.cluster.weights_fetch:
+    cache_dir: /var/lib/dgxspark/cache/huggingface/hub
+    repo: nvidia/GLM-4.7-NVFP4
+    python: /var/lib/dgxspark/hub/bin/python
+  async: 86400
+  poll: 0
+"""
+
+RETURN = r"""
+manifest:
+  description: The list - C(repo), C(revision), C(ignore) and C(files) with C(path), C(blob), C(size) and C(sha256).
+  returned: when present and not in check mode
+  type: dict
+prospect:
+  description: In check mode the commit (C(revision)), its C(total) bytes and those C(missing).
+  returned: in check mode
+  type: dict
+"""
+
+import os
+import pathlib
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, fetch, parcel
+
+
+def token_file(module: t.Any) -> str | None:
+    """Lay the token into a file of root's alone, below the module's own folder, which goes when it ends."""
+    if not module.params["token"]:
+        return None
+    path = pathlib.Path(module.tmpdir) / "hub-token"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(module.params["token"])
+    return str(path)
+
+
+def present(module: t.Any) -> dict[str, t.Any]:
+    """Have the weights there; return the module's result."""
+    given = module.params
+    hub, repo = given["cache_dir"], given["repo"]
+    wanted = fetch.Wanted(
+        hub=hub,
+        repo=repo,
+        token=token_file(module),
+        ignore=tuple(given["ignore"]),
+        environment={key: str(value) for key, value in given["environment"].items()},
+        **{key: given[key] for key in ("revision", "source", "python", "reserve_gib")},
+    )
+    before = cache.current(hub, repo)
+    there = cache.read(hub, repo, given["revision"])
+    whole = there is not None and parcel.state(cache.parcel(hub, there)).whole and not given["verify"]
+    if module.check_mode:
+        found = fetch.prospect(wanted)
+        change = {
+            "before": f"{before}\n",
+            "after": f"{found['revision']}\n",
+            "before_header": repo,
+            "after_header": repo,
+        }
+        return {"changed": not whole, "prospect": found, "diff": change}
+    if there is not None and given["verify"]:
+        parcel.place(cache.parcel(hub, there), cache.parcel(hub, there).seal).unlink(missing_ok=True)
+    if whole and there is not None:
+        return {"changed": False, "manifest": to_plain(there)}
+    with fetch.Progress(given["progress"]) as progress:
+        manifest = fetch.fetch(wanted, progress)
+    return {"changed": manifest != there or not whole, "manifest": to_plain(manifest)}
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "cache_dir": {"type": "path", "required": True},
+            "repo": {"type": "str", "required": True},
+            "revision": {"type": "str"},
+            "source": {"type": "path"},
+            "python": {"type": "path", "default": "/usr/bin/python3"},
+            "ignore": {"type": "list", "elements": "str", "default": []},
+            "environment": {"type": "dict", "default": {}},
+            "token": {"type": "str", "no_log": True},
+            "reserve_gib": {"type": "float", "default": 0},
+            "verify": {"type": "bool", "default": False},
+            "progress": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        if module.params["state"] == "absent":
+            gone = cache.remove(module.params["cache_dir"], module.params["repo"], dry=module.check_mode)
+            diff = {"before": "".join(f"{change.subject}\n" for change in gone), "after": ""}
+            module.exit_json(changed=bool(gone), diff=diff)
+        module.exit_json(**present(module))
+    except FabricError as exc:
+        module.fail_json(msg=str(exc))
+
+
+if __name__ == "__main__":
+    main()

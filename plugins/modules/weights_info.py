@@ -1,0 +1,89 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: weights_info
+short_description: Read which models' weights a node has
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Says of each repository which commit the node has, whether all of it is there and verified, and how many bytes are
+    missing. It reads lists, sizes and times, and no large file; it changes nothing.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  cache_dir:
+    description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
+    type: path
+    required: true
+  repos:
+    description: The repositories, each with C(repo) and C(revision) (a commit; without one, the one that engines find).
+    type: list
+    elements: dict
+    required: true
+seealso:
+  - module: dgxspark.cluster.weights_fetch
+  - module: dgxspark.cluster.weights_copy
+"""
+
+EXAMPLES = r"""
+- name: See what the node has
+  dgxspark.cluster.weights_info:
+    cache_dir: /var/lib/dgxspark/cache/huggingface/hub
+    repos: [{repo: nvidia/GLM-4.7-NVFP4}]
+"""
+
+RETURN = r"""
+weights:
+  description: >-
+    By repository C(manifest) (the list of the commit, or null), C(whole) (everything there and verified), C(total) and
+    C(missing) bytes.
+  returned: success
+  type: dict
+free_mib:
+  description: The free room in MiB.
+  returned: success
+  type: int
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, parcel
+
+
+def seen(hub: str, asked: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return what a node has of one repository."""
+    manifest = cache.read(hub, asked["repo"], asked.get("revision"))
+    if manifest is None:
+        return {"manifest": None, "whole": False, "total": 0, "missing": 0}
+    state = parcel.state(cache.parcel(hub, manifest))
+    return {"manifest": to_plain(manifest), "whole": state.whole, "total": state.total, "missing": state.missing}
+
+
+def main() -> None:
+    """Read the node and return it."""
+    module = AnsibleModule(
+        argument_spec={
+            "cache_dir": {"type": "path", "required": True},
+            "repos": {"type": "list", "elements": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    hub = module.params["cache_dir"]
+    try:
+        found = {asked["repo"]: seen(hub, asked) for asked in module.params["repos"]}
+        module.exit_json(changed=False, weights=found, free_mib=placed.free_mib(hub))
+    except FabricError as exc:
+        module.fail_json(msg=str(exc))
+
+
+if __name__ == "__main__":
+    main()

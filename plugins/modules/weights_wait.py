@@ -1,0 +1,73 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: weights_wait
+short_description: Wait for a download or a copy on a node, and show how far it is
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Waits for a task that was started with C(async) and C(poll=0), and prints on the controller's terminal how many bytes are
+    there. Its result is that task's own, and so is its failure.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  jid:
+    description: C(ansible_job_id) of the task.
+    type: str
+    required: true
+  progress:
+    description: The file in which the task says how far it is.
+    type: path
+    required: true
+  what:
+    description: What is moved, for the line on the terminal.
+    type: str
+    required: true
+  interval:
+    description: Seconds between two looks.
+    type: float
+    default: 5
+seealso:
+  - module: ansible.builtin.async_status
+"""
+
+EXAMPLES = r"""
+- name: Wait until the weights are there
+  dgxspark.cluster.weights_wait:
+    jid: "{{ started.ansible_job_id }}"
+    progress: /run/dgxspark-weights.json
+    what: nvidia/GLM-4.7-NVFP4
+"""
+
+RETURN = r"""
+finished:
+  description: Always true; what else there is comes of the task.
+  returned: success
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "jid": {"type": "str", "required": True},
+    "progress": {"type": "path", "required": True},
+    "what": {"type": "str", "required": True},
+    "interval": {"type": "float", "default": 5},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="weights_wait runs on the controller, by its action plugin. Call it as dgxspark.cluster.weights_wait."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How far a download or a copy is, in a line for the terminal."""
+
+from __future__ import annotations
+
+import typing as t
+
+GIB = 2**30
+_PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied"}
+
+
+def line(host: str, what: str, told: t.Mapping[str, t.Any]) -> str:
+    """Return the line; empty where there is nothing to tell. told: `phase`, `bytes` and `total` as the node wrote them."""
+    phase, total = _PHASES.get(str(told.get("phase"))), int(told.get("total") or 0)
+    if not phase or total <= 0:
+        return ""
+    done = min(int(told.get("bytes") or 0), total)
+    return f"{host}: {what}: {done / GIB:.2f} of {total / GIB:.2f} GiB {phase} ({100 * done // total} %)"

@@ -1,0 +1,144 @@
+"""site.yml and teardown.yml as their owner runs them, for their parts platform and serve, against the stand-in of an API."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names, node
+
+pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+FUNCTIONS = {f"p0f{way}": {"netdev": f"eth0x{way}", "pci": f"000{way}:0a:00.0"} for way in (0, 1)}
+PARTS = ("--tags", "platform,serve")
+
+
+class Owner(harness.Site):
+    """Four Sparks that show what roce_info would have read, and a kubeconfig where the role k3s lays it."""
+
+    def __init__(self, folder: pathlib.Path, groups: bool = True) -> None:
+        self.cluster = kube_api.Cluster(names(4))
+        (folder / "home/.kube").mkdir(parents=True)
+        self.kubeconfig = folder / "home/.kube/dgxspark.yml"
+        self.server = kube_api.serve(self.cluster, self.kubeconfig)
+        super().__init__(folder, self.kubeconfig, dgxspark_fabric={"topology": "switch", "vf_count": 2})
+        self.environment = {"HOME": str(folder / "home")}
+        inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))
+        del inventory["dgx"]["vars"]["dgxspark_plan"], inventory["dgx"]["vars"]["k8s_dgx_kubeconfig"]
+        for number, (_name, host) in enumerate(inventory["dgx"]["hosts"].items(), 1):
+            host["dgxspark_roce"] = to_plain(node(host=number, vfs=2))
+            host["dgxspark_fabric_functions"] = FUNCTIONS
+        if groups:
+            inventory |= {
+                "k3s_server": {"hosts": {"spark1": None}},
+                "k3s_agent": {"hosts": dict.fromkeys(names(4)[1:])},
+            }
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+
+    def choose(self, playbook: str) -> None:
+        self.playbook = str(harness.ROOT / "playbooks" / playbook)
+
+    def kinds(self) -> set[str]:
+        return {made["kind"] for made in self.cluster.objects.values()}
+
+
+@pytest.fixture
+def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
+    made = Owner(tmp_path)
+    yield made
+    made.server.shutdown()
+
+
+def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Owner) -> None:
+    owner.choose("site.yml")
+    assert owner.good(*PARTS) > 0
+    pods = [made for made in owner.cluster.objects.values() if made["kind"] == "Pod"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(names(4))
+    assert "DaemonSet" in owner.kinds()
+    owner.cluster.writes.clear()
+    assert owner.good(*PARTS) == 0
+    assert owner.cluster.writes == []
+    # A second instance goes, too, though the owner names none.
+    second = {"instance": {"name": "second", "vf_index": 1, "port": 30001, "dist_port": 51000}}
+    assert owner.good(*PARTS, k8s_dgx_overrides=second, k8s_dgx_gpu_shares=2) > 0
+    owner.choose("teardown.yml")
+    code, said, changed = owner.run(*PARTS, "--check")
+    assert (code, changed > 0) == (0, True), said
+    assert len([made for made in owner.cluster.objects.values() if made["kind"] == "Pod"]) == 8
+    assert owner.good(*PARTS) > 0
+    assert owner.kinds() == {"Node", "Namespace"}
+    assert owner.good(*PARTS) == 0
+
+
+def test_tags_choose_a_part(owner: Owner) -> None:
+    owner.choose("site.yml")
+    assert owner.good("--tags", "platform") > 0
+    assert "DaemonSet" in owner.kinds()
+    assert "StatefulSet" not in owner.kinds()
+    owner.cluster.writes.clear()
+    assert owner.good("--tags", "serve") > 0
+    assert "StatefulSet" in owner.kinds()
+    assert not [name for name in owner.cluster.writes if "DaemonSet" in name]
+
+
+def test_without_a_model_site_leaves_the_cluster_alone(owner: Owner) -> None:
+    owner.choose("site.yml")
+    code, said, changed = owner.run("--skip-tags", "fabric,nccl,k3s,memory_guard,verify", k8s_dgx_model_profile="")
+    assert (code, changed) == (0, 0), said
+    assert "Platform and serving: skipped." in said
+    assert owner.cluster.writes == []
+
+
+def test_a_limit_that_leaves_sparks_out_takes_nothing_out_of_their_cluster(owner: Owner) -> None:
+    owner.choose("site.yml")
+    owner.good(*PARTS)
+    owner.cluster.writes.clear()
+    owner.choose("teardown.yml")
+    code, said, changed = owner.run(*PARTS, "-l", "spark3,spark4")
+    assert (code, changed) == (0, 0), said
+    assert "Models and platform stay: the limit leaves out spark1, spark2." in said
+    assert owner.cluster.writes == []
+
+
+def test_a_kubeconfig_that_is_not_there_is_named_and_in_check_mode_is_to_come(owner: Owner) -> None:
+    owner.choose("site.yml")
+    owner.kubeconfig.unlink()
+    code, said, _changed = owner.run(*PARTS, "--check")
+    assert code == 0, said
+    assert "Kubernetes: left out. There is no kubeconfig" in said
+    code, said, _changed = owner.run(*PARTS)
+    assert code != 0
+    assert "There is no kubeconfig ~/.kube/dgxspark.yml on the controller." in said
+
+
+def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) -> None:
+    owner.server.shutdown()
+    owner.server.server_close()
+    owner.choose("teardown.yml")
+    code, said, changed = owner.run(*PARTS)
+    assert (code, changed) == (0, 0), said
+    assert "Kubernetes: left out. The cluster does not answer" in said
+
+
+def test_teardown_stops_where_an_owner_s_cluster_does_not_answer(tmp_path: pathlib.Path) -> None:
+    owner = Owner(tmp_path, groups=False)
+    owner.server.shutdown()
+    owner.server.server_close()
+    owner.choose("teardown.yml")
+    code, said, _changed = owner.run(*PARTS)
+    assert code != 0
+    assert "The cluster does not answer" in said
+
+
+def test_both_roles_name_one_kubeconfig() -> None:
+    defaults = {
+        role: yaml.safe_load((harness.ROOT / f"roles/{role}/defaults/main.yml").read_text(encoding="utf-8"))
+        for role in ("k3s", "k8s_dgx")
+    }
+    assert f"default('{defaults['k3s']['k3s_kubeconfig']}')" in defaults["k8s_dgx"]["k8s_dgx_kubeconfig"]
+    assert "k3s_kubeconfig" in defaults["k8s_dgx"]["k8s_dgx_kubeconfig"]

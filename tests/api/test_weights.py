@@ -1,0 +1,145 @@
+"""The role k8s_dgx with weights, as its owner runs it: four Sparks at four addresses of loopback, each with a cache of its own.
+
+The hub and the cluster are stand-ins (tests/stand_ins); the hub's library is the real one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import sys
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.api.harness import MODEL, OTHER
+from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
+
+PYTHON = sys.executable if importlib.util.find_spec("huggingface_hub") else ""
+pytestmark = [
+    pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
+    pytest.mark.skipif(not PYTHON, reason="not run: no huggingface_hub here (requirements/test.txt)"),
+]
+FILES = {"config.json": b"{}", "model-1.safetensors": os.urandom(3 * 2**20), "model-2.safetensors": os.urandom(2**20)}
+TOKEN = "hf_" + "Zq9" * 10
+
+
+class Owner(harness.Site):
+    """Four Sparks on loopback, a cluster and a hub."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.cluster = kube_api.Cluster(names(4))
+        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
+        self.hub = Hub()
+        self.repos = {profile: inputs.plan(profile)["model"] for profile in (MODEL, OTHER)}
+        self.hub.repos = {
+            self.repos[MODEL]: Repo(dict(FILES)),
+            self.repos[OTHER]: Repo({"model-1.safetensors": os.urandom(2**20)}, gated=True, allowed=(TOKEN,)),
+        }
+        super().__init__(
+            folder,
+            folder / "kubeconfig",
+            k8s_dgx_weights="present",
+            k8s_dgx_hub_python=PYTHON,
+            k8s_dgx_hub_environment={"HF_ENDPOINT": self.hub.url, "HF_HUB_DISABLE_XET": "1"},
+            k8s_dgx_serving={"cache_dir": str(folder / "cache") + "/{{ inventory_hostname }}"},
+            k8s_dgx_files_dir=str(folder / "files"),
+            k8s_dgx_disk_reserve_gib=0,
+            k8s_dgx_copy_addresses={name: f"127.0.0.{number}" for number, name in enumerate(names(4), 1)},
+        )
+
+    def weights(self, profile: str = MODEL) -> dict[str, dict[str, bytes]]:
+        """Return what an engine on each Spark finds."""
+        found = {}
+        for name in names(4):
+            base = self.folder / "cache" / name / "huggingface/hub" / cache.folder(self.repos[profile])
+            head = base / "refs/main"
+            snapshot = base / "snapshots" / head.read_text() if head.exists() else base / "none"
+            found[name] = {path.name: path.read_bytes() for path in snapshot.glob("*")}
+        return found
+
+    def profiles(self) -> set[str]:
+        pods = [made for made in self.cluster.objects.values() if made["kind"] == "Pod"]
+        return {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in pods}
+
+
+@pytest.fixture
+def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
+    made = Owner(tmp_path)
+    yield made
+    made.server.shutdown()
+    made.hub.stop()
+
+
+@pytest.fixture
+def alone(owner: Owner) -> Owner:
+    """The plan and the weights, without a cluster."""
+    tasks = [
+        {
+            "name": each,
+            "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx", "tasks_from": f"{each}.yml"},
+        }
+        for each in ("plan", "weights")
+    ]
+    play = [{"name": "Weights", "hosts": "dgx", "gather_facts": False, "any_errors_fatal": True, "tasks": tasks}]
+    (owner.folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+    return owner
+
+
+def test_weights_come_once_and_go_round(alone: Owner) -> None:
+    code, said, changed = alone.run("--check")
+    assert (code, changed > 0) == (0, True), said
+    assert f"GiB of {alone.repos[MODEL]} to be fetched" in said and "to be copied from spark3" in said
+    assert not alone.hub.sent and not any(alone.weights().values())
+    # One download, four Sparks; an engine finds all of it without a network.
+    assert alone.good() > 0
+    assert alone.weights() == dict.fromkeys(names(4), FILES)
+    assert alone.hub.sent == {path: len(data) for path, data in FILES.items()}
+    # Again: nothing changes, nobody is asked.
+    alone.hub.requests.clear()
+    assert alone.good() == 0
+    # A Spark that lost a file gets it from another.
+    base = alone.folder / "cache/spark3/huggingface/hub" / cache.folder(alone.repos[MODEL]) / "blobs"
+    max(base.iterdir(), key=lambda path: path.stat().st_size).unlink()
+    assert alone.good() > 0
+    assert alone.weights() == dict.fromkeys(names(4), FILES)
+    assert alone.hub.requests == []
+
+
+def test_a_spark_that_cannot_be_reached_by_the_next_is_named(alone: Owner) -> None:
+    nowhere = {name: f"127.0.0.{number}" for number, name in enumerate(names(4), 1)} | {"spark2": "192.0.2.9"}
+    code, said, _changed = alone.run(k8s_dgx_copy_addresses=nowhere, k8s_dgx_copy_patience=3)
+    assert code != 0
+    assert "The fabric's address is not on the node" in said
+    assert alone.weights()["spark1"] == FILES  # what came stays, and the next run goes on from there
+    assert not alone.weights()["spark3"]
+
+
+def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Owner) -> None:
+    assert owner.good() > 0
+    assert owner.weights() == dict.fromkeys(names(4), FILES)
+    pods = [made for made in owner.cluster.objects.values() if made["kind"] == "Pod"]
+    env = {each["name"]: each["value"] for each in pods[0]["spec"]["containers"][0]["env"]}
+    assert env["HF_HUB_OFFLINE"] == "1"
+    code, said, _changed = owner.run(k8s_dgx_model_profile=OTHER)
+    assert code != 0
+    assert "The repository is gated" in said and "Accept its terms" in said
+    assert owner.profiles() == {MODEL}
+    # With a token that may: switched, and the token is nowhere.
+    code, said, _changed = owner.run("-vvv", "--diff", k8s_dgx_model_profile=OTHER, k8s_dgx_hf_token=TOKEN)
+    assert code == 0, said
+    assert TOKEN not in said
+    assert owner.profiles() == {OTHER}
+    left = [path for path in owner.folder.rglob("*") if path.is_file() and path.name != "variables.json"]
+    assert not [path for path in left if TOKEN.encode() in path.read_bytes()]
+    # Gone, when it is told so, and only those of the named profile.
+    assert owner.good(k8s_dgx_state="absent", k8s_dgx_weights="absent") > 0
+    assert not any(owner.weights().values())
+    assert all(owner.weights(OTHER).values())

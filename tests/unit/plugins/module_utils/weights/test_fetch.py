@@ -1,0 +1,233 @@
+"""The hub's real library against a stand-in for the hub (tests/stand_ins/hub.py), on loopback."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Progress, Wanted, fetch, prospect
+from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
+
+PYTHON = sys.executable if importlib.util.find_spec("huggingface_hub") else ""
+pytestmark = pytest.mark.skipif(not PYTHON, reason="not run: no huggingface_hub here (requirements/test.txt)")
+REPO = "org/model"
+BIG = os.urandom(2**20 + 3)
+FILES = {
+    "config.json": b'{"a": 1}',
+    "model-1.safetensors": BIG,
+    "model-2.safetensors": BIG[::-1],
+    "same.safetensors": BIG,
+    "sub/tokenizer.json": b"{}" * 50,
+}
+TOTAL = sum(map(len, FILES.values())) - len(BIG)  # equal files are there once
+
+
+@pytest.fixture
+def hub() -> t.Iterator[Hub]:
+    made = Hub()
+    made.repos[REPO] = Repo(dict(FILES))
+    yield made
+    made.stop()
+
+
+def wanted(hub: Hub, folder: pathlib.Path, **more: t.Any) -> Wanted:
+    # As an owner's proxy would have it: what goes wrong is told at once, not after minutes of patience.
+    environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
+    return Wanted(str(folder / "hub"), REPO, python=PYTHON, environment=environment, **more)
+
+
+def have(asked: Wanted) -> cache.Manifest:
+    with Progress(None) as progress:
+        return fetch(asked, progress)
+
+
+def test_a_download_is_verified_listed_and_found_by_an_engine_without_a_network(
+    hub: Hub, tmp_path: pathlib.Path
+) -> None:
+    asked = wanted(hub, tmp_path)
+    assert prospect(asked) == {"revision": "a" * 40, "total": TOTAL, "missing": TOTAL}
+    made = have(asked)
+    assert {f.path: f.sha256 for f in made.files} == {k: hashlib.sha256(v).hexdigest() for k, v in FILES.items()}
+    assert made.revision == "a" * 40 and made.size == TOTAL
+    assert cache.read(asked.hub, REPO, None) == made
+    # What an engine does: the library itself, without a network, by the repository's name alone.
+    code = f"import huggingface_hub as h; print(h.snapshot_download({REPO!r}))"
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": asked.hub, "HF_ENDPOINT": hub.url}
+    seen = len(hub.requests)
+    found = subprocess.run([PYTHON, "-c", code], env=env, check=True, capture_output=True, text=True).stdout.strip()
+    assert {p: (pathlib.Path(found) / p).read_bytes() for p in FILES} == FILES
+    assert len(hub.requests) == seen
+
+
+def test_the_second_time_nothing_is_asked_or_moved_and_the_commit_stays(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    have(asked)
+    hub.repos[REPO].commit = "b" * 40  # the branch has moved on
+    hub.requests.clear()
+    assert have(asked).revision == "a" * 40
+    assert prospect(asked)["missing"] == 0
+    assert hub.requests == []
+    assert parcels.state(cache.parcel(asked.hub, t.cast(cache.Manifest, cache.read(asked.hub, REPO, None)))).whole
+
+
+def test_another_commit_is_fetched_and_moves_only_what_differs(hub: Hub, tmp_path: pathlib.Path) -> None:
+    have(wanted(hub, tmp_path))
+    hub.repos[REPO].commit = "b" * 40
+    hub.repos[REPO].files["config.json"] = b'{"a": 2}'
+    hub.sent.clear()
+    made = have(wanted(hub, tmp_path, revision="b" * 40))
+    assert made.revision == "b" * 40
+    assert hub.sent == {"config.json": 8}
+    assert cache.current(wanted(hub, tmp_path).hub, REPO) == "b" * 40
+
+
+def test_a_connection_that_breaks_is_mended_within_the_run(hub: Hub, tmp_path: pathlib.Path) -> None:
+    hub.repos[REPO].cut["model-2.safetensors"] = 2**19
+    assert have(wanted(hub, tmp_path)).size == TOTAL
+    assert sum(line == "GET /cdn/org/model/model-2.safetensors" for line in hub.requests) == 2
+
+
+def test_an_interrupted_download_keeps_the_files_that_came_whole(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    have(asked)
+    manifest = t.cast(cache.Manifest, cache.read(asked.hub, REPO, None))
+    lost = next(f for f in manifest.files if f.path == "model-2.safetensors")
+    base = pathlib.Path(asked.hub) / cache.folder(REPO)
+    (base / "blobs" / lost.blob).unlink()
+    left = base / "blobs" / f"{lost.blob}.0badcafe.incomplete"
+    left.write_bytes(b"x" * 1000)
+    os.utime(left, (1, 1))
+    hub.sent.clear()
+    assert prospect(asked)["missing"] == lost.size
+    have(asked)
+    assert set(hub.sent) == {"model-2.safetensors"}
+    assert not left.exists()
+
+
+def test_wrong_bytes_are_named_and_do_not_stay(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    hub.repos[REPO].spoiled = {"model-2.safetensors"}
+    with pytest.raises(
+        FabricError, match=r"org/model: model-2\.safetensors has other bytes than the hub promised \(SHA-256"
+    ):
+        have(asked)
+    assert cache.read(asked.hub, REPO, None) is None
+    hub.repos[REPO].spoiled = {"config.json"}
+    hub.sent.clear()
+    with pytest.raises(FabricError, match=r"config\.json has other bytes"):
+        shutil.rmtree(asked.hub)
+        have(asked)
+    hub.repos[REPO].spoiled = set()
+    hub.sent.clear()
+    assert have(asked).revision == "a" * 40
+    assert hub.sent == {"config.json": 8}
+
+
+@pytest.mark.parametrize(
+    ("repo", "token", "said"),
+    [
+        (Repo(dict(FILES), private=True), None, r"The hub wants a token \(401\).*k8s_dgx_hf_token"),
+        (Repo(dict(FILES), gated=True), None, r"The repository is gated.*Accept its terms"),
+        (Repo(dict(FILES), gated=True, allowed=("hf_other",)), "hf_mine", r"The repository is gated.*Accept its terms"),
+        (Repo(dict(FILES), gated=True, allowed=("hf_mine",)), "hf_mine", None),
+        (Repo(dict(FILES), private=True, allowed=("hf_mine",)), "hf_mine", None),
+    ],
+)
+def test_who_may_not_read_is_told_so_before_anything_moves(
+    hub: Hub, tmp_path: pathlib.Path, repo: Repo, token: str | None, said: str | None
+) -> None:
+    hub.repos[REPO] = repo
+    place = tmp_path / "token"
+    if token:
+        place.write_text(token)
+    asked = wanted(hub, tmp_path, token=str(place) if token else None)
+    if said is None:
+        assert have(asked).size == TOTAL
+        return
+    with pytest.raises(FabricError, match=said):
+        prospect(asked)
+    assert not hub.sent
+
+
+def test_an_unknown_commit_and_a_hub_that_is_not_there_are_named(hub: Hub, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FabricError, match="no such revision"):
+        prospect(wanted(hub, tmp_path, revision="c" * 40))
+    asked = wanted(hub, tmp_path)
+    asked = dataclasses.replace(asked, environment={**asked.environment, "HF_ENDPOINT": "http://127.0.0.1:9"})
+    with pytest.raises(FabricError, match=r"could not be asked.*k8s_dgx_weights_source"):
+        prospect(asked)
+    with pytest.raises(FabricError, match="no huggingface_hub"):
+        prospect(dataclasses.replace(asked, python="/usr/bin/python3"))
+
+
+def test_a_full_disk_is_told_before_anything_moves(hub: Hub, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FabricError, match=r"GiB free, but org/model needs .* are to stay free"):
+        have(wanted(hub, tmp_path, reserve_gib=2**30))
+    assert not hub.sent
+
+
+def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    made = have(asked)
+    hub.stop()
+    disk = tmp_path / "disk"
+    shutil.copytree(asked.hub, disk, symlinks=True)
+    elsewhere = dataclasses.replace(asked, hub=str(tmp_path / "other/hub"), source=str(disk), python="/nowhere")
+    assert prospect(elsewhere)["missing"] == TOTAL
+    assert have(elsewhere) == made
+    assert parcels.state(cache.parcel(elsewhere.hub, made)).whole
+    blob = disk / cache.folder(REPO) / "blobs" / made.files[1].blob
+    blob.write_bytes(b"\0" * made.files[1].size)
+    third = dataclasses.replace(elsewhere, hub=str(tmp_path / "third/hub"))
+    with pytest.raises(FabricError, match="it is damaged"):
+        have(third)
+    assert cache.read(third.hub, REPO, None) is None
+    (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
+    with pytest.raises(FabricError, match="has no list of org/model"):
+        prospect(third)
+
+
+def test_absent_takes_away_what_is_ours_and_nothing_else(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    made = have(asked)
+    base = pathlib.Path(asked.hub) / cache.folder(REPO)
+    theirs = base / "snapshots" / ("d" * 40) / "model.safetensors"
+    theirs.parent.mkdir()
+    shared = next(f for f in made.files if f.path == "model-2.safetensors")
+    theirs.symlink_to(f"../../blobs/{shared.blob}")
+    before = sorted(base.rglob("*"))
+    assert cache.remove(asked.hub, REPO, dry=True)
+    assert sorted(base.rglob("*")) == before
+    assert cache.remove(asked.hub, REPO)
+    assert theirs.read_bytes() == FILES["model-2.safetensors"]
+    assert {p.name for p in base.rglob("*") if p.is_file()} == {shared.blob, "model.safetensors"}
+    assert cache.remove(asked.hub, REPO) == []
+
+
+def test_a_list_that_is_none_of_ours_is_refused(tmp_path: pathlib.Path) -> None:
+    base = tmp_path / cache.folder(REPO)
+    (base / "refs").mkdir(parents=True)
+    (base / "refs/main").write_text("a" * 40)
+    bad = {
+        "repo": REPO,
+        "revision": "a" * 40,
+        "files": [{"path": "x", "blob": "../../etc/passwd", "size": 1, "sha256": "0" * 64}],
+    }
+    (base / f"dgxspark-{'a' * 40}.json").write_text(json.dumps(bad))
+    with pytest.raises(FabricError, match="it is no list of ours"):
+        cache.read(str(tmp_path), REPO, None)
+    with pytest.raises(FabricError, match="is no repository of the hub"):
+        cache.folder("../../etc")
