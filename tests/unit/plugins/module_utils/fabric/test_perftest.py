@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest i
     last_words,
 )
 
-SAMPLES = pathlib.Path(__file__).parent / "samples"
+REAL = pathlib.Path(__file__).parents[3] / "fixtures" / "perftest"
 TEST = RdmaTest(
     id="write/spark1:p0f0v0>spark2:p0f0v0",
     role="client",
@@ -62,51 +62,50 @@ def test_the_fallback_has_arguments_of_its_own() -> None:
     assert "-F" not in words
 
 
-HEAD = """\
----------------------------------------------------------------------------------------
-                    RDMA_Write BW Test
- Dual-port       : OFF		Device         : rocep1s0f0v0
- Number of qps   : 1		Transport type : IB
----------------------------------------------------------------------------------------
- local address: LID 0000 QPN 0x0011 PSN 0x1f5b6d RKey 0x000217 VAddr 0x007f3b2a5e6000
- GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:100:00:01
----------------------------------------------------------------------------------------
-"""
+def real(name: str) -> str:
+    """What a program printed on a node of the virtual lab."""
+    return (REAL / f"{name}.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("unit", ["MB/sec", "MiB/sec"])
-def test_bandwidth_in_either_version_s_unit(unit: str) -> None:
-    output = (
-        HEAD
-        + f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"
-        + " 65536      399342           0.00               13001.20\t\t   0.208019\n"
+def test_bandwidth_by_iterations() -> None:
+    found = figures("ib_write_bw", real("write_bw"))
+    assert found["gbps"] == pytest.approx(4.48 * 8 * 1.048576 / 1000, rel=1e-4)
+    assert found["gbps_peak"] == pytest.approx(5.35 * 8 * 1.048576 / 1000, rel=1e-4)
+    assert found["iterations"] == 20
+
+
+def test_bandwidth_by_duration_has_no_peak_to_speak_of() -> None:
+    found = figures("ib_write_bw", real("write_bw_duration"))
+    assert found["gbps"] == pytest.approx(19.65 * 8 * 1.048576 / 1000, rel=1e-4)
+    assert found["iterations"] == 15100
+
+
+def test_bandwidth_in_the_unit_of_older_versions() -> None:
+    """Constructed: perftest before 6 names 2^20 bytes MB."""
+    assert figures("ib_write_bw", real("write_bw").replace("MiB/sec", "MB/sec")) == figures(
+        "ib_write_bw", real("write_bw")
     )
-    found = figures("ib_write_bw", output)
-    assert found["gbps"] == pytest.approx(13001.20 * 8 * 1.048576 / 1000)
-    assert found["iterations"] == 399342
 
 
 def test_latency_with_names_that_one_blank_parts() -> None:
-    output = (
-        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
-        "   99% percentile[usec]   99.9% percentile[usec] \n"
-        " 2       1000          1.42           3.10         1.52     \t       1.53        \t0.05   \t\t1.70    \t\t3.10\n"
-    )
-    found = figures("ib_send_lat", output)
-    assert (found["usec"], found["usec_typical"], found["usec_max"]) == (1.53, 1.52, 3.10)
+    found = figures("ib_send_lat", real("send_lat"))
+    assert (found["usec"], found["usec_typical"], found["usec_max"]) == (1067.56, 873.42, 2872.01)
 
 
 def test_the_fallback_s_figures() -> None:
-    output = "8192000 bytes in 0.50 seconds = 131.07 Mbit/sec\n1000 iters in 0.50 seconds = 500.00 usec/iter\n"
-    assert figures("ibv_rc_pingpong", output) == {"gbps": pytest.approx(0.13107), "usec": 250.0}
+    assert figures("ibv_rc_pingpong", real("pingpong")) == {"gbps": pytest.approx(0.00029), "usec": 1744.9}
 
 
-def test_no_figures_of_a_program_that_did_not_finish() -> None:
-    head = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
-    assert figures("ib_write_bw", HEAD + head) == {}
-    assert figures("ib_write_bw", HEAD + head + " Failed to modify QP 17 to RTR\n") == {}
-    assert figures("ib_write_bw", "") == {}
-    assert figures("ibv_rc_pingpong", "8192000 bytes in 0.50 seconds = 131.07 Mbit/sec\n") == {}
+@pytest.mark.parametrize("name", ["write_bw", "write_bw_duration", "send_lat", "pingpong"])
+def test_no_figures_of_a_program_that_did_not_finish(name: str) -> None:
+    program = {"send_lat": "ib_send_lat", "pingpong": "ibv_rc_pingpong"}.get(name, "ib_write_bw")
+    output = real(name)
+    whole = figures(program, output)
+    figure_line = output.rstrip("-\n ").rfind("\n")
+    for end in range(figure_line):
+        assert figures(program, output[:end]) != whole, output[:end]
+    assert figures(program, output[:figure_line]) == {}
+    assert figures("ib_write_bw", real("no_route")) == {}
 
 
 @settings(deadline=None)
@@ -119,6 +118,5 @@ def test_any_output_is_read_without_a_fault(text: str) -> None:
 
 
 def test_last_words_are_the_complaints() -> None:
-    output = HEAD + " Failed to modify QP 17 to RTR\n Unable to Connect the HCA's through the link\n"
-    assert last_words(output) == "Failed to modify QP 17 to RTR; Unable to Connect the HCA's through the link"
+    assert last_words(real("no_route")) == "Failed to modify QP 21 to RTR; Unable to Connect the HCA's through the link"
     assert last_words("one\n-----\ntwo\n") == "one; two"
