@@ -44,10 +44,8 @@ def engine() -> pathlib.Path:
 def model(engine: pathlib.Path) -> pathlib.Path:
     """Return the folder of the tiny model, made once for each version of its script and environment."""
     script = HERE / "tiny_model.py"
-    key = hashlib.sha256(script.read_bytes() + (HERE / "answers.py").read_bytes() + str(engine).encode()).hexdigest()[
-        :16
-    ]
-    folder = cache() / "models" / f"tiny-{key}"
+    made_of = script.read_bytes() + (HERE / "answers.py").read_bytes() + str(engine).encode()
+    folder = cache() / "models" / f"tiny-{hashlib.sha256(made_of).hexdigest()[:16]}"
     if not (folder / "made.txt").is_file():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
