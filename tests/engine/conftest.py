@@ -24,7 +24,7 @@ from engine_parsers import installed, tables  # noqa: E402
 from engine_parsers.sources import NotAvailable, cache  # noqa: E402
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.tests.engine.planned import OWN, PROFILE, memory_gib  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.engine.planned import OWN, PROFILE, total_gib  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -72,8 +72,8 @@ def overlays(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     path.parent.mkdir(parents=True)
     path.write_text(table, encoding="utf-8")
     total = {
-        "id": "memory.total", "replaces": "memory.total", "value": round(memory_gib("MemTotal"), 2), "unit": "GiB",
-        "meaning": "Total memory of this machine.", "source": ["/proc/meminfo"], "verified": "measured",
+        "id": "memory.total", "replaces": "memory.total", "value": round(total_gib(), 2), "unit": "GiB",
+        "meaning": "What the engine takes for the total memory of this machine.", "source": ["tests/engine/planned.py"], "verified": "measured",
     }  # fmt: skip
     (read / "constants").mkdir()
     (read / "constants" / "machine.yml").write_text(json.dumps({"entries": [total]}), encoding="utf-8")

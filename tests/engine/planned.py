@@ -20,10 +20,20 @@ KIB_PER_GIB = 2**20
 BARE: Plain = {"image": PINNED, "gpu_resource": None, "runtime_class": None, "shm": "1Gi"}
 
 
-def memory_gib(name: str) -> float:
-    """Return a figure of this machine's memory."""
-    lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / KIB_PER_GIB for line in lines if line.startswith(f"{name}:"))
+def _gib(file: str, name: str) -> float:
+    lines = pathlib.Path(file).read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[-2]) / KIB_PER_GIB for line in lines if f"{name}:" in line.split())
+
+
+def total_gib() -> float:
+    """Return what the engine takes for the total: of the first NUMA node, not of the machine (vLLM cpu_resource_utils.py)."""
+    node = "/sys/devices/system/node/node0/meminfo"
+    return _gib(node if pathlib.Path(node).is_file() else "/proc/meminfo", "MemTotal")
+
+
+def free_gib() -> float:
+    """Return what is free of it."""
+    return min(total_gib(), _gib("/proc/meminfo", "MemAvailable"))
 
 
 def free_port(count: int = 1) -> int:
@@ -45,7 +55,7 @@ def plan(overlays: t.Sequence[str]) -> Plain:
     """Plan the tiny model on this machine as it is now."""
     supervisor = free_port(2)  # the supervisor's port is the one below dist_port
     instance = {"name": "tiny", "port": free_port(), "dist_port": supervisor + 1}
-    cluster = {"hosts": ["node1"], "free_gib": round(memory_gib("MemAvailable"), 2)}
+    cluster = {"hosts": ["node1"], "free_gib": round(free_gib(), 2)}
     return launch_plan(PROFILE, cluster, {"instance": instance}, overlays)
 
 
