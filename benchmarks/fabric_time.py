@@ -1,7 +1,7 @@
 """Remote steps per host and wall time of the fabric part on a running lab, first run and second.
 
-Wall time is given in seconds and in units of one `ansible -m ping` over the same nodes in the same session (machines
-differ). A remote step is one command that the controller executes on a node, counted from ssh itself (-vvv), not from
+Wall time is given in seconds and in units of one `ansible -m ping` over the same nodes (machines differ), timed right before
+and right after each run, since what else the machine does differs from minute to minute. A remote step is one command that the controller executes on a node, counted from ssh itself (-vvv), not from
 what the playbook believes. Usage, from the repository's root: tools/with_lab.py 4 python benchmarks/fabric_time.py
 [--out FILE.json]
 """
@@ -60,12 +60,24 @@ def ping() -> float:
 
 
 def fabric(settings: dict[str, object], label: str) -> dict[str, object]:
-    """Time the fabric part, and count its remote steps in a run of its own, so that -vvv costs nothing here."""
+    """Time the fabric part, and count its remote steps in the same run's -vvv."""
     extra = ["-e", variables(settings)]
+    before = ping()
     seconds, output = ansible("ansible-playbook", "site.yml", *LIMIT, "--tags", "fabric", *extra, "-vvv")
+    unit = (before + ping()) / 2
     steps = collections.Counter(first or second for first, second in EXEC.findall(output))
-    print(f"{label}: {seconds:.1f} s, remote steps per host {sorted(steps.values())}", flush=True)
-    return {"seconds": round(seconds, 1), "steps_per_host": max(steps.values(), default=0)}
+    print(
+        f"{label}: {seconds:.1f} s, {seconds / unit:.1f} pings of {unit:.1f} s, "
+        f"remote steps per host {sorted(steps.values())}",
+        flush=True,
+    )
+    return {
+        "seconds": round(seconds, 1),
+        "ping_seconds": round(unit, 2),
+        "pings": round(seconds / unit, 1),
+        "steps_per_host": max(steps.values(), default=0),
+        "load": round(os.getloadavg()[0], 1),
+    }
 
 
 def main() -> None:
@@ -76,13 +88,10 @@ def main() -> None:
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
     ).stdout.strip()
-    result: dict[str, object] = {"commit": commit, "cores": os.cpu_count(), "ping_seconds": round(ping(), 1)}
+    result: dict[str, object] = {"commit": commit, "cores": os.cpu_count()}
     for name, settings in (("one_function_7_vfs", ONE_FUNCTION), ("two_functions_7_vfs", TWO_FUNCTIONS)):
         ansible("ansible-playbook", "playbooks/teardown.yml", *LIMIT, "-e", variables(settings))
-        runs = {run: fabric(settings, f"{name} {run}") for run in ("first", "second")}
-        for figures in runs.values():
-            figures["pings"] = round(float(str(figures["seconds"])) / float(str(result["ping_seconds"])), 1)
-        result[name] = runs
+        result[name] = {run: fabric(settings, f"{name} {run}") for run in ("first", "second")}
     print(json.dumps(result, indent=2))
     if arguments.out:
         arguments.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
