@@ -164,6 +164,7 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
         for message in _lines(connection):
             if "end" in message:
                 reason = str(message["end"])
+                break
     except TimeoutError:
         reason = f"nothing heard for {rank.bounds['lost_s']:g} s"
     except (OSError, ValueError) as exc:
@@ -477,17 +478,33 @@ def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
                 code = os.waitstatus_to_exitcode(status)
                 engine.returncode = code
                 if code == 0:
-                    return Ending(STATUS["ended"], "the engine ended by itself with status 0.")
+                    rank.end("ended", "the engine ended by itself with status 0.")
+                    break
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                return Ending(128 - code if code < 0 else code, f"the engine {how}; its log is above.")
+                rank.end(128 - code if code < 0 else code, f"the engine {how}; its log is above.")
+                break
             if loading and rank.serving.is_set():
                 loading = False
                 _unmark(mark)
             time.sleep(0.1)
-        return rank.ending
     finally:
+        _part(rank)  # what is left of the engine may take its time: probes and the other ranks know already
         _stop(engine.pid, rank.bounds["stop_s"])
         engine.returncode = engine.returncode if engine.returncode is not None else 0
+    assert rank.ending is not None
+    return rank.ending
+
+
+def _part(rank: Rank) -> str:
+    """Tell the others why this rank ends; return that."""
+    reason = f"rank {rank.config['rank']}: {rank.ending}"
+    with rank.lock:
+        connections = list(rank.members.values())
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.settimeout(2)
+    _tell(rank, {"end": reason})
+    return reason
 
 
 def main(arguments: t.Sequence[str]) -> int:
@@ -505,13 +522,7 @@ def main(arguments: t.Sequence[str]) -> int:
     except Ending as exc:
         ending = exc
     rank.ending = rank.ending or ending
-    reason = f"rank {rank.config['rank']}: {ending}"
-    with rank.lock:
-        connections = list(rank.members.values())
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            connection.settimeout(2)
-            _send(rank, connection, {"end": reason})
+    reason = _part(rank)
     say(reason)
     with contextlib.suppress(OSError):
         pathlib.Path(root, TERMINATION_LOG.lstrip("/")).write_text(f"{reason}\n", encoding="utf-8")

@@ -73,6 +73,26 @@ def test_an_engine_that_ends_takes_the_group_with_it(
     assert said in group.last_word(1 - rank)
 
 
+def test_probes_and_ranks_know_of_an_end_before_what_is_left_of_the_engine_has_stopped(
+    make: t.Callable[..., Group],
+) -> None:
+    """As a real engine whose processes took their time when the first of them was killed."""
+    group = make(2, bounds={**BOUNDS, "stop_s": PATIENCE})
+    stubborn = f"trap '' TERM; python3 {group.folder / 'engine.py'} {group.api} {group.folder} $0"
+    group.configure(0, argv=["sh", "-c", f"({stubborn}) & wait", "0"])
+    group.start()
+    group.wait()
+    (shell,) = (
+        pathlib.Path(f"/proc/{group.processes[0].pid}/task/{group.processes[0].pid}/children").read_text().split()
+    )
+    os.kill(int(shell), signal.SIGKILL)
+    assert group.ended(1) == [LOST]
+    assert "SIGKILL" in group.last_word(1)
+    assert group.processes[0].poll() is None
+    code, why = group.probe(0, "/ready")
+    assert (code, "SIGKILL" in why) == (503, True)
+
+
 def test_an_engine_killed_by_a_signal_is_told_so(make: t.Callable[..., Group]) -> None:
     group = make(1)
     group.start()
