@@ -14,7 +14,7 @@ description:
   - The verdict is V(failed) where anything failed, V(incomplete) where something required could not be run, else
     V(passed). What was not run is said, with the reason, and never counts as passed.
   - Of what failed, the deepest causes come first, and each lists what follows from it.
-positional: hosts, thresholds, meta, mode, results, bands
+positional: hosts, thresholds, meta, mode, results, bands, knowledge_dirs
 options:
   _input:
     description: The plan, of P(dgxspark.cluster.fabric_plan#filter).
@@ -45,8 +45,10 @@ options:
       - What was done beyond the fabric, by step. A step that is absent here is not run. Each may instead have C(reason)
         alone, why it was not done.
       - C(nccl) and C(pod) have C(hosts), of the ranks in order; C(runs), each with C(operation), C(bytes), C(busbw) in GB/s
-        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(transport), what
-        M(dgxspark.cluster.nccl_transport) returned; C(counters); and C(versions).
+        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(faults), the
+        C(host) and C(message) of each rank that did not end well; C(transport), what
+        M(dgxspark.cluster.nccl_transport) returned; C(counters); C(readings), what known lines are in their logs; and
+        C(versions).
       - C(tokens) is what M(dgxspark.cluster.serving_canary) returned.
       - C(wire) has C(counters). They are by host C(before) and C(after), each what M(dgxspark.cluster.roce_counters)
         returned in C(counters).
@@ -56,6 +58,11 @@ options:
     description: The entries of the knowledge base's kind C(bands), by id. Without them every bandwidth is unknown.
     type: dict
     default: {}
+  knowledge_dirs:
+    description: The owner's folders of knowledge, whose kind C(signatures) says what lines of logs mean.
+    type: list
+    elements: path
+    default: []
 seealso:
   - plugin: dgxspark.cluster.fabric_schedule
     plugin_type: filter
@@ -101,6 +108,7 @@ def fabric_report(
     mode: t.Any = None,
     results: t.Any = None,
     bands: t.Any = None,
+    knowledge_dirs: t.Any = (),
 ) -> dict[str, t.Any]:
     """Return the report and the table."""
     meta, results = dict(meta or {}), dict(results or {})
@@ -108,7 +116,8 @@ def fabric_report(
     if strangers:
         raise FabricError(f"results: there is no step {strangers[0]!r}. Known: {', '.join(RESULTS)}.")
     meta["versions"] = {"collection": knowledge.collection_version(), **(meta.get("versions") or {})}
-    evidence = evidence_of(plan, hosts, thresholds, {**results, **meta, "bands": bands or {}})
+    known = {"bands": bands or {}, "knowledge_dirs": tuple(knowledge_dirs or ())}
+    evidence = evidence_of(plan, hosts, thresholds, {**results, **meta, **known})
     return build_report(evidence, meta, mode=mode_of(mode, STEP_IDS) if mode else None)
 
 

@@ -72,7 +72,9 @@ options:
     type: int
     default: 600
   signs:
-    description: What lines of K3s's log mean, as C(knowledge/k3s_signs) has them.
+    description: >-
+      What lines of K3s's log mean at a start, of C(knowledge/signatures). Each has C(id), C(pattern), C(cause), C(remedy) and
+      C(final).
     type: list
     elements: dict
     default: []

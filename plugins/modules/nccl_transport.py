@@ -78,6 +78,12 @@ options:
     description: Return what O(parts) takes.
     type: bool
     default: false
+  return_readings:
+    description: >-
+      Look for the lines that the knowledge base's kind C(signatures) knows of any component in O(text) and in the logs of
+      O(pods), and return them.
+    type: bool
+    default: false
   knowledge_dirs:
     description: The owner's folders of knowledge, laid over the shipped one.
     type: list
@@ -182,6 +188,13 @@ log:
   description: The evidence, to be judged with that of other hosts.
   type: dict
   returned: with O(return_log)
+readings:
+  description: >-
+    What known lines are in each log, as P(dgxspark.cluster.fabric_report#filter) takes it. Each has C(name), C(lines) and
+    C(hits).
+  type: list
+  elements: dict
+  returned: with O(return_readings), also where nothing of NCCL is in the logs
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -209,6 +222,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "ranks_per_node": {"type": "int"},
     "expect": {"type": "str", "choices": ["ib", "socket", "p2p", "any"], "default": "ib"},
     "return_log": {"type": "bool", "default": False},
+    "return_readings": {"type": "bool", "default": False},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
     "signatures": {"type": "list", "elements": "dict", "default": []},
 }

@@ -140,6 +140,11 @@ def read_text(text: str, table: Table, name: str = "pasted text") -> Reading:
     return scanner.scan(name, scanner.numbered(text), table.patterns)
 
 
+def read_all(texts: t.Iterable[tuple[str, str]], table: Table) -> list[Reading]:
+    """Read texts, each with its name; one may be empty."""
+    return [scanner.scan(name, scanner.numbered(text), table.patterns) for name, text in texts]
+
+
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     found: list[pathlib.Path] = []
     for root, folders, names in os.walk(folder):

@@ -6,6 +6,7 @@ observed on a node comes of `ip`, sysfs and friends over ssh.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import pathlib
@@ -88,6 +89,7 @@ class Proof:
     code: int
     output: str
     report: dict
+    page: str = ""
 
     @property
     def verdict(self) -> str:
@@ -97,12 +99,49 @@ class Proof:
     def causes(self) -> str:
         return json.dumps(self.report["causes"])
 
+    @property
+    def shown(self) -> str:
+        """The words of the page for people."""
+        bare = re.sub(r"<[^>]*>", " ", re.sub(r"</?code>", "", self.page))
+        return " ".join(html.unescape(bare).split())
+
+    def told_on_the_page(self) -> bool:
+        """Whether the page names every cause of the report, with its place and words."""
+        assert self.report["causes"], self.output
+        words = [cause[key] for cause in self.report["causes"] for key in ("id", "where", "message", "remedy")]
+        absent = [word for word in words if " ".join(word.replace("`", "").split()) not in self.shown]
+        assert not absent, absent
+        return True
+
 
 def prove(report: pathlib.Path, limit: str = "spark[1:4]", *arguments: str) -> Proof:
-    report.unlink(missing_ok=True)
+    page = report.with_suffix(".html")
+    for old in (report, page):
+        old.unlink(missing_ok=True)
     run = play("playbooks/verify.yml", "-e", f"dgxspark_report_file={report}", *arguments, limit=limit)
     assert report.is_file(), run.output
-    return Proof(run.code, run.output, json.loads(report.read_text()))
+    assert page.is_file(), run.output
+    return Proof(run.code, run.output, json.loads(report.read_text()), page.read_text())
+
+
+@dataclass(frozen=True)
+class Look:
+    """What doctor.yml said."""
+
+    run: Run
+    report: dict
+
+    def found(self, name: str) -> list[str]:
+        """Where a finding of this id is."""
+        return [finding["where"] for finding in self.report["findings"] if finding["id"] == name]
+
+
+def look(report: pathlib.Path, *arguments: str, limit: str = "spark[1:4]") -> Look:
+    """Run the doctor."""
+    report.unlink(missing_ok=True)
+    run = play("playbooks/doctor.yml", "-e", f"dgxspark_report_file={report}", *arguments, limit=limit)
+    assert report.is_file(), run.output
+    return Look(run, json.loads(report.read_text()))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> float:

@@ -23,6 +23,7 @@ def test_an_address_removed(report: pathlib.Path) -> None:
     assert proof.code != 0
     assert "spark2" in proof.causes
     assert "only link-local" in proof.causes or "no IPv4" in proof.causes
+    assert proof.told_on_the_page()
     # and site.yml repairs what is not as planned, though every file is
     make_so()
     assert prove(report, "spark[1:2]").verdict == "passed"
@@ -34,6 +35,7 @@ def test_mtu_1500_on_one_node(report: pathlib.Path) -> None:
     assert proof.verdict == "failed"
     assert "spark3" in proof.causes
     assert "1500" in proof.causes
+    assert proof.told_on_the_page()
     make_so()
 
 
@@ -47,6 +49,7 @@ def test_link_of_one_function_down(report: pathlib.Path) -> None:
     assert "spark4" in proof.causes
     assert "link" in proof.causes
     assert "p0f1" in proof.causes
+    assert proof.told_on_the_page()
 
 
 def test_a_twin_that_answers(report: pathlib.Path) -> None:
@@ -55,6 +58,7 @@ def test_a_twin_that_answers(report: pathlib.Path) -> None:
     assert proof.verdict == "failed"
     assert "arp_ignore" in proof.causes
     assert "spark1" in proof.causes
+    assert proof.told_on_the_page()
     make_so()
 
 

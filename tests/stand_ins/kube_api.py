@@ -1,7 +1,7 @@
 """A stand-in for a Kubernetes API server: enough of it for what the role k8s_dgx asks, and nothing it does not.
 
 Usage: kube_api.py KUBECONFIG [NODE …] writes a kubeconfig and serves on loopback until it is stopped. It has discovery;
-get, list (label selectors), server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
+get, list (label selectors), pods' logs, server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
 delete; strict schemas where kubernetes-validate is installed; and one controller: for each StatefulSet a pod on the node
 that its selector names, ready at once, unless told otherwise by what a test POSTs to /_say, `{pod: status}`. It is no
 API server: no admission, no defaults beyond a few, no watches, no other controllers, no authorization. The lane with a
@@ -88,6 +88,7 @@ class Cluster:
         self.objects: dict[tuple[str, str, str, str], Plain] = {}
         self.applied: dict[tuple[str, str, str, str], Plain] = {}
         self.said: dict[str, Plain] = {}
+        self.logs: dict[str, str] = {}  # what pods have logged, by their names
         self.version = 0
         self.writes: list[str] = []  # what was really written, for tests
         for name in nodes:
@@ -181,9 +182,9 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def answer(self, code: int, body: t.Any) -> None:
-        data = json.dumps(body).encode()
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(code)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -245,6 +246,8 @@ class Handler(BaseHTTPRequestHandler):
             {"name": plural, "singularName": kind.lower(), "kind": kind, "namespaced": spaced, "verbs": VERBS}
             for plural, (kind, spaced) in self.cluster.kinds[group].items()
         ]
+        if group == "v1":
+            found.append({"name": "pods/log", "singularName": "", "kind": "Pod", "namespaced": True, "verbs": ["get"]})
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": found}
 
     def act(self, group: str, rest: list[str], space: str, query: dict[str, str], body: t.Any) -> tuple[int, t.Any]:
@@ -258,6 +261,8 @@ class Handler(BaseHTTPRequestHandler):
         key = (group, plural, space if spaced else "", name)
         if self.command in ("GET", "DELETE") and key not in cluster.objects:
             raise Refused(404, "NotFound", f'{plural} "{name}" not found')
+        if self.command == "GET" and rest[2:] == ["log"]:
+            return 200, cluster.logs.get(name, "")
         if self.command == "GET":
             return 200, cluster.objects[key]
         dry = query.get("dryRun") == "All" or (isinstance(body, dict) and body.get("dryRun") == ["All"])

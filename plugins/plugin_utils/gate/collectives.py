@@ -5,8 +5,9 @@
 
 Their input, `nccl` and `pod` of the evidence, is what was measured and logged:
 `hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, where known `algbw` and `time_us`) or
-`output` (what roles/nccl/files/nccl_bench.py printed), `transport` (what module `nccl_transport` returned),
-`counters` (by host `before` and `after` of `roce_counters`), `versions`; or `reason` alone: why it was not run.
+`output` (what roles/nccl/files/nccl_bench.py printed), `faults` (`host` and `message` of each rank that did not end well),
+`transport` (what module `nccl_transport` returned), `counters` (by host `before` and `after` of `roce_counters`),
+`readings` (what known lines are in the ranks' logs), `versions`; or `reason`: why it was not run.
 """
 
 from __future__ import annotations
@@ -62,10 +63,14 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
     transport = done.get("transport")
     if transport and "hcas" not in transport:
         transport = {**transport, "hcas": taken(transport, ranks)}
-    proofs = signs(evidence, transport, carried(evidence, done.get("counters") or {}, f"{name}.counters"))
+    proofs = signs(evidence, hosts, transport, carried(evidence, done.get("counters") or {}, f"{name}.counters"))
     results = [_transport(name, places, transport)] if transport else []
     runs, whole = runs_of(done)
-    if not whole:
+    if transport and transport.get("verdict") == "failed":
+        pass  # which says why it did not end
+    elif done.get("faults"):
+        results.append(_faults(name, done["faults"]))
+    elif not whole:
         told = "the benchmark did not come to its end: see the logs of all ranks."
         results.append(Result(f"{name} benchmark", "unknown", places, told))
     for operation in dict.fromkeys(run["operation"] for run in runs):
@@ -77,7 +82,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
 
 def runs_of(done: Plain) -> tuple[list[Plain], bool]:
     """Return what was measured, and whether the benchmark came to its end. Raises FabricError for a line of no sense."""
-    if not done.get("output"):
+    if done.get("output") is None:
         return list(done.get("runs") or ()), True
     rows, end = bandwidth.parse(done["output"])
     return [asdict(row) for row in rows], end is not None
@@ -113,6 +118,13 @@ def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result
     message = f"{words}: {told}." if told else f"{words}."
     cause = f"nccl.{verdict}"
     return Result(subject, "fail", places, message, cause, None, finding.get("remedy") or _REMEDY, figures=figures)
+
+
+def _faults(name: str, faults: t.Sequence[Plain]) -> Result:
+    """Return the failure of ranks that did not end well, though their logs show no failure of NCCL's own."""
+    places = tuple(Place(fault["host"]) for fault in faults)
+    message = "; ".join(f"{fault['host']}: {fault['message']}" for fault in faults)
+    return Result(f"{name} benchmark", "fail", places, message, "nccl.rank-failed", None, _REMEDY)
 
 
 def _bandwidth(name: str, places: tuple[Place, ...], run: Plain, reading: Reading) -> Result:

@@ -148,7 +148,7 @@ class HostEvidence:
 class Evidence:
     """All that the gate judges. `hosts` has the hosts within the limit only.
 
-    `more`: `plan_fault`; `bands` (entries of `knowledge/bands`); and what was done beyond the fabric, by step: `nccl`,
+    `more`: `plan_fault`; `bands` (entries of `knowledge/bands`); `knowledge_dirs` (the owner's); and what was done beyond the fabric, by step: `nccl`,
     `pod`, `tokens`, `wire`, each a dictionary whose form its judge documents, or absent where it was not done.
     """
 

@@ -14,7 +14,14 @@ import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import collectives, links, record, tokens, traffic
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import (
+    collectives,
+    links,
+    logs,
+    record,
+    tokens,
+    traffic,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Plain, Result, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import Mode
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict import Cause, Verdict, causes, verdict
@@ -107,6 +114,7 @@ def build_report(
         "steps": [_step(step) for step in steps],
         "causes": [asdict(cause) for cause in found],
         "warnings": record.warnings(steps),
+        "log_findings": logs.found(evidence),
         "bandwidth": record.bandwidth(evidence),
         "bands": record.bands(evidence),
     }
@@ -229,6 +237,7 @@ def table(evidence: Evidence, steps: t.Sequence[Step], report: Plain) -> list[st
         lines += [f"  remedy: {cause['remedy']}"] if cause["remedy"] else []
         lines += [f"  seen in: {_listed(cause['seen'])}"]
         lines += [f"  follows: {_listed(cause['consequences'])}"] if cause["consequences"] else []
+    lines += logs.shown(report["log_findings"])
     for required, title in ((True, "NOT RUN"), (False, "NOT RUN, NOT NEEDED HERE")):
         why = reasons(steps, required)
         if why:

@@ -122,25 +122,30 @@ def taken(transport: Plain, hosts: t.Sequence[str]) -> dict[str, list[str]]:
     return {host: list(names) for host, names in found.items()}
 
 
-def signs(evidence: Evidence, transport: Plain | None, wire: t.Mapping[str, Carried]) -> frozenset[str]:
+def signs(
+    evidence: Evidence, hosts: t.Collection[str], transport: Plain | None, wire: t.Mapping[str, Carried]
+) -> frozenset[str]:
     """Return what the transport log and the counters of a run prove, by the names that bands use.
 
-    transport: what `nccl_transport` returned, with `hcas` (see `taken`). wire: of the counters, by host.
+    hosts: of the run; what is known of some of them alone proves nothing of all. transport: what `nccl_transport`
+    returned, with `hcas` (see `taken`). wire: of the counters, by host.
     """
     found = set()
     if transport:
         hcas = transport.get("hcas") or {}
         if transport.get("verdict") == "ib":
             found.add("log_ib")
-            found |= _halves(evidence, "log", {host: _places(evidence, host, names) for host, names in hcas.items()})
+            places = {host: _places(evidence, host, names) for host, names in hcas.items()}
+            found |= _halves(evidence, hosts, "log", places)
         elif transport.get("verdict") == "socket":
             found.add("log_socket")
     if wire and not any(seen.unknown for seen in wire.values()):
         used = {host: seen.used for host, seen in wire.items()}
+        whole = set(hosts) <= set(used)
         if all(used.values()):
-            found.add("wire_used")
-            found |= _halves(evidence, "wire", used)
-        elif not any(used.values()):
+            found |= {"wire_used"} if whole else set()
+            found |= _halves(evidence, hosts, "wire", used)
+        elif whole and not any(used.values()):
             found.add("wire_idle")
     return frozenset(found)
 
@@ -150,7 +155,9 @@ def _places(evidence: Evidence, host: str, names: t.Iterable[str]) -> frozenset[
     return frozenset(known[name] for name in names if name in known)
 
 
-def _halves(evidence: Evidence, source: str, used: t.Mapping[str, t.Collection[Place]]) -> set[str]:
+def _halves(
+    evidence: Evidence, hosts: t.Collection[str], source: str, used: t.Mapping[str, t.Collection[Place]]
+) -> set[str]:
     """Return whether on some host a port was used by half, or on every host all functions of the ports in use."""
     if not used or not all(used.values()):
         return set()
@@ -159,4 +166,6 @@ def _halves(evidence: Evidence, source: str, used: t.Mapping[str, t.Collection[P
         ports = ports_of(evidence, host)
         busy = {ports[place] for place in places}
         whole.append(all(place in places for place, port in ports.items() if port in busy))
-    return {f"{source}_all_functions"} if all(whole) else {f"{source}_one_function"}
+    if not all(whole):
+        return {f"{source}_one_function"}
+    return {f"{source}_all_functions"} if set(hosts) <= set(used) else set()

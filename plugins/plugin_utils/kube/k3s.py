@@ -60,8 +60,14 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         releases=knowledge.load("k3s", dirs),
         known_bad=tuple(knowledge.load("versions", dirs).values()),
         guard=guards.get(name_of_hardware),
-        signs=[{key: sign[key] for key in SIGN} for sign in knowledge.load("k3s_signs", dirs).values()],
+        signs=start_signs(dirs),
     )
+
+
+def start_signs(dirs: t.Sequence[str] = ()) -> list[Plain]:
+    """Return what lines of K3s's log mean at a start: the signatures that say whether they are final for it."""
+    entries = knowledge.load("signatures", dirs).values()
+    return [{key: entry[key] for key in SIGN} for entry in entries if "final" in entry]
 
 
 def _variables(hostvars: t.Any, host: str) -> Plain:

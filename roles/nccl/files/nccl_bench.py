@@ -7,7 +7,8 @@ Usage: RANK=… WORLD_SIZE=… LOCAL_RANK=… MASTER_ADDR=… MASTER_PORT=… py
 
 Rank 0 prints one JSON line per measured size (`NCCL_BENCH {…}`) and a last one (`NCCL_BENCH_END {…}`). Times are in
 microseconds, sizes in bytes: of the buffer for all_reduce, of the gathered result for all_gather (as nccl-tests counts).
-Bandwidths are worked out where the lines are read. Exit status 3: refused for want of memory, with a sentence on stderr.
+Bandwidths are worked out where the lines are read. Exit status 3: refused for want of memory; 4: it cannot run here, for
+want of PyTorch, NCCL or a GPU; either with a sentence on stderr. --check only sees whether it can, and needs no variables.
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ import sys
 import time
 import typing as t
 
-import torch
-import torch.distributed as dist
+CANNOT = 4
+try:
+    import torch
+    import torch.distributed as dist
+except (ImportError, OSError) as exc:
+    print(f"{sys.executable} has no PyTorch that can be loaded: {exc}", file=sys.stderr)
+    raise SystemExit(CANNOT) from None
 
 OPERATIONS = ("all_reduce", "all_gather")
 BESIDE_SERVING = 256 * 1024 * 1024  # largest message beside a model that is served
@@ -104,6 +110,20 @@ def check(device: torch.device, world: int) -> None:
         raise SystemExit(f"rank {rank}: wrong result: {value[0].item()}, {parts[-1].item()}")
 
 
+def refuse_without_gpu(number: int) -> None:
+    """End with status 4 where this process has no GPU of that number, or no NCCL."""
+    lacks = []
+    if not torch.cuda.is_available():
+        lacks.append("PyTorch sees no GPU")
+    elif torch.cuda.device_count() <= number:
+        lacks.append(f"there is no GPU {number}, but {torch.cuda.device_count()} in all")
+    if not dist.is_nccl_available():
+        lacks.append("PyTorch was built without NCCL")
+    if lacks:
+        print(f"{' and '.join(lacks)} (PyTorch {torch.__version__}).", file=sys.stderr)
+        raise SystemExit(CANNOT)
+
+
 def refuse_without_memory(given: argparse.Namespace, device: torch.device) -> None:
     """End all ranks with status 3 where one of them would fall below its floor."""
     left = mem_available() - memory_needed(given.max_bytes, given.reserve_bytes)
@@ -135,6 +155,7 @@ def arguments() -> argparse.Namespace:
         "--reserve-bytes", type=int, default=1024**3, help="what CUDA and NCCL take beside the messages"
     )
     parser.add_argument("--beside-serving", action="store_true", help="a model is served: small messages, floor needed")
+    parser.add_argument("--check", action="store_true", help="only see whether it can run here")
     given = parser.parse_args()
     if given.beside_serving and (given.max_bytes > BESIDE_SERVING or not given.floor_bytes):
         parser.error(f"--beside-serving needs --floor-bytes and --max-bytes of at most {BESIDE_SERVING}")
@@ -146,7 +167,11 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Join the group, check, measure, report."""
     given = arguments()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    refuse_without_gpu(number)
+    if given.check:
+        return
+    device = torch.device("cuda", number)
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=300))
     world, first = dist.get_world_size(), dist.get_rank() == 0

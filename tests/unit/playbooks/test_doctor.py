@@ -3,73 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
-from typing import Any
 
-import jsonschema
 import pytest
-import yaml
 
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster
+from ansible_collections.dgxspark.cluster.tests.unit.owner import DOWN, HERE, NO_ANSIBLE, Owner, can_run
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BIN = pathlib.Path(sys.executable).parent
-SCHEMA = json.loads((ROOT / "docs" / "schema" / "doctor-report.json").read_text(encoding="utf-8"))
-HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-DOWN = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
-
-pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
-
-
-class Owner:
-    """An owner's folder with an inventory, from which the playbook is run. `tools` holds stand-ins for node commands."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
-        self.tools = folder / "tools"
-        self.tools.mkdir()
-        collection = folder / "collections" / "ansible_collections" / "dgxspark"
-        collection.mkdir(parents=True)
-        (collection / "cluster").symlink_to(ROOT)
-        (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
-
-    def tool(self, name: str, output: str) -> None:
-        program = self.tools / name
-        (self.tools / f"{name}.out").write_text(output, encoding="utf-8")
-        program.write_text(f"#!/bin/sh\ncat {self.tools}/{name}.out\n", encoding="utf-8")
-        program.chmod(0o755)
-
-    def doctor(self, hosts: dict[str, dict[str, Any]], *arguments: str, **fabric: Any) -> tuple[int, str, Any]:
-        """Return exit status, output and report (None where there is none)."""
-        variables = {"dgxspark_fabric": {"hardware": "lab", "vf_count": 2, **fabric}}
-        inventory = {"all": {"children": {"dgx": {"hosts": hosts, "vars": variables}}}}
-        (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
-        done = subprocess.run(
-            [str(BIN / "ansible-playbook"), "-i", "inventory.yml", str(ROOT / "playbooks" / "doctor.yml"), *arguments],
-            cwd=self.folder,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            env={
-                **os.environ,
-                "PATH": f"{self.tools}{os.pathsep}{os.environ['PATH']}",
-                "PWD": str(self.folder),
-                "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
-                "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
-                "ANSIBLE_NOCOLOR": "1",
-            },
-        )
-        reports = sorted((self.folder / "reports").glob("doctor-*.json"))
-        report = json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
-        output = " ".join((done.stdout + done.stderr).split())
-        assert "Traceback" not in output
-        if report is not None:
-            jsonschema.validate(report, SCHEMA)
-        return done.returncode, output, report
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
+import subprocess
 import sys
 import types
 import typing as t
@@ -32,6 +34,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> t.Any:
     distributed.get_rank = lambda: 1  # type: ignore[attr-defined]
     torch = types.ModuleType("torch")
     torch.distributed, torch.tensor, torch.device = distributed, Number, object  # type: ignore[attr-defined]
+    torch.__version__ = "2.9"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
     spec = importlib.util.spec_from_file_location("nccl_bench_under_test", PROGRAM)
@@ -91,3 +94,50 @@ def test_it_runs_only_where_the_floor_stays_free(
 
 def test_the_kernel_is_asked_how_much_is_free(bench: t.Any) -> None:
     assert 0 < bench.mem_available() < 2**60
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nccl", "says"),
+    [(0, True, "PyTorch sees no GPU (PyTorch 2.9)"), (1, True, "there is no GPU 1, but 1"), (2, False, "without NCCL")],
+)
+def test_where_it_cannot_run_it_says_so_before_it_meets_anybody(
+    bench: t.Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    gpus: int,
+    nccl: bool,
+    says: str,
+) -> None:
+    cuda = types.SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus)
+    monkeypatch.setattr(bench.torch, "cuda", cuda, raising=False)
+    monkeypatch.setattr(bench.dist, "is_nccl_available", lambda: nccl, raising=False)
+    monkeypatch.setattr(sys, "argv", ["nccl_bench.py", "--check"])
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(SystemExit) as refused:
+        bench.main()
+    assert refused.value.code == bench.CANNOT
+    assert says in capsys.readouterr().err
+
+
+def test_a_look_beforehand_meets_nobody(bench: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = types.SimpleNamespace(is_available=lambda: True, device_count=lambda: 1)
+    monkeypatch.setattr(bench.torch, "cuda", cuda, raising=False)
+    monkeypatch.setattr(bench.dist, "is_nccl_available", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "argv", ["nccl_bench.py", "--check"])
+    bench.main()
+
+
+def test_without_pytorch_it_says_which_python_lacks_it(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')")
+    done = subprocess.run(
+        [sys.executable, "-", "--check"],
+        input=PROGRAM.read_text(encoding="utf-8"),
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 4
+    assert done.stderr.strip() == f"{sys.executable} has no PyTorch that can be loaded: " + (
+        "libcudart.so.13: cannot open shared object file"
+    )

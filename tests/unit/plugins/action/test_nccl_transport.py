@@ -94,6 +94,20 @@ def test_pods_are_found_by_label_and_read_each() -> None:
     assert Action.calls[1][1]["container"] == "main"
 
 
+def test_known_lines_of_any_component_are_read_in_the_pods_logs_too() -> None:
+    oom = "kernel: Out of memory: Killed process 4242 (python3) total-vm:1kB"
+    Action.pods = {"rank-0": "\n".join(RANKS[0]), "rank-1": oom}
+    pods = {"namespace": "models", "label_selectors": ["app=sglang"]}
+    assert "readings" not in run(pods=pods, expect="any")
+    result = run(pods=pods, expect="any", return_readings=True)
+    found = {reading["name"]: [hit["id"] for hit in reading["hits"]] for reading in result["readings"]}
+    assert found["pod rank-1"] == ["kernel.oom-kill"]
+    Action.pods = {"rank-0": oom}
+    result = run(pods=pods, expect="any", return_readings=True)
+    assert result["failed"] and "nothing of NCCL" in result["msg"]
+    assert result["readings"][0]["hits"][0]["id"] == "kernel.oom-kill"
+
+
 def test_a_pod_without_a_line_of_nccl_is_named_and_no_proof() -> None:
     Action.pods = {"sglang-0": "\n".join(RANKS[0]), "sglang-1": "Loading weights"}
     result = run(pods={"namespace": "models", "label_selectors": ["app=sglang"]}, world_size=2)

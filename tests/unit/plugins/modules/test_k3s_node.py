@@ -13,14 +13,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import start_signs
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import STAND_INS, Host, Lan, needed
 
 pytestmark = needed()
 OLD, NEW = "v1.36.4+k3s1", "v1.36.5+k3s1"
 PLACES = ("/etc", "/usr/local/bin", "/var/lib")
 STAGING = "/var/lib/dgxspark-k3s-staging"
-SIGNS = [{k: s[k] for k in ("id", "pattern", "cause", "remedy", "final")} for s in knowledge.load("k3s_signs").values()]
+SIGNS = start_signs()
 CALL = """
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])

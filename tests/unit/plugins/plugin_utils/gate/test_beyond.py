@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster, Plain, statuses, step
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.gate.test_bands import RECORDED
 
 GIB = 1024**3
 SCHEMA = json.loads(
@@ -257,6 +258,56 @@ def test_a_benchmark_that_did_not_end_proves_nothing() -> None:
     report = judge(Cluster(4), **ALL | {"nccl": {**nccl(), "runs": [], "output": printed(22.5, end=False)}})
     assert statuses(report, beyond=True)["nccl"] == "unknown"
     assert "did not come to its end" in report["headline"]
+
+
+@pytest.mark.parametrize("verdict", ["ib", "unknown"])
+def test_a_rank_that_failed_is_named_with_its_host(verdict: str) -> None:
+    faults = [{"host": "spark3", "message": "its rank ended with status 1: CUDA out of memory"}]
+    done = {**nccl(transport=transport(verdict)), "runs": [], "output": "", "faults": faults}
+    report = judge(Cluster(4), **ALL | {"nccl": done})
+    (cause,) = report["causes"]
+    assert (cause["id"], cause["where"]) == ("nccl.rank-failed", "spark3")
+    assert "CUDA out of memory" in cause["message"]
+
+
+def test_a_rank_that_failed_for_nccl_s_own_reason_is_that_one_cause() -> None:
+    told = transport(
+        "failed", findings=[{"id": "nccl.x", "severity": "error", "message": "No device.", "remedy": "R."}]
+    )
+    done = {**nccl(transport=told), "runs": [], "output": "", "faults": [{"host": "spark3", "message": "status 1"}]}
+    report = judge(Cluster(4), **ALL | {"nccl": done})
+    assert causes(report) == [("nccl.failed", False)]
+    assert "No device" in report["causes"][0]["message"]
+
+
+@pytest.mark.parametrize("half", [FUNCTIONS, FUNCTIONS[:1]])
+def test_what_is_known_of_some_hosts_alone_rules_nothing_out(half: tuple[str, ...]) -> None:
+    """Counters of two hosts of four: a function idle there is one; all busy there says nothing of the others."""
+    counted = nccl(9.78, transport=None)
+    moved = {FUNCTIONS[0]: GIB, FUNCTIONS[1]: GIB if len(half) == 2 else 0}
+    counted["counters"] = {f"spark{n}": readings(moved) for n in (1, 2)}
+    suspected = len(half) == 2
+    assert causes(judge(Cluster(4), **ALL | {"nccl": counted})) == [("nccl.one-function", suspected)]
+    idle = nccl(2.12, transport=None, counters={"spark1": readings(dict.fromkeys(FUNCTIONS, 0))})
+    assert causes(judge(Cluster(4), **ALL | {"nccl": idle})) == [("nccl.socket", True)]
+    log = nccl(9.78, transport=transport(hcas=half, hosts=2))
+    assert causes(judge(Cluster(4), **ALL | {"nccl": log})) == [("nccl.one-function", suspected)]
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=[f"{row[0]}: {row[5]:.4g}" for row in RECORDED])
+def test_recorded_figures_of_sparks_become_the_right_cause_of_the_report(row: tuple[Any, ...]) -> None:
+    """As in test_bands.py, and through the gate: from the figure to what an owner is told."""
+    _where, operation, topology, nodes, size, busbw, verdict, cause = row
+    cluster = Cluster(nodes)
+    cluster.plan["topology"] = topology
+    hosts = [f"spark{n}" for n in range(1, nodes + 1)]
+    report = judge(cluster, "full", nccl={"hosts": hosts, "runs": [run(busbw, operation, size)]})
+    status = {"pass": "pass", "warn": "pass", "suspect": "fail", "unknown": "unknown"}[verdict]
+    assert statuses(report, beyond=True)["nccl"] == status
+    assert report["verdict"] == ("failed" if verdict == "suspect" else "passed")
+    assert causes(report) == ([(cause, True)] if verdict == "suspect" else [])
+    told = [(warning["id"], warning["suspected"]) for warning in report["warnings"]]
+    assert told == ([(cause, True)] if verdict == "warn" else [])
 
 
 # --- the wire ---------------------------------------------------------------------------------------------------------

@@ -83,6 +83,11 @@ def test_every_step_finding_reason_and_version_is_on_the_page(name: str) -> None
             assert words(cause[key]) in shown
     for cause in report["causes"]:
         assert all(words(line) in shown for line in [*cause["seen"], *cause["consequences"]])
+    for finding in report["log_findings"]:
+        assert finding["id"] in shown
+        assert words(finding["cause"]) in shown
+        for line in () if finding["benign"] else [finding["remedy"], *finding["source"], finding["seen"][0]["excerpt"]]:
+            assert words(line) in shown
     for reason in open_reasons(report):
         assert words(reason["message"]) in shown
     for host in report["hosts"]:

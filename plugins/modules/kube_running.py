@@ -1,0 +1,102 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_running
+short_description: Say what an instance of a model server runs, on which hosts, and where it answers
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Reads the stateful sets, pods and services of one instance, and returns what M(dgxspark.cluster.nccl_transport) takes to
+    read the logs of its ranks, and what M(dgxspark.cluster.serving_canary) takes to ask it.
+  - Fails where the API is not reached and where the instance is not there.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+options:
+  namespace:
+    description: Where the ranks are.
+    type: str
+    required: true
+  instance:
+    description: The instance.
+    type: str
+    required: true
+  node_names:
+    description: The node of a host, where Kubernetes knows it under another name.
+    type: dict
+    default: {}
+seealso:
+  - module: dgxspark.cluster.kube_wait
+"""
+
+EXAMPLES = r"""
+- name: See what runs
+  dgxspark.cluster.kube_running:
+    namespace: dgx-serving
+    instance: default
+  register: running
+  run_once: true
+  delegate_to: localhost
+
+- name: Every rank of it uses RoCE
+  dgxspark.cluster.nccl_transport:
+    pods: "{{ running.pods }}"
+    world_size: "{{ running.ranks }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+ranks:
+  description: How many ranks it is to have.
+  type: int
+  returned: success
+hosts:
+  description: The hosts of the ranks that have a pod, in their order.
+  type: list
+  elements: str
+  returned: success
+pods:
+  description: The option O(dgxspark.cluster.nccl_transport#module:pods) for the logs of its ranks.
+  type: dict
+  returned: success
+groups:
+  description: >-
+    The option O(dgxspark.cluster.serving_canary#module:groups) for it. Empty where its service is not reached from outside of
+    the cluster.
+  type: list
+  elements: dict
+  returned: success
+unreached:
+  description: Why RV(groups) is empty.
+  type: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "namespace": {"type": "str", "required": True},
+    "instance": {"type": "str", "required": True},
+    "node_names": {"type": "dict", "default": {}},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_running runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_running."
+    )
+
+
+if __name__ == "__main__":
+    main()

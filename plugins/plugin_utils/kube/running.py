@@ -1,0 +1,85 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an instance runs, as the API's objects tell it: its ranks, on which hosts, and where it answers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, Plain, labels
+
+KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Service"))
+
+
+def selectors(instance: str) -> list[str]:
+    """Return the labels by which everything of an instance is found."""
+    own = labels(instance)
+    return [f"{key}={own[key]}" for key in ("app.kubernetes.io/managed-by", "app.kubernetes.io/instance")]
+
+
+def running(
+    instance: str, namespace: str, objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]
+) -> Plain:
+    """Return what runs: `ranks` (how many there are to be), `hosts` (by rank), `pods` (what `nccl_transport` takes to
+    read their logs), `groups` (what `serving_canary` takes), and `unreached` (why there are none).
+
+    objects: by kind, as the API returns them. node_names: the node of a host where it has another name. Raises
+    FabricError where nothing runs.
+    """
+    sets = objects["StatefulSet"]
+    if not sets:
+        raise FabricError(f"no instance {instance!r} is served in namespace {namespace}.")
+    pods = {int(pod["metadata"]["labels"][RANK]): pod for pod in objects["Pod"] if _is_rank(pod)}
+    hosts = {node: host for host, node in node_names.items()}
+    nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}
+    names = [hosts.get(node, node) for node in nodes.values() if node]
+    url = _url(pods.get(0), objects["Service"])
+    group = {"name": instance, "url": url, "hosts": names}
+    return {
+        "ranks": len(sets),
+        "hosts": names,
+        "pods": {"namespace": namespace, "label_selectors": selectors(instance), "container": CONTAINER},
+        "groups": [group] if url else [],
+        "unreached": "" if url else _unreached(instance, pods.get(0)),
+    }
+
+
+def _is_rank(pod: Plain) -> bool:
+    # One that is being deleted stands beside its successor.
+    metadata = pod["metadata"]
+    return RANK in (metadata.get("labels") or {}) and not metadata.get("deletionTimestamp")
+
+
+def _url(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
+    """Return where the head answers from outside of the cluster, None where nowhere."""
+    address = (head or {}).get("status", {}).get("hostIP")
+    if head and address and (head.get("spec") or {}).get("hostNetwork"):
+        ports = [port for each in head["spec"]["containers"] for port in each.get("ports") or ()]
+        number = next((port["containerPort"] for port in ports if port.get("name") == "http"), None)
+        return f"http://{_bracketed(address)}:{number}/v1" if number else None
+    for service in services:
+        spec = service.get("spec") or {}
+        port: Plain = next((port for port in spec.get("ports") or () if port.get("name") == "http"), {})
+        entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}]
+        outside = entries[0].get("ip") or entries[0].get("hostname")
+        if port and outside:
+            return f"http://{_bracketed(outside)}:{port['port']}/v1"
+        if port.get("nodePort") and address:
+            return f"http://{_bracketed(address)}:{port['nodePort']}/v1"
+    return None
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _unreached(instance: str, head: Plain | None) -> str:
+    if head is None:
+        return f"instance {instance!r} has no head that runs"
+    return (
+        f"instance {instance!r} is served within the cluster alone (its Service is a ClusterIP): say in "
+        "dgxspark_verify_groups where it is reached, or set k8s_dgx_serving.service_type"
+    )

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What came of the benchmark's ranks: evidence for the gate's step nccl, or the reason why nothing was measured."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
+
+Plain = dict[str, t.Any]
+REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
+
+
+def measured(
+    ranks: t.Mapping[str, t.Mapping[str, t.Any]], transport: t.Any = None, knowledge_dirs: t.Sequence[str] = ()
+) -> Plain:
+    """Return what the gate takes of a benchmark, `reason` alone where it was not run, nothing where it can be.
+
+    ranks: by host, in the order of the ranks, `check` and `done`, what Ansible returned of the look beforehand and of the
+    rank itself (empty where it was not started), and `fault`, why its environment could not be built. transport: what
+    `nccl_transport` returned of all ranks' logs. knowledge_dirs: the owner's, for known lines of the logs. Raises
+    FabricError for a wrong form.
+    """
+    if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):
+        raise FabricError("a dictionary is needed: by host, what was seen of its rank.")
+    if len(ranks) < 2:
+        return {"reason": f"it takes two hosts, and {', '.join(ranks) or 'none'} can be asked"}
+    unready = [f"{host}: {why}" for host, rank in ranks.items() if (why := _unready(rank))]
+    if unready:
+        return {"reason": "; ".join(unready)}
+    if not any(rank.get("done") for rank in ranks.values()):
+        return {}
+    refused = [f"{host}: {_last(done)}" for host, done in _ended(ranks) if done.get("rc") in (REFUSED, CANNOT)]
+    if refused:
+        return {"reason": "; ".join(refused)}
+    output = str(next(_ended(ranks))[1].get("stdout") or "")
+    _rows, end = bandwidth.parse(output)
+    texts = [(host, _said(done)) for host, done in _ended(ranks)]
+    return {
+        "hosts": list(ranks),
+        "output": output,
+        "transport": _transport(transport),
+        "faults": [{"host": host, "message": _fault(done)} for host, done in _ended(ranks) if done.get("rc") != 0],
+        "readings": to_plain(signatures.read_all(texts, signatures.load_table(knowledge_dirs))),
+        "versions": {key: str(end[key]) for key in ("nccl", "torch") if key in end} if end else {},
+    }
+
+
+def _ended(ranks: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Iterator[tuple[str, t.Mapping[str, t.Any]]]:
+    return ((host, rank.get("done") or {}) for host, rank in ranks.items())
+
+
+def _said(done: t.Mapping[str, t.Any]) -> str:
+    """Return all that a rank has printed."""
+    return "\n".join(str(done.get(key) or "") for key in ("stdout", "stderr"))
+
+
+def _unready(rank: t.Mapping[str, t.Any]) -> str:
+    """Say why a host cannot take part, nothing where it can."""
+    if rank.get("fault"):
+        return str(rank["fault"])
+    check = rank.get("check") or {}
+    return "" if check.get("rc") == 0 else _last(check)
+
+
+def _last(done: t.Mapping[str, t.Any]) -> str:
+    """Return the last line that a program said on its error output, else what Ansible said of it."""
+    said = str(done.get("stderr") or "").strip().splitlines() or str(done.get("msg") or "").strip().splitlines()
+    return excerpt(said[-1]) if said else "no answer"
+
+
+def _fault(done: t.Mapping[str, t.Any]) -> str:
+    status = "did not end in time" if done.get("rc") is None else f"ended with status {done['rc']}"
+    return f"its rank {status}: {_last(done)}"
+
+
+def _transport(told: t.Any) -> Plain:
+    """Return what nccl_transport said; where the logs hold nothing of NCCL, that it is not known, and why."""
+    given = told if isinstance(told, t.Mapping) else {}
+    if given.get("verdict"):
+        return dict(given)
+    return {"verdict": "unknown", "summary": str(given.get("msg") or "the logs of the ranks were not read")}

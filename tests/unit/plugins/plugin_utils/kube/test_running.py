@@ -1,0 +1,88 @@
+"""What an instance runs, as the API tells it: ranks, hosts in their order, and where it answers."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import running
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+
+Plain = dict[str, t.Any]
+
+
+def cluster(**choices: t.Any) -> dict[str, list[Plain]]:
+    """The objects of four ranks as the role puts them there, with the pods that a StatefulSet makes of them."""
+    planned = inputs.plan(attachment=choices.get("attachment", "vf"))
+    made = serving(planned, inputs.fabric(4), {"image": inputs.PINNED, **choices})
+    sets = [*made["head"], *made["workers"]]
+    pods = []
+    for number, each in enumerate(reversed(sets)):  # in no order of theirs
+        template = each["spec"]["template"]
+        pods.append(
+            {
+                "metadata": {"name": f"{each['metadata']['name']}-0", "labels": template["metadata"]["labels"]},
+                "spec": {**template["spec"], "nodeName": template["spec"]["nodeSelector"]["kubernetes.io/hostname"]},
+                "status": {"hostIP": f"192.0.2.{4 - number}"},
+            }
+        )
+    services = [thing for thing in made["common"] if thing["kind"] == "Service"]
+    return {"StatefulSet": sets, "Pod": pods, "Service": services}
+
+
+def seen(objects: dict[str, list[Plain]], node_names: dict[str, str] | None = None) -> Plain:
+    return running("default", "dgx-serving", objects, node_names or {})
+
+
+def test_ranks_and_hosts_are_told_in_order_and_a_service_within_the_cluster_is_not_reached() -> None:
+    found = seen(cluster())
+    assert (found["ranks"], found["hosts"]) == (4, ["spark1", "spark2", "spark3", "spark4"])
+    assert found["pods"]["namespace"] == "dgx-serving"
+    assert found["pods"]["container"] == "rank"
+    assert "app.kubernetes.io/instance=default" in found["pods"]["label_selectors"]
+    assert found["groups"] == []
+    assert "ClusterIP" in found["unreached"] and "dgxspark_verify_groups" in found["unreached"]
+
+
+def test_a_node_of_another_name_is_its_host() -> None:
+    names = {"spark2": "gb10-two.example"}
+    assert seen(cluster(node_names=names), names)["hosts"][1] == "spark2"
+
+
+@pytest.mark.parametrize("what", ["node port", "balancer", "host network"])
+def test_where_it_answers_outside_of_the_cluster_is_a_rank_group(what: str) -> None:
+    if what == "host network":
+        objects = cluster(attachment="host", rdma="privileged")
+        port = next(
+            p["containerPort"] for p in objects["Pod"][-1]["spec"]["containers"][0]["ports"] if p["name"] == "http"
+        )
+        url = f"http://192.0.2.1:{port}/v1"
+    else:
+        objects = cluster(service_type="NodePort" if what == "node port" else "LoadBalancer")
+        service = objects["Service"][0]
+        service["spec"]["ports"][0]["nodePort"] = 30123
+        url = "http://192.0.2.1:30123/v1"
+        if what == "balancer":
+            service["status"] = {"loadBalancer": {"ingress": [{"ip": "fd00::7"}]}}
+            url = f"http://[fd00::7]:{service['spec']['ports'][0]['port']}/v1"
+    (group,) = seen(objects)["groups"]
+    assert group == {"name": "default", "url": url, "hosts": ["spark1", "spark2", "spark3", "spark4"]}
+    assert seen(objects)["unreached"] == ""
+
+
+def test_a_rank_without_a_pod_is_still_a_rank_and_one_that_leaves_does_not_count() -> None:
+    objects = cluster(service_type="NodePort")
+    objects["Pod"][0]["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
+    found = seen(objects)
+    assert (found["ranks"], found["hosts"]) == (4, ["spark1", "spark2", "spark3"])
+    objects["Pod"] = [pod for pod in objects["Pod"] if pod["metadata"]["labels"][RANK] != "0"]
+    assert seen(objects)["unreached"] == "instance 'default' has no head that runs"
+
+
+def test_nothing_that_runs_is_one_clear_error() -> None:
+    with pytest.raises(FabricError, match="no instance 'default' is served in namespace dgx-serving"):
+        seen({"StatefulSet": [], "Pod": [], "Service": []})
