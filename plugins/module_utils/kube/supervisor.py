@@ -112,12 +112,14 @@ def _send(rank: Rank, connection: socket.socket, message: t.Mapping[str, t.Any])
         connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _tell(rank: Rank, message: t.Mapping[str, t.Any]) -> None:
+def _tell(rank: Rank, message: t.Mapping[str, t.Any], timeout: float | None = None) -> None:
     """Say something to all whom this rank is connected to; one that cannot be told is missed elsewhere."""
     with rank.lock:
         connections = list(rank.members.values())
     for connection in connections:
         with contextlib.suppress(OSError):
+            if timeout:
+                connection.settimeout(timeout)
             _send(rank, connection, message)
 
 
@@ -498,12 +500,7 @@ def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
 def _part(rank: Rank) -> str:
     """Tell the others why this rank ends; return that."""
     reason = f"rank {rank.config['rank']}: {rank.ending}"
-    with rank.lock:
-        connections = list(rank.members.values())
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            connection.settimeout(2)
-    _tell(rank, {"end": reason})
+    _tell(rank, {"end": reason}, timeout=2)
     return reason
 
 
