@@ -61,6 +61,7 @@ def stages() -> list[Stage]:
         Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]]),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long", "-rs"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], "2.19", long=True),
+        Stage("engine", [["pytest", "tests/engine", "-m", "long", "-rs", "-s"]], "2.19", long=True),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True),
     ]

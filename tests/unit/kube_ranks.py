@@ -94,6 +94,7 @@ class Group:
             "api": self.api,
             "argv": [sys.executable, str(self.folder / "engine.py"), str(self.api), str(self.folder), str(rank)],
             "before": [],
+            "mark": f"/run/dgxspark/loading/serve-default-rank{rank}",
             "verbs": False,
             "rails": [{**rail, "hca": None, "peers": peers}] if self.rails else [],
             "bounds": BOUNDS,
@@ -101,6 +102,7 @@ class Group:
         config |= self.changes | changes
         root = self.folder / f"root-{rank}"
         (root / "dev").mkdir(parents=True, exist_ok=True)
+        self.marks(rank).mkdir(parents=True, exist_ok=True)
         for path, text in {
             "sys/class/net/net1/mtu": "9000",
             **{
@@ -111,6 +113,10 @@ class Group:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
         (self.folder / f"rank{rank}.json").write_text(json.dumps(config), encoding="utf-8")
+
+    def marks(self, rank: int) -> pathlib.Path:
+        """Return the folder of marks on a rank's node."""
+        return self.folder / f"root-{rank}/run/dgxspark/loading"
 
     def start(self, *ranks: int) -> None:
         """Start ranks as the kubelet would start their containers."""

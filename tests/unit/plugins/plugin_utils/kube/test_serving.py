@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import load_seconds, serving
@@ -199,6 +200,21 @@ def test_shared_memory_service_links_and_caches() -> None:
     assert template["spec"]["enableServiceLinks"] is False
     env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
     assert volumes[mounts[env["HF_HOME"]]]["hostPath"]["path"] == "/data/huggingface"
+
+
+def test_the_node_s_memory_guard_sees_the_marks_that_ranks_lay() -> None:
+    coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
+    marks = []
+    for served in (serve(), serve(coder)):
+        for template, file in zip(pods(served), files(served), strict=True):
+            volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+            mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container(template)["volumeMounts"]}
+            # Made where no guard is: a node without one serves, too.
+            there = {"path": load_guard.MARKS, "type": "DirectoryOrCreate"}
+            folder, _slash, name = file["mark"].rpartition("/")
+            assert mounts[folder]["hostPath"] == there
+            marks.append(name)
+    assert len(set(marks)) == 8  # two instances on one node do not take each other's
 
 
 def test_a_token_is_a_file_and_nowhere_else() -> None:

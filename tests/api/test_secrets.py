@@ -1,0 +1,123 @@
+"""The hub's token through a whole run: `serve.yml` against the stand-in's API, then the rank that is made of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.engine.kubelet import Pod
+from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.unit import leaks
+from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import ENGINE, PATIENCE
+
+pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+TOKEN = "hf_" + "Xy7Qp" * 7
+PROFILE = "qwen3-vl-8b-instruct-fp8"  # one rank
+# All that a host has in its facts and variables at the end, without what the owner gave.
+FACTS = "{{ hostvars[inventory_hostname] | dict2items | rejectattr('key', 'in', ['k8s_dgx_hf_token', 'vars']) | items2dict | to_json }}"
+# The engine looks for the token as the hub's library does, and tells whether it found it.
+STAND_IN = """
+import os, pathlib, sys
+held = pathlib.Path(os.environ["HF_TOKEN_PATH"]).read_text()
+print("a token of", len(held), "characters is here", flush=True)
+sys.argv[1:] = [sys.argv[sys.argv.index("--port") + 1], os.getcwd(), "0"]
+"""
+
+
+class Owner(harness.Site):
+    """One Spark, the stand-in for its cluster, and a token in a file that the owner alone reads."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.cluster = kube_api.Cluster(["spark1"])
+        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
+        (folder / "facts").mkdir(mode=0o700)
+        super().__init__(folder, folder / "kubeconfig", dgxspark_fabric={"topology": "single"})
+        inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))
+        inventory["dgx"]["hosts"] = {"spark1": inventory["dgx"]["hosts"]["spark1"]}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+
+    def play(self, **_role: str) -> None:
+        kept = {"name": "Keep what is known of a host", "ansible.builtin.copy": {
+            "content": FACTS, "dest": f"{self.folder}/facts/{{{{ inventory_hostname }}}}.json", "mode": "0600"}}  # fmt: skip
+        plays = [
+            {"name": "Serve", "ansible.builtin.import_playbook": "dgxspark.cluster.serve"},
+            {"name": "Look", "hosts": "dgx", "gather_facts": False, "tasks": [kept]},
+        ]
+        (self.folder / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
+
+
+@pytest.fixture
+def owner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Owner]:
+    monkeypatch.setenv("ANSIBLE_LOG_PATH", str(tmp_path / "ansible.log"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    before = os.umask(0o077)  # the file that the owner gives the token in
+    made = Owner(tmp_path)
+    yield made
+    os.umask(before)
+    made.server.shutdown()
+
+
+def pod(owner: Owner) -> Pod:
+    """The rank that the run has put into the cluster, with a stand-in for its engine."""
+    objects = list(owner.cluster.objects.values())
+    (rank,) = (made for made in objects if made["kind"] == "StatefulSet")
+    made = Pod(
+        rank["spec"]["template"], objects, owner.folder / "pod", f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"
+    )
+    (made.root / "sglang").mkdir()
+    (made.root / "sglang/launch_server.py").write_text(STAND_IN + ENGINE, encoding="utf-8")
+    return made
+
+
+def test_the_hub_s_token_is_read_by_the_rank_and_seen_by_nobody_else(owner: Owner) -> None:
+    with leaks.Watch() as watch:
+        code, said, _changed = owner.run("--diff", "-vvv", k8s_dgx_model_profile=PROFILE, k8s_dgx_hf_token=TOKEN)
+        assert code == 0, said
+        os.umask(0o022)  # from here on as in a container
+        rank = pod(owner)
+        rank.start()
+        try:
+            rank.wait("ready", PATIENCE)
+        finally:
+            rank.stop()
+    log = rank.log.read_text(encoding="utf-8")
+    assert f"a token of {len(TOKEN)} characters is here" in log
+    assert watch.texts
+    assert not watch.holding(TOKEN)
+    texts = {
+        "output": said,
+        "log": (owner.folder / "ansible.log").read_text(encoding="utf-8"),
+        "facts": (owner.folder / "facts/spark1.json").read_text(encoding="utf-8"),
+        "container": log + rank.last_word(),
+    }
+    assert all(texts.values())
+    assert {name: found for name, text in texts.items() if (found := leaks.lines(text, TOKEN))} == {}
+    # In the cluster it is in its Secret alone; on disk in the owner's file and in the pod's, which others cannot read.
+    holding = {made["kind"] for made in owner.cluster.objects.values() if leaks.lines(str(made), TOKEN)}
+    assert holding == {"Secret"}
+    assert not leaks.files([owner.folder], TOKEN)
+    kept = {
+        str(pathlib.Path(path).relative_to(owner.folder)) for path in leaks.files([owner.folder], TOKEN, anyone=False)
+    }
+    assert kept == {"variables.json", "pod/run/secrets/dgxspark/token"}
+
+
+def test_what_looks_for_leaks_finds_them(tmp_path: pathlib.Path) -> None:
+    """A watch that sees nothing would pass everything."""
+    with leaks.Watch() as watch:
+        subprocess.run(["/bin/sleep", "0.5"], env={"KEY": TOKEN}, check=True)
+    assert watch.holding(TOKEN)
+    (tmp_path / "open").write_bytes(leaks.forms(TOKEN)[1])
+    (tmp_path / "open").chmod(0o644)
+    (tmp_path / "shut").write_text(TOKEN)
+    (tmp_path / "shut").chmod(0o600)
+    assert [pathlib.Path(path).name for path in leaks.files([tmp_path], TOKEN)] == ["open"]
+    assert leaks.lines(f"a\nb {TOKEN}\n", TOKEN) == [f"b {TOKEN}"]

@@ -1,0 +1,169 @@
+"""A stand-in for the kubelet: it runs one rendered pod of one container as a process, asks its probes, and starts it again.
+
+The pod's own command, environment, volumes, probes and periods count; images, cgroups and namespaces are left out. What the
+pod has mounted at /x lies in ROOT/x, so paths in its command and environment begin there.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+import typing as t
+import urllib.error
+import urllib.request
+
+Plain = dict[str, t.Any]
+BACK_OFF_S, BACK_OFF_MOST_S = 10, 300  # the kubelet's own, from the second start again on
+
+
+class Pod:
+    """A pod. objects: all that were rendered, for its ConfigMaps and Secrets; path: of the image's programs."""
+
+    def __init__(self, template: Plain, objects: t.Sequence[Plain], root: pathlib.Path, path: str) -> None:
+        self.root, self.path = root, path
+        spec = template["spec"]
+        (self.container,) = spec["containers"]
+        self.grace_s = spec["terminationGracePeriodSeconds"]
+        self.mounts = [mount["mountPath"] for mount in self.container["volumeMounts"]]
+        (root / "dev").mkdir(parents=True)
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        for mount in self.container["volumeMounts"]:
+            self._mount(root / mount["mountPath"].lstrip("/"), volumes[mount["name"]], objects)
+        self.log = root / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.events: list[tuple[float, str]] = []
+        self.is_ready = False
+        self.restarts = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _mount(self, place: pathlib.Path, volume: Plain, objects: t.Sequence[Plain]) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        for kind, named in (("configMap", "name"), ("secret", "secretName")):
+            if kind in volume:
+                (source,) = (
+                    each
+                    for each in objects
+                    if each["kind"].lower() == kind.lower() and each["metadata"]["name"] == volume[kind][named]
+                )
+                items = {item["key"]: item for item in volume[kind].get("items", ())}
+                for key, text in source["data"].items():
+                    item = items.get(key, {"path": key})
+                    data = base64.b64decode(text) if kind == "secret" else text.encode()
+                    file = os.open(place / item["path"], os.O_WRONLY | os.O_CREAT, 0)
+                    os.fchmod(file, item.get("mode", volume[kind].get("defaultMode", 0o644)))
+                    os.write(file, data)
+                    os.close(file)
+
+    def inside(self, text: str) -> str:
+        """Return a path of the pod as this machine has it; any other text as it is."""
+        mounted = any(text == mount or text.startswith(f"{mount}/") for mount in self.mounts)
+        return f"{self.root}{text}" if mounted else text
+
+    def environment(self) -> dict[str, str]:
+        """Return all that the container's process 1 gets."""
+        own = {each["name"]: self.inside(each["value"]) for each in self.container["env"]}
+        return {"PATH": self.path, "HOME": str(self.root), "LANG": "C.UTF-8", **own}
+
+    # --- what tests ask -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run it until `stop`."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Delete the pod."""
+        self._over.set()
+        self._thread.join()
+
+    def wait(self, event: str, patience_s: float, count: int = 1) -> float:
+        """Wait for an event's n-th time; return when that was."""
+        until = time.monotonic() + patience_s
+        while len(found := [at for at, what in self.events if what.startswith(event)]) < count:
+            assert time.monotonic() < until, f"{event}: not within {patience_s} s: {self.events}\n{self.tail()}"
+            time.sleep(0.1)
+        return found[count - 1]
+
+    def tail(self, lines: int = 40) -> str:
+        """Return the end of the container's log."""
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def last_word(self) -> str:
+        """Return the container's termination message."""
+        return (self.root / "dev/termination-log").read_text(encoding="utf-8")
+
+    # --- what the kubelet does --------------------------------------------------------------------------------------------
+
+    def _say(self, what: str) -> None:
+        self.events.append((time.monotonic(), what))
+
+    def _ask(self, name: str) -> tuple[bool, str]:
+        probe = self.container[name]
+        request = probe["httpGet"]
+        # The kubelet asks the pod's address, as this is on the host's network: loopback.
+        url = f"http://127.0.0.1:{request['port']}{request['path']}"
+        try:
+            with urllib.request.urlopen(url, timeout=probe["timeoutSeconds"]) as answer:
+                return 200 <= answer.status < 400, answer.read().decode().strip()
+        except urllib.error.HTTPError as exc:
+            return False, exc.read().decode().strip()
+        except OSError as exc:
+            return False, str(exc)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._once()
+            self._ready(False, "its container ended")
+            if self.restarts:
+                self._over.wait(min(BACK_OFF_S * 2 ** (self.restarts - 1), BACK_OFF_MOST_S))
+            self.restarts += 1
+
+    def _once(self) -> None:
+        command = [self.inside(word) for word in self.container["command"]]
+        with self.log.open("ab") as log:
+            # The supervisor's own second argument: where the pod's files begin.
+            self.process = subprocess.Popen(
+                [*command, str(self.root)], env=self.environment(), cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self._say("started")
+        failed = dict.fromkeys(("startupProbe", "readinessProbe", "livenessProbe"), 0)
+        started = False
+        due = time.monotonic()
+        while self.process.poll() is None:
+            if self._over.is_set():
+                self._end(self.process)
+                break
+            if time.monotonic() >= due:
+                due += self.container["startupProbe"]["periodSeconds"]
+                for name in ("readinessProbe", "livenessProbe") if started else ("startupProbe",):
+                    good, why = self._ask(name)
+                    failed[name] = 0 if good else failed[name] + 1
+                    over = failed[name] >= self.container[name].get("failureThreshold", 3)
+                    if name == "startupProbe" and good:
+                        started, due = True, time.monotonic()
+                    if name == "readinessProbe" and (good or over):
+                        self._ready(good, why)
+                    elif over:
+                        self._say(f"killed for its {name}: {why}")
+                        self._end(self.process)
+            time.sleep(0.05)
+        self._say(f"ended with {self.process.returncode}")
+
+    def _ready(self, good: bool, why: str) -> None:
+        if good != self.is_ready:
+            self.is_ready = good
+            self._say("ready" if good else f"not ready: {why}")
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        try:
+            process.wait(self.grace_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
