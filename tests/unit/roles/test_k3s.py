@@ -384,7 +384,7 @@ def test_absent_leaves_nothing_and_touches_nothing_else(cluster: Owner) -> None:
     server.sh("test -f /etc/cni/net.d/10-mine.conf && rm -r /etc/cni /var/lib/other")
     assert server.tree(*PLACES) == cluster.lan.before  # type: ignore[attr-defined]
     assert not cluster.kubeconfig.exists()
-    assert server.sh("pgrep -f '/usr/local/bin/k3s (server|agent)'", check=False) == ""
+    assert server.sh("pgrep --ns $$ --nslist net -f '/usr/local/bin/k3s (server|agent)'", check=False) == ""
     again = cluster.run("-e", "k3s_state=absent")
     assert again.code == 0 and again.changed == {"spark1": 0, "spark2": 0}, again.output
 
