@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pathlib
+import socket
 import sys
 import typing as t
 
@@ -113,13 +114,21 @@ def test_weights_come_once_and_go_round(alone: Owner) -> None:
     assert alone.hub.requests == []
 
 
-def test_a_spark_that_cannot_be_reached_by_the_next_is_named(alone: Owner) -> None:
-    nowhere = {name: f"127.0.0.{number}" for number, name in enumerate(names(4), 1)} | {"spark2": "192.0.2.9"}
-    code, said, _changed = alone.run(k8s_dgx_copy_addresses=nowhere, k8s_dgx_copy_patience=3)
+def test_a_spark_that_cannot_pass_on_what_it_has_is_named(alone: Owner) -> None:
+    with socket.create_server(("127.0.0.2", 47110)):  # takes the next one's connection, and never answers
+        code, said, _changed = alone.run(k8s_dgx_copy_patience=3)
     assert code != 0
-    assert "The fabric's address is not on the node" in said
+    assert "127.0.0.2 port 47110 is taken by something else" in said and "k8s_dgx_copy_port" in said
     assert alone.weights()["spark1"] == FILES  # what came stays, and the next run goes on from there
     assert not alone.weights()["spark3"]
+
+
+def test_weights_of_a_model_that_is_to_be_served_are_not_taken_away(owner: Owner) -> None:
+    before = dict(owner.cluster.objects)
+    code, said, _changed = owner.run(k8s_dgx_weights="absent")
+    assert code != 0
+    assert "k8s_dgx_weights is absent, but k8s_dgx_state is present" in said
+    assert owner.cluster.objects == before
 
 
 def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Owner) -> None:
