@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 
 import pytest
-from harness import NODES, make_so, play, sh, wait_for
+from harness import NODES, make_so, play, prove, sh, wait_for
 
 VFS = {"enp1s0f0v0": "rocep1s0f0v0", "enP2p1s0f0v0": "roceP2p1s0f0v0"}
 
@@ -75,9 +76,13 @@ def test_the_count_is_not_changed_under_a_live_pod(serving: dict[str, str]) -> N
 
 
 @pytest.mark.long
-def test_a_vf_of_a_dead_namespace_is_named_and_freed_on_request() -> None:
+def test_a_vf_of_a_dead_namespace_is_named_and_freed_on_request(report: pathlib.Path) -> None:
     make_so()
     sh("spark1", "ip netns add cni-dead; ip link set enp1s0f0v0 netns cni-dead")
+    proof = prove(report, "spark[1:2]")
+    assert proof.verdict == "failed"
+    assert "stranded" in proof.causes and "spark1 p0f0v0" in proof.causes
+    assert proof.told_on_the_page()
     refused = play("site.yml", "--tags", "fabric")
     assert refused.code != 0
     assert "cni-dead" in refused.output
