@@ -24,8 +24,9 @@ BIN = pathlib.Path(sys.executable).parent
 LIMIT = ["-i", "inventories/lab", "-l", "spark[1:4]"]
 EXEC = re.compile(r"SSH: EXEC ssh .*? -p (\d+)|SSH: EXEC ssh .*?Port=(\d+)")
 # the first such stack, on four lab VMs of this kind: one function, 7 VFs, no GID check (seconds, steps per host)
-ONE_FUNCTION = {"hardware": "lab_one_function", "topology": "switch", "vf_count": 7}
-TWO_FUNCTIONS = {"hardware": "lab", "topology": "switch", "vf_count": 7}
+ONE_FUNCTION: dict[str, object] = {"hardware": "lab_one_function", "topology": "switch", "vf_count": 7}
+TWO_FUNCTIONS: dict[str, object] = {"hardware": "lab", "topology": "switch", "vf_count": 7}
+RUNS: dict[str, dict[str, object]] = {"one_function_7_vfs": ONE_FUNCTION, "two_functions_7_vfs": TWO_FUNCTIONS}
 
 
 def ansible(*command: str) -> tuple[float, str]:
@@ -84,12 +85,13 @@ def main() -> None:
     """Tear down, run twice, for one function and for two."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, help="where the figures are written as JSON")
+    parser.add_argument("--only", choices=list(RUNS), nargs="+", default=list(RUNS), help="a part of it")
     arguments = parser.parse_args()
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
     ).stdout.strip()
     result: dict[str, object] = {"commit": commit, "cores": os.cpu_count()}
-    for name, settings in (("one_function_7_vfs", ONE_FUNCTION), ("two_functions_7_vfs", TWO_FUNCTIONS)):
+    for name, settings in ((name, RUNS[name]) for name in arguments.only):
         ansible("ansible-playbook", "playbooks/teardown.yml", *LIMIT, "-e", variables(settings))
         result[name] = {run: fabric(settings, f"{name} {run}") for run in ("first", "second")}
     print(json.dumps(result, indent=2))

@@ -34,7 +34,7 @@ class Stage:
 
 def stages() -> list[Stage]:
     """List all stages, cheapest first."""
-    unit = ["pytest", "tests/unit", "-m", "not long"]
+    unit = ["pytest", "tests/unit", "-m", "not long", "--durations=10"]
     package = ["-p", "ansible_collections.dgxspark.cluster.plugins.module_utils"]
     package += ["-p", "ansible_collections.dgxspark.cluster.plugins.plugin_utils"]
     lab = ["python", "tools/with_lab.py"]
@@ -52,7 +52,7 @@ def stages() -> list[Stage]:
         ),
         Stage("types", [["python", "tools/check_types.py", *package]]),
         *(Stage(f"unit-{core}", [unit], core) for core in CORES),
-        Stage("api", [["pytest", "tests/api", "-rs"]]),
+        Stage("api", [["pytest", "tests/api", "-m", "not long", "-rs", "--durations=10"]]),
         Stage("docs", [["pytest", "tests/docs"]]),
         *(Stage(f"package-{core}", [["pytest", "tests/package"]], core) for core in CORES),
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long", "-rs"]], "2.19"),
@@ -60,6 +60,7 @@ def stages() -> list[Stage]:
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]]),
         Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]]),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long", "-rs"]], long=True),
+        Stage("api-long", [["pytest", "tests/api", "-m", "long", "-rs"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], "2.19", long=True),
         Stage("engine", [["pytest", "tests/engine", "-m", "long", "-rs", "-s"]], "2.19", long=True),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),

@@ -54,6 +54,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
     made.server.shutdown()
 
 
+@pytest.mark.long
 def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Owner) -> None:
     owner.choose("site.yml")
     assert owner.good(*PARTS) > 0
@@ -75,6 +76,7 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     assert owner.good(*PARTS) == 0
 
 
+@pytest.mark.long
 def test_tags_choose_a_part(owner: Owner) -> None:
     owner.choose("site.yml")
     assert owner.good("--tags", "platform") > 0
@@ -94,6 +96,7 @@ def test_without_a_model_site_leaves_the_cluster_alone(owner: Owner) -> None:
     assert owner.cluster.writes == []
 
 
+@pytest.mark.long
 def test_a_limit_that_leaves_sparks_out_takes_nothing_out_of_their_cluster(owner: Owner) -> None:
     owner.choose("site.yml")
     owner.good(*PARTS)

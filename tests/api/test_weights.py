@@ -131,6 +131,7 @@ def test_weights_of_a_model_that_is_to_be_served_are_not_taken_away(owner: Owner
     assert owner.cluster.objects == before
 
 
+@pytest.mark.long
 def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Owner) -> None:
     assert owner.good() > 0
     assert owner.weights() == dict.fromkeys(names(4), FILES)
