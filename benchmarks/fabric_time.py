@@ -1,9 +1,9 @@
 """Remote steps per host and wall time of the fabric part on a running lab, first run and second.
 
 Wall time is given in seconds and in units of one `ansible -m ping` over the same nodes (machines differ), timed right before
-and right after each run, since what else the machine does differs from minute to minute. A remote step is one command that the controller executes on a node, counted from ssh itself (-vvv), not from
-what the playbook believes. Usage, from the repository's root: tools/with_lab.py 4 python benchmarks/fabric_time.py
-[--out FILE.json]
+and right after each run, since what else the machine does differs from minute to minute. A remote step is one
+command that the controller executes on a node, counted from ssh itself (-vvv), not from what the playbook believes. Usage,
+from the repository's root: tools/with_lab.py 4 python benchmarks/fabric_time.py [--out FILE.json]
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def train(model: LlamaForCausalLM, words: PreTrainedTokenizerFast) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     model.train()
     for step in range(STEPS):
-        ids, labels = map(torch.tensor, zip(*(row() for _ in range(ROWS)), strict=True))
+        ids, labels = map(torch.tensor, zip(*(row() for _row in range(ROWS)), strict=True))
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, (step + 1) / 40) * max(0.03, 1 - step / STEPS)
         loss = model(input_ids=ids, labels=labels).loss

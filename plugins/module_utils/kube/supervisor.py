@@ -493,8 +493,7 @@ def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
         _part(rank)  # what is left of the engine may take its time: probes and the other ranks know already
         _stop(engine.pid, rank.bounds["stop_s"])
         engine.returncode = engine.returncode if engine.returncode is not None else 0
-    assert rank.ending is not None
-    return rank.ending
+    return rank.ending or Ending(1, "The engine ended.")
 
 
 def _part(rank: Rank) -> str:

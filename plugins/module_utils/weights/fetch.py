@@ -106,7 +106,7 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
     }
     told = json.dumps({"repo": repo, "ignore": list(wanted.ignore), "cache": wanted.hub, **what})
     try:
-        ran = subprocess.run(
+        ran = subprocess.run(  # pylint: disable=ansible-bad-function
             [wanted.python, "-", told],
             input=source_of(hub),
             env=environment,

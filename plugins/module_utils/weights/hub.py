@@ -74,23 +74,28 @@ def cause(exc: BaseException) -> str:
     return "network"
 
 
+def tell(result: dict[str, t.Any]) -> None:
+    """Say what came of it, as one line of JSON."""
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
 def main(argument: str) -> int:
     """Do what is asked; the exit status is 0 unless it failed."""
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError as exc:
-        print(json.dumps({"cause": "library", "detail": str(exc)}))
+        tell({"cause": "library", "detail": str(exc)})
         return 1
     asked = json.loads(argument)
     try:
         result = (listing if asked["do"] == "list" else download)(hub, asked)
     except Exception as exc:
         detail = " ".join(str(exc).split())[:600]
-        print(json.dumps({"cause": cause(exc), "kind": type(exc).__name__, "detail": detail}))
+        tell({"cause": cause(exc), "kind": type(exc).__name__, "detail": detail})
         return 1
-    print(json.dumps({**result, "library": getattr(hub, "__version__", None)}))
+    tell({**result, "library": getattr(hub, "__version__", None)})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    raise SystemExit(main(sys.argv[1]))

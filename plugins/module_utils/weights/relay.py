@@ -164,10 +164,11 @@ def _listen(link: Link, address: str, shelf: _Shelf) -> _Server:
 class _Puller:
     """Pulls items from the parent, several at a time."""
 
-    def __init__(self, parcel: Parcel, link: Link, token: str, shelf: _Shelf, counter: Counter) -> None:
-        assert link.parent is not None
+    def __init__(
+        self, parcel: Parcel, link: Link, parent: tuple[str, str], token: str, shelf: _Shelf, counter: Counter
+    ) -> None:
         self.parcel, self.link, self.token, self.shelf, self.counter = parcel, link, token, shelf, counter
-        self.peer, self.address = link.parent
+        self.peer, self.address = parent
         self.todo: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.failed: list[FabricError] = []
 
@@ -307,7 +308,7 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
     """
     shelf = _Shelf(parcel, token)
     servers: list[_Server] = []
-    puller = _Puller(parcel, link, token, shelf, counter) if link.parent else None
+    puller = _Puller(parcel, link, link.parent, token, shelf, counter) if link.parent else None
     try:
         for address in link.listen if link.children else ():
             servers.append(_listen(link, address, shelf))

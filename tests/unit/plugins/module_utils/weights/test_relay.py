@@ -22,12 +22,14 @@ BIG = 3 * 2**20 + 17
 CONTENT = {"m/blobs/a": os.urandom(BIG), "m/blobs/b": b"small", "m/blobs/c": b""}
 
 
-def made(root: pathlib.Path, content: dict[str, bytes] = CONTENT) -> Parcel:
+def made(root: pathlib.Path, content: dict[str, bytes] | None = None) -> Parcel:
+    content = CONTENT if content is None else content
     items = tuple(Item(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in content.items())
     return Parcel(str(root), "m/.seal", items, {"m/snapshots/1/model": "../../blobs/a"}, {"m/refs/main": "1"})
 
 
-def fill(root: pathlib.Path, content: dict[str, bytes] = CONTENT) -> None:
+def fill(root: pathlib.Path, content: dict[str, bytes] | None = None) -> None:
+    content = CONTENT if content is None else content
     for path, data in content.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)

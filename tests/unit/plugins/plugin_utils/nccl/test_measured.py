@@ -21,8 +21,8 @@ def ended(rc: int | None = 0, **more: t.Any) -> Plain:
     return READY | {"done": ({} if rc is None else {"rc": rc}) | more}
 
 
-def ranks(one: Plain = READY, two: Plain = READY) -> dict[str, Plain]:
-    return {"spark1": one, "spark2": two}
+def ranks(one: Plain | None = None, two: Plain | None = None) -> dict[str, Plain]:
+    return {"spark1": READY if one is None else one, "spark2": READY if two is None else two}
 
 
 def test_figures_go_to_the_gate_with_what_carried_them() -> None:
