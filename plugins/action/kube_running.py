@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_running import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import KINDS, running, selectors
 
 
@@ -27,23 +27,9 @@ class ActionModule(ActionBase):
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
         asked = checked.validated_parameters
         try:
-            objects = {kind: self._list(version, kind, asked, task_vars) for version, kind in KINDS}
-            seen = running(asked["instance"], asked["namespace"], objects, asked["node_names"])
+            place, labels = ask.where(asked), selectors(asked["instance"])
+            found = {kind[1]: ask.objects(self._execute_module, kind, place, labels, task_vars) for kind in KINDS}
+            seen = running(asked["instance"], asked["namespace"], found, asked["node_names"])
         except FabricError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_running: {exc}"}
         return {**result, "changed": False, **seen}
-
-    def _list(self, version: str, kind: str, asked: dict[str, t.Any], task_vars: t.Any) -> list[dict[str, t.Any]]:
-        arguments: dict[str, t.Any] = {"api_version": version, "kind": kind, "namespace": asked["namespace"]}
-        arguments["label_selectors"] = selectors(asked["instance"])
-        arguments |= {key: asked[key] for key in ("kubeconfig", "context") if asked[key]}
-        try:
-            said = self._execute_module(
-                module_name="kubernetes.core.k8s_info", module_args=arguments, task_vars=task_vars
-            )
-        except AnsibleError as exc:  # the collection kubernetes.core is not there
-            raise FabricError(f"the Kubernetes API cannot be asked: {exc}") from exc
-        if said.get("failed"):
-            why = " ".join(str(said.get("msg", said)).split())
-            raise FabricError(f"the Kubernetes API did not answer: {why[:300]}")
-        return list(said["resources"])

@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_wait import ARGUMENTS, REQUIRED_IF
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import status
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, status
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
 
 display = Display()
 
@@ -30,25 +30,19 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS, required_if=REQUIRED_IF)
         asked = checked.validated_parameters
+        try:
+            return {**result, "changed": False, **self._wait(asked, task_vars)}
+        except FabricError as exc:
+            return {**result, "changed": False, "failed": True, "msg": f"kube_wait: {exc}"}
+
+    def _wait(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         start = time.monotonic()
         said = ""
         while True:
-            pods = self._list("Pod", asked, task_vars)
-            if asked["state"] == "gone":
-                seen = status.leaving(pods)
-            else:
-                seen = status.group(pods, [], asked["ranks"], asked["plan"])
-                if seen["state"] != "ready" and pods:
-                    events = self._list("Event", asked, task_vars)
-                    seen = status.group(pods, events, asked["ranks"], asked["plan"])
+            seen = self._look(asked, task_vars)
             seconds = round(time.monotonic() - start, 1)
             causes = " ".join(map(str, seen["findings"]))
-            result |= {
-                "changed": False,
-                "ready": seen["ready"],
-                "findings": to_plain(seen["findings"]),
-                "seconds": seconds,
-            }
+            result = {"ready": seen["ready"], "findings": to_plain(seen["findings"]), "seconds": seconds}
             if seen["state"] == "ready" or self._task.check_mode:
                 return result
             if seen["state"] == "stuck":
@@ -56,22 +50,20 @@ class ActionModule(ActionBase):
             if seconds >= asked["timeout"]:
                 what = "gone" if asked["state"] == "gone" else f"ready ({len(seen['ready'])} of {asked['ranks']} are)"
                 why = causes or "No cause is known: see the pods' logs and events."
-                return {
-                    **result,
-                    "failed": True,
-                    "msg": f"{asked['instance']} is not {what} after {seconds:.0f} s. {why}",
-                }
+                late = f"{asked['instance']} is not {what} after {seconds:.0f} s. {why}"
+                return {**result, "failed": True, "msg": late}
             if causes != said:
                 said = causes
                 display.display(f"kube_wait: {causes or 'going on'}")
             time.sleep(asked["interval"])
 
-    def _list(self, kind: str, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> list[dict[str, t.Any]]:
-        arguments: dict[str, t.Any] = {"api_version": "v1", "kind": kind, "namespace": asked["namespace"]}
-        if kind == "Pod":
-            arguments["label_selectors"] = [f"app.kubernetes.io/instance={asked['instance']}"]
-        arguments |= {key: asked[key] for key in ("kubeconfig", "context") if asked[key]}
-        said = self._execute_module(module_name="kubernetes.core.k8s_info", module_args=arguments, task_vars=task_vars)
-        if said.get("failed"):
-            raise AnsibleActionFail(f"kube_wait: {said.get('msg', said)}")
-        return list(said["resources"])
+    def _look(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        place = ask.where(asked)
+        pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
+        if asked["state"] == "gone":
+            return status.leaving(pods)
+        seen = status.group(pods, [], asked["ranks"], asked["plan"])
+        if seen["state"] == "ready" or not pods:
+            return seen
+        events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
+        return status.group(pods, events, asked["ranks"], asked["plan"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
@@ -17,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict impo
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_transport import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
 
 MODULE = "dgxspark.cluster.nccl_transport"
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
         parts = [unpack(part, f"parts[{place}]") for place, part in enumerate(asked["parts"])]
         if asked["paths"]:
             own = {"paths": asked["paths"], "signatures": [dataclasses.asdict(each) for each in found]}
-            answer = self._call(MODULE, own, task_vars)
+            answer = ask.answer(self._execute_module, MODULE, own, task_vars)
             host = (task_vars or {}).get("inventory_hostname")
             parts.append(_of_host(unpack(answer["log"]), host))
         return merge([reader.finish(), *parts])
@@ -73,8 +73,7 @@ class ActionModule(ActionBase):
     def _pods(self, pods: dict[str, t.Any], task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
         """Return name and log of every pod with the labels."""
         where = {**pods["connection"], "namespace": pods["namespace"]}
-        wanted = {**where, "api_version": "v1", "kind": "Pod", "label_selectors": pods["label_selectors"]}
-        listed = self._call("kubernetes.core.k8s_info", wanted, task_vars)["resources"]
+        listed = ask.objects(self._execute_module, ("v1", "Pod"), where, pods["label_selectors"], task_vars)
         if not listed:
             raise FabricError(
                 f"pods: none with {', '.join(pods['label_selectors'])} in namespace {pods['namespace']}. Correct the labels."
@@ -84,16 +83,8 @@ class ActionModule(ActionBase):
             options = {**where, "name": name, "previous": pods["previous"]}
             if pods["container"]:
                 options["container"] = pods["container"]
-            yield f"pod {name}", self._call("kubernetes.core.k8s_log", options, task_vars)["log"]
-
-    def _call(self, module: str, arguments: dict[str, t.Any], task_vars: t.Any) -> dict[str, t.Any]:
-        try:
-            answer = self._execute_module(module_name=module, module_args=arguments, task_vars=task_vars)
-        except AnsibleError as exc:
-            raise FabricError(f"{module}: {exc}") from exc
-        if answer.get("failed"):
-            raise FabricError(f"{'' if module == MODULE else module + ': '}{answer.get('msg')}")
-        return t.cast(dict[str, t.Any], answer)
+            said = ask.answer(self._execute_module, "kubernetes.core.k8s_log", options, task_vars)
+            yield f"pod {name}", said["log"]
 
 
 def _of_host(evidence: Evidence, host: str | None) -> Evidence:

@@ -18,3 +18,16 @@ requirements:
   - kubernetes.core (Ansible collection)
   - kubernetes (Python library, on the controller)
 """
+
+    # Whose objects are asked for.
+    INSTANCE = r"""
+options:
+  namespace:
+    description: Where the ranks are.
+    type: str
+    required: true
+  instance:
+    description: The instance.
+    type: str
+    required: true
+"""

@@ -18,6 +18,9 @@ from ipaddress import IPv6Address
 
 T = t.TypeVar("T")
 
+GIB = 2**30  # bytes
+KIB_PER_GIB = 2**20
+
 ROCE_V1 = "IB/RoCE v1"
 ROCE_V2 = "RoCE v2"
 

@@ -18,15 +18,8 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.kube
+  - dgxspark.cluster.kube.instance
 options:
-  namespace:
-    description: Where the ranks are.
-    type: str
-    required: true
-  instance:
-    description: The instance.
-    type: str
-    required: true
   node_names:
     description: The node of a host, where Kubernetes knows it under another name.
     type: dict

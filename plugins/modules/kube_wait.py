@@ -20,15 +20,8 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.kube
+  - dgxspark.cluster.kube.instance
 options:
-  namespace:
-    description: Where the ranks are.
-    type: str
-    required: true
-  instance:
-    description: The instance.
-    type: str
-    required: true
   state:
     description: What to wait for.
     type: str

@@ -17,11 +17,8 @@ description:
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.weights
 options:
-  cache_dir:
-    description: The folder of the hub's cache.
-    type: path
-    required: true
   manifest:
     description: The list, as M(dgxspark.cluster.weights_fetch) returned it.
     type: dict
@@ -36,17 +33,6 @@ options:
     description: The token of this run, the same for all nodes.
     type: str
     required: true
-  reserve_gib:
-    description: Room in GiB that has to stay free.
-    type: float
-    default: 0
-  verify:
-    description: Read every file again, also those that were verified before.
-    type: bool
-    default: false
-  progress:
-    description: A file that says how far it is.
-    type: path
 """
 
 EXAMPLES = r"""

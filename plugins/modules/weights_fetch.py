@@ -18,18 +18,15 @@ description:
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.weights
 options:
   state:
     description: V(absent) removes what lists of this collection name, and nothing else.
     type: str
     choices: [present, absent]
     default: present
-  cache_dir:
-    description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
-    type: path
-    required: true
   repo:
-    description: The repository, such as V(nvidia/GLM-4.7-NVFP4).
+    description: The repository, such as V(example-org/example-model).
     type: str
     required: true
   revision:
@@ -54,17 +51,6 @@ options:
   token:
     description: The hub's token. It is in a file that root alone reads for as long as the module runs.
     type: str
-  reserve_gib:
-    description: Room in GiB that has to stay free.
-    type: float
-    default: 0
-  verify:
-    description: Read every file again, also those that were verified before.
-    type: bool
-    default: false
-  progress:
-    description: A file that says how far it is.
-    type: path
 seealso:
   - module: dgxspark.cluster.weights_copy
 """
@@ -73,7 +59,7 @@ EXAMPLES = r"""
 - name: Download the weights
   dgxspark.cluster.weights_fetch:
     cache_dir: /var/lib/dgxspark/cache/huggingface/hub
-    repo: nvidia/GLM-4.7-NVFP4
+    repo: example-org/example-model
     python: /var/lib/dgxspark/hub/bin/python
   async: 86400
   poll: 0

@@ -34,7 +34,7 @@ EXAMPLES = r"""
 - name: See what the node has
   dgxspark.cluster.weights_info:
     cache_dir: /var/lib/dgxspark/cache/huggingface/hub
-    repos: [{repo: nvidia/GLM-4.7-NVFP4}]
+    repos: [{repo: example-org/example-model}]
 """
 
 RETURN = r"""

@@ -41,7 +41,7 @@ EXAMPLES = r"""
   dgxspark.cluster.weights_wait:
     jid: "{{ started.ansible_job_id }}"
     progress: /run/dgxspark-weights.json
-    what: nvidia/GLM-4.7-NVFP4
+    what: example-org/example-model
 """
 
 RETURN = r"""

@@ -17,7 +17,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import net
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    KIB_PER_GIB,
+    FabricError,
+    from_plain,
+    to_plain,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import links
@@ -26,7 +31,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.verdict import platform_findings
 
-KIB_IN_GIB = 1024**2
 EARLIER = "earlier boot"
 _MAKE = "Run site.yml --tags fabric."
 
@@ -247,7 +251,7 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
         if kib is None:
             patient.unjudged.append((name, "free memory: /proc/meminfo tells none"))
             continue
-        free = kib / KIB_IN_GIB
+        free = kib / KIB_PER_GIB
         if free < limits["warning_gib"]:
             low = free < limits["error_gib"]
             yield Diagnosis(
@@ -268,7 +272,7 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
                 "Something else has taken memory since it was measured, or a model that ended has not given it back.",
                 "See what (ps, free -g). What an ended engine leaves behind goes with a restart of the node.",
             )
-        stray = (health.memory.get("CmaFree", 0) - health.memory.get("CmaTotal", 0)) / KIB_IN_GIB
+        stray = (health.memory.get("CmaFree", 0) - health.memory.get("CmaTotal", 0)) / KIB_PER_GIB
         if "stray_cma_gib" in limits and stray > limits["stray_cma_gib"]:
             yield Diagnosis(
                 "memory.kho",

@@ -8,8 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import KIB_IN_GIB, Diagnosis, Patient
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import Diagnosis, Patient
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
 
 SCHEMA = "dgxspark.cluster/doctor-report/1"
@@ -125,7 +126,7 @@ def _row(host: Plain) -> tuple[str, ...]:
         versions.get("kernel", "-"),
         versions.get("driver", "-"),
         versions.get("firmware", "-"),
-        "-" if kib is None else f"{kib / KIB_IN_GIB:.1f}",
+        "-" if kib is None else f"{kib / KIB_PER_GIB:.1f}",
         f"{_number(gpu['clock_mhz'])} MHz, {_number(gpu['power_w'])} W, {_number(gpu['temperature_c'])} C"
         if gpu
         else "-",

@@ -57,7 +57,7 @@ class Manifest:
 def folder(repo: str) -> str:
     """Return a repository's folder in the cache; FabricError for what is no name of one."""
     if not _REPO.match(repo):
-        raise FabricError(f"{repo!r} is no repository of the hub, such as nvidia/GLM-4.7-NVFP4.")
+        raise FabricError(f"{repo!r} is no repository of the hub: those are ORG/NAME.")
     return "models--" + repo.replace("/", "--")
 
 

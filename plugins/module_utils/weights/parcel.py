@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, Change, FabricError
 
 CHUNK = 4 * 1024 * 1024  # bytes
 PART = ".part"
@@ -189,7 +189,7 @@ def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> N
     free = placed.free_mib(root)
     if free < needed / 2**20 + reserve_gib * 1024:
         raise FabricError(
-            f"{root} has {free / 1024:.1f} GiB free, but {what} needs {needed / 2**30:.1f} GiB more, and {reserve_gib:g} GiB "
+            f"{root} has {free / 1024:.1f} GiB free, but {what} needs {needed / GIB:.1f} GiB more, and {reserve_gib:g} GiB "
             "are to stay free. Nothing was moved. Free room there, or put the caches on another disk "
             "(k8s_dgx_serving.cache_dir)."
         )

@@ -14,9 +14,8 @@ import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
-    GIB,
     Cut,
     Facts,
     Format,

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
-GIB = 2**30
-
 # Bytes per weight. NVFP4: 4 bits and one FP8 scale for 16 weights; MXFP4: one for 32; INT4 (AWQ, GPTQ): a BF16 scale
 # and 4-bit zero point for 128. FP8 scales are one per tensor or per 128 × 128 block: nothing.
 BYTES = {

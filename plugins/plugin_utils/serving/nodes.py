@@ -8,10 +8,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB, FabricError, Node, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Finding
 
-KIB_PER_GIB = 2**20
 SOURCE = ("MemAvailable and namespaces, as roce_info read them",)
 
 

@@ -11,7 +11,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     rules,
     speculation,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, GIB, Kept
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Kept
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-GIB = 2**30
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
+
 _PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied"}
 
 

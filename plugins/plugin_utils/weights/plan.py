@@ -9,11 +9,11 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 
 Plain = dict[str, t.Any]
-GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def decide(
                 f"{entry['holder']}: {_amount(prospect['missing'] if prospect else None)}{entry['repo']} to be fetched"
             )
         else:
-            size = sum({f["blob"]: f["size"] for f in entry["manifest"]["files"]}.values())
+            size = cache.checked(entry["manifest"], entry["repo"]).size
         for host in entry["lacking"]:
             there = seen[host]["weights"].get(entry["repo"], {})
             same = there.get("manifest") and entry["manifest"] and there["manifest"]["revision"] == entry["revision"]

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import GIB
 
 NEED = memory.Demand(
     weights=50.0,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model, profile, verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
@@ -93,7 +93,7 @@ def test_more_weights_in_a_format_than_there_are_is_an_error() -> None:
 
 def test_a_head_is_counted_only_where_it_is_loaded() -> None:
     assert "head" not in model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, False)
-    assert model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, True)["head"] > model.GIB
+    assert model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, True)["head"] > GIB
 
 
 def test_cache_bytes_of_each_kind() -> None:
@@ -115,7 +115,7 @@ def test_measured_cache_bytes_of_a_published_model() -> None:
     [(ULTRA, 48, 4.59), (SUPER, 96, 3.80), (SUPER, 19 * 4, 3.01)],  # the last: 19 requests, 4 draft tokens
 )
 def test_measured_states(known: profile.Profile, slots: int, gib: float) -> None:
-    assert model.state_bytes(known.facts.linear, Cut(tp=4)) * slots / model.GIB == pytest.approx(gib, rel=0.01)
+    assert model.state_bytes(known.facts.linear, Cut(tp=4)) * slots / GIB == pytest.approx(gib, rel=0.01)
 
 
 def test_states_of_a_gated_delta_net_by_hand() -> None:
@@ -194,4 +194,4 @@ def test_tensors_against_what_pytorch_allocates(name: str, cut: Cut, replayed: f
     known = profile.resolve(profile.find(name))
     plain = BF16 | {"experts": "nvfp4", "shared_experts": "fp8", "linear": "fp8", "router": "fp32"}
     found = sum(model.gpu_bytes(known.facts, plain, cut, False, Kept(1, 128)).values())
-    assert found / model.GIB == pytest.approx(replayed, rel=0.006)
+    assert found / GIB == pytest.approx(replayed, rel=0.006)

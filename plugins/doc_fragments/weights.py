@@ -1,0 +1,26 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # What every module takes that moves weights.
+    DOCUMENTATION = r"""
+options:
+  cache_dir:
+    description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
+    type: path
+    required: true
+  reserve_gib:
+    description: Room in GiB that has to stay free.
+    type: float
+    default: 0
+  verify:
+    description: Read every file again, also those that were verified before.
+    type: bool
+    default: false
+  progress:
+    description: A file that says how far it is.
+    type: path
+"""
