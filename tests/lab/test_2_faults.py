@@ -46,7 +46,7 @@ def test_faults_end_the_proof_and_stand_on_the_page(broken: Proof) -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("spark1 p0f0v0", "arp_ignore"),  # a twin on the same wire answers for it
+        ("spark1", "arp_ignore"),  # a twin on the same wire answers for it
         ("spark2 p0f0v1", "only link-local|no IPv4"),  # an address that was removed
         ("spark3 p0f0v0", "1500"),
         ("spark4 p0f1", "link"),
