@@ -73,9 +73,9 @@ def main(folder: pathlib.Path) -> int:
     print(f"tcp: exit {code}, transport {verdict}, {len(rows)} sizes, versions {found.get('versions')}")
     good = code == 0 and verdict == "socket" and len(rows) > 10
     code, said, found = run(folder, "rdma")
-    causes = [line.strip() for line in said.splitlines() if '"msg"' in line][:1]
-    print(f"rdma without a device: exit {code}, {' '.join(causes)[:600]}")
-    return 0 if good and code != 0 and not found else 1
+    words = " ".join(said.split())
+    print(f"rdma without a device: exit {code}: {words[words.find('The transport is') :][:400]}")
+    return 0 if good and code != 0 and "'failed', not" in words and not found else 1
 
 
 if __name__ == "__main__":
