@@ -74,6 +74,13 @@ def test_bandwidth_by_iterations() -> None:
     assert found["iterations"] == 20
 
 
+def test_a_bandwidth_too_low_for_its_two_digits_is_that_of_the_messages() -> None:
+    """As seen on a busy lab: packets were sent again and again, and all 20 messages came."""
+    said = real("write_bw")
+    assert figures("ib_write_bw", said.replace("4.48", "0.00").replace("0.001147", "0.000001"))["gbps"] == 0.000033
+    assert figures("ib_write_bw", said.replace("4.48", "0.00").replace("0.001147", "0.000000"))["gbps"] == 0
+
+
 def test_bandwidth_by_duration_has_no_peak_to_speak_of() -> None:
     found = figures("ib_write_bw", real("write_bw_duration"))
     assert found["gbps"] == pytest.approx(19.65 * 8 * 1.048576 / 1000, rel=1e-4)
