@@ -29,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 
 KUBERNETES, OWN = "k8s.io", "dgxspark"  # namespaces of containerd: the kubelet's, and one to look into registries
 LABEL = "dgxspark.cluster/for"  # marks an image as put there by us, and says what it was asked for as
+FORMER = "dgxspark.cluster/was-for"  # the same, of a tag that stands for another digest now
 _K3S = ("/usr/local/bin/k3s", "/var/lib/rancher/k3s/agent")
 _ROW = re.compile(r"^(\S+)\s+\S+\s+(sha256:[0-9a-f]{64})\s+(\w+)\b.*\s(true|false)\s*$")
 _ACTIVE = re.compile(r"(sha256:[0-9a-f]{64})\s+([0-9.]+)\s*([kKMGT]?)i?B")
@@ -51,6 +52,21 @@ _CAUSES = (
     ),
     (": not found|404", "There is no such image. See to its name, tag or digest (k8s_dgx_image)."),
 )
+
+
+# What modules take of all that: see plugins/doc_fragments/images.py.
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "reference": {"type": "str", "required": True},
+    "stage_dir": {"type": "path", "default": "/var/lib/dgxspark/cache/images"},
+    "containerd": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            **{name: {"type": "path"} for name in ("ctr", "address", "root", "hosts_dir")},
+            "snapshotter": {"type": "str"},
+        },
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +164,10 @@ class Containerd:
     def label(self, name: str, label: str) -> None:
         """Mark a name as ours."""
         self.run(["images", "label", name, f"{LABEL}={label}"])
+
+    def retire(self, name: str, label: str) -> None:
+        """Mark a name as ours, but no more as what was asked for."""
+        self.run(["images", "label", name, f"{LABEL}=", f"{FORMER}={label}"])
 
     def remove(self, names: t.Sequence[str]) -> None:
         """Let go of names; what no other name needs goes with them."""

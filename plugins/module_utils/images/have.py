@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import shutil
 import time
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images import layout
-from ansible_collections.dgxspark.cluster.plugins.module_utils.images.containerd import LABEL, Containerd, Login
+from ansible_collections.dgxspark.cluster.plugins.module_utils.images.containerd import FORMER, LABEL, Containerd, Login
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.layout import Listing
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.reference import Reference
+from ansible_collections.dgxspark.cluster.plugins.module_utils.images.room import room, short
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
@@ -40,7 +40,8 @@ class Seen:
 class Wanted:
     """What shall be there. reference: the owner's. digest: what it stands for (None: asked of archive or registry).
 
-    stage: the folder in which images are laid out for others, each in one of its own. share: lay it out.
+    stage: the folder in which images are laid out for others, each in one of its own; it is ours alone, and goes when nothing
+    is to be handed on. share: lay it out. reserve_gib: room that stays free.
     """
 
     reference: Reference
@@ -49,6 +50,7 @@ class Wanted:
     archive: str | None = None
     login: Login | None = None
     share: bool = False
+    reserve_gib: float = 0.0
 
 
 def look(containerd: Containerd, reference: Reference, digest: str | None = None) -> Seen:
@@ -87,11 +89,13 @@ def have(containerd: Containerd, wanted: Wanted, progress: Progress) -> tuple[Li
     seen = look(containerd, wanted.reference, wanted.digest)
     if seen.digest and seen.here:
         made = containerd.listing(seen.digest)
+        refuse_no_room(containerd, wanted, made, keep=False, lay=wanted.share)
         changed = named(containerd, wanted.reference, made.digest)
     else:
         made, changed = prospect(containerd, wanted), True
+        refuse_no_room(containerd, wanted, made, keep=True, lay=wanted.share or bool(wanted.archive))
         if wanted.archive:
-            goal = _folder(parcel_of(wanted, made))
+            goal = laid(wanted, made)
             with _opened(wanted.archive) as stream:
                 layout.unpack(goal, wanted.archive, stream, _counted(progress, "export", made))
             bring(containerd, wanted, made, progress)
@@ -100,20 +104,35 @@ def have(containerd: Containerd, wanted: Wanted, progress: Progress) -> tuple[Li
             containerd.pull(wanted.reference.kept(made.digest), wanted.reference.asked, wanted.login)
             verify(containerd, wanted.reference, made)
     if wanted.share:
-        goal = _folder(parcel_of(wanted, made))
+        goal = laid(wanted, made)
         containerd.export(wanted.reference.kept(made.digest), goal, _counted(progress, "export", made))
     else:
-        placed.remove(folder(wanted.stage, made.digest))
+        placed.remove(wanted.stage)
     return made, changed
+
+
+def refuse_no_room(containerd: Containerd, wanted: Wanted, made: Listing, *, keep: bool, lay: bool) -> None:
+    """FabricError where the disks have not the room."""
+    rooms = {"root": room(containerd.root), "stage": room(wanted.stage)}
+    if missing := short(rooms, made.size, wanted.reserve_gib, keep=keep, lay=lay):
+        raise FabricError(f"{wanted.reference.spelled}: {missing}")
 
 
 def named(containerd: Containerd, reference: Reference, digest: str) -> bool:
     """Have an image, all of which is there, under the name for which the kubelet looks; tell whether it was not."""
     rows = [row for row in containerd.rows(f"target.digest=={digest}") if row.ready]
-    if any(row.name == reference.kept(digest) for row in rows):
-        return False
-    containerd.tag(rows[0].name, reference.kept(digest), reference.asked)
-    return True
+    missing = not any(row.name == reference.kept(digest) for row in rows)
+    if missing:
+        containerd.tag(rows[0].name, reference.kept(digest), reference.asked)
+    _settle(containerd, reference, digest)
+    return missing
+
+
+def _settle(containerd: Containerd, reference: Reference, digest: str) -> None:
+    """Have a tag that was resolved anew stand for one digest alone; what it stood for before stays ours."""
+    for row in containerd.rows(f'labels."{LABEL}"=={reference.asked}'):
+        if row.digest != digest:
+            containerd.retire(row.name, reference.asked)
 
 
 def bring(containerd: Containerd, wanted: Wanted, made: Listing, progress: Progress) -> None:
@@ -125,6 +144,7 @@ def bring(containerd: Containerd, wanted: Wanted, made: Listing, progress: Progr
 
 def verify(containerd: Containerd, reference: Reference, made: Listing) -> None:
     """FabricError where containerd has not all of it, unpacked, under the name for which the kubelet looks."""
+    _settle(containerd, reference, made.digest)
     if not look(containerd, reference, made.digest).kept:
         raise FabricError(
             f"{reference.kept(made.digest)}: containerd took it, but has not all of it, or has not unpacked it. See its log on this "
@@ -140,7 +160,7 @@ def gone(
     The CRI plugin keeps one more name for each image, its config's digest, which would hold all of it: it goes too, where no
     name of somebody else's needs the image.
     """
-    rows = containerd.rows(f'labels."{LABEL}"=={reference.asked}')
+    rows = containerd.rows(*(f'labels."{label}"=={reference.asked}' for label in (LABEL, FORMER)))
     going, stay = [], []
     used = containerd.running() if rows else set()
     for row in rows:
@@ -160,24 +180,10 @@ def gone(
     return found, stay
 
 
-def room(path: str) -> dict[str, int]:
-    """Return the free room (MiB) where a path lies or would lie, and a number that is the same for places on one disk."""
-    place = pathlib.Path(path)
-    while not place.exists():
-        place = place.parent
-    return {"device": place.stat().st_dev, "free_mib": placed.free_mib(path)}
-
-
-def clear(stage: str, digest: str) -> None:
-    """Remove what was laid out of an image, and the folder of all where it is empty then."""
-    placed.remove(folder(stage, digest))
-    if pathlib.Path(stage).is_dir() and not any(pathlib.Path(stage).iterdir()):
-        shutil.rmtree(stage)
-
-
-def _folder(goal: Parcel) -> Parcel:
-    pathlib.Path(goal.root).mkdir(mode=0o700, parents=True, exist_ok=True)
-    return goal
+def laid(wanted: Wanted, made: Listing) -> Parcel:
+    """Return the parcel of an image, its folder made: root's alone, since an image may be private."""
+    pathlib.Path(wanted.stage).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return parcel_of(wanted, made)
 
 
 def _counted(progress: Progress, phase: str, made: Listing) -> t.Callable[[int], None]:

@@ -115,7 +115,6 @@ def test_one_pulls_and_the_other_has_it_by_the_same_digest(
         assert node.names('labels."io.cri-containerd.image"==managed', f"name=={ENGINE.kept(image.digest)}")
     # Again: nothing changes, nobody is asked, and what was laid out goes.
     assert have.have(one, wanted(tmp_path / "one"), Progress(None)) == (made, False)
-    have.clear(str(tmp_path / "one/stage"), made.digest)
     assert not (tmp_path / "one/stage").exists()
     assert registry.sent(room.folder / "registry") == sent
 
@@ -147,6 +146,24 @@ def test_what_we_put_there_goes_and_nothing_else(
     assert have.look(one, ENGINE).kept
     have.gone(one, ENGINE, str(tmp_path / "stage"))
     assert have.look(one, ENGINE) == Seen(image.digest, True, False)
+
+
+def test_a_tag_that_moved_is_followed_when_it_is_asked_anew(
+    nodes: list[Containerd], image: registry.Image, room: Room, tmp_path: pathlib.Path
+) -> None:
+    one = nodes[0]
+    have.have(one, wanted(tmp_path), Progress(None))
+    moved = registry.single([{"engine": os.urandom(2**16)}], HERE)
+    registry.lay(room.folder / "registry", {"ours/engine:1": moved})
+    # Nobody is asked by itself.
+    assert have.look(one, ENGINE) == Seen(image.digest, True, True)
+    new = have.prospect(one, wanted(tmp_path)).digest
+    assert new == moved.digest
+    have.have(one, wanted(tmp_path, digest=new), Progress(None))
+    assert have.look(one, ENGINE) == Seen(moved.digest, True, True)
+    # Both are ours, and go.
+    have.gone(one, ENGINE, str(tmp_path / "stage"))
+    assert one.names() == []
 
 
 def test_an_archive_takes_the_same_path(nodes: list[Containerd], image: registry.Image, tmp_path: pathlib.Path) -> None:
