@@ -147,6 +147,7 @@ def test_an_image_comes_once_and_goes_round(alone: StandIns) -> None:
     assert registry.sent(alone.folder / "registry") == before
 
 
+@pytest.mark.long
 def test_an_archive_on_the_controller_goes_round_without_a_registry(alone: StandIns) -> None:
     archive = alone.folder / "engine.tar"
     registry.archive(alone.image, archive, "ours/engine:1")
@@ -171,6 +172,7 @@ def test_where_there_is_no_room_nothing_moves(alone: StandIns) -> None:
     assert not any(alone.has().values()) and not alone.sent and alone.left() == []
 
 
+@pytest.mark.long
 def test_an_image_that_cannot_be_had_leaves_the_one_that_serves_alone(owner: StandIns) -> None:
     assert owner.good() > 0
     pinned = f"{owner.asked}@{owner.image.digest}"
@@ -192,7 +194,7 @@ def test_an_image_that_cannot_be_had_leaves_the_one_that_serves_alone(owner: Sta
     theirs["k8s.io"]["theirs:1"] = {"digest": owner.image.digest, "labels": {}}
     place.write_text(json.dumps(theirs))
     assert owner.good(k8s_dgx_state="absent", k8s_dgx_image_state="absent") > 0
-    assert owner.has() == {**dict.fromkeys(names(4), {}), "spark1": {"theirs:1": owner.image.digest}}
+    assert owner.has() == {**{name: {} for name in names(4)}, "spark1": {"theirs:1": owner.image.digest}}
     assert owner.good(k8s_dgx_state="absent", k8s_dgx_image_state="absent") == 0
 
 
