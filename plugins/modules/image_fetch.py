@@ -30,6 +30,10 @@ options:
   digest:
     description: What the reference stands for, where that was decided elsewhere.
     type: str
+  refresh:
+    description: Ask the registry (or the archive) what a tag stands for, also where the node knows what it stood for.
+    type: bool
+    default: false
   archive:
     description: >-
       An OCI archive on the node, such as C(ctr images export), C(skopeo copy --all) and recent Docker's C(save) make them. Nothing
@@ -97,12 +101,11 @@ def present(module: t.Any, node: containerd.Containerd) -> dict[str, t.Any]:
         reference=parse(given["reference"]),
         stage=given["stage_dir"],
         login=containerd.Login(given["user"], given["password"] or "") if given["user"] else None,
-        **{key: given[key] for key in ("digest", "archive", "share", "reserve_gib")},
+        **{key: given[key] for key in ("digest", "archive", "share", "refresh", "reserve_gib")},
     )
-    seen = have.look(node, wanted.reference, wanted.digest)
     if module.check_mode:
-        made = node.listing(seen.digest) if seen.digest and seen.here else have.prospect(node, wanted)
-        changed = not seen.kept
+        made = have.expected(node, wanted)
+        changed = not have.look(node, wanted.reference, made.digest).kept
     else:
         with Progress(given["progress"]) as progress:
             made, changed = have.have(node, wanted, progress)
@@ -128,6 +131,7 @@ def main() -> None:
             **containerd.ARGUMENTS,
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "digest": {"type": "str"},
+            "refresh": {"type": "bool", "default": False},
             "archive": {"type": "path"},
             "user": {"type": "str"},
             "password": {"type": "str", "no_log": True},

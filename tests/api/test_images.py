@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 LAYERS = [{"engine": b"#!/bin/sh\n", "large": os.urandom(2 * 2**20)}, {"library": os.urandom(2**20)}]
+SECRET = "p4ss-Zq9Zq9Zq9"
 STAND_IN = str(harness.ROOT / "tests/stand_ins/ctr")
 
 
@@ -52,7 +53,7 @@ class Owner(harness.Site):
     def sent(self) -> list[str]:
         """The layers that the registry has sent."""
         found = [line[6:] for line in registry.sent(self.folder / "registry") if line.startswith("blobs/")]
-        return [digest for digest in found if len(self.image.blobs[digest]) > 10000]
+        return [digest for digest in found if len(self.image.blobs.get(digest, b"")) > 10000]
 
     def pods(self) -> set[tuple[str, str]]:
         """What the ranks ask for, and how."""
@@ -140,11 +141,15 @@ def test_an_image_comes_once_and_goes_round(alone: StandIns) -> None:
     before = registry.sent(alone.folder / "registry")
     assert alone.good() == 0
     assert registry.sent(alone.folder / "registry") == before
+    # Only where it is asked anew.
+    code, said, _changed = alone.run("--check", k8s_dgx_image_refresh=True)
+    assert code == 0, said
+    assert f"pinned {alone.asked}@{alone.image.digest}" not in said and "to be fetched" in said
     # A Spark that lost it (the kubelet cleans up where disks are full) has it of another one.
     (alone.folder / "spark3/sock.d/images.json").unlink()
     assert alone.good() > 0
     assert alone.everywhere()
-    assert registry.sent(alone.folder / "registry") == before
+    assert len(alone.sent) == 2
 
 
 @pytest.mark.long
@@ -207,7 +212,17 @@ def test_with_real_containerds(tmp_path: pathlib.Path) -> None:
         owner = Owner(tmp_path, str(room.ctr), f"127.0.0.1:{PORT}")
         room.registry()
         without_cluster(owner)
-        assert owner.good() > 0
+        # The registry wants somebody known; what he is known by is nowhere.
+        registry.lay(tmp_path / "registry", {"ours/engine:1": owner.image}, f"owner:{SECRET}")
+        code, said, _changed = owner.run()
+        assert code != 0 and "wants somebody known" in said and "k8s_dgx_image_password" in said
+        code, said, _changed = owner.run("-vvv", "--diff", k8s_dgx_image_user="owner", k8s_dgx_image_password=SECRET)
+        assert code == 0, said
+        assert SECRET not in said
+        (tmp_path / "variables.json").unlink()
+        (tmp_path / "registry/login").unlink()
+        files = [path for place in (".", "cache", "files", "home") for path in (tmp_path / place).glob("**/*")]
+        assert not [path for path in files if path.is_file() and SECRET.encode() in path.read_bytes()]
         kept = f"{owner.repository}@{owner.image.digest}"
         assert [[row.ready for row in node.rows(f"name=={kept}")] for node in nodes] == [[True]] * 4
         assert len(owner.sent) == len(set(owner.sent)) == 2

@@ -41,7 +41,7 @@ class Wanted:
     """What shall be there. reference: the owner's. digest: what it stands for (None: asked of archive or registry).
 
     stage: the folder in which images are laid out for others, each in one of its own; it is ours alone, and goes when nothing
-    is to be handed on. share: lay it out. reserve_gib: room that stays free.
+    is to be handed on. share: lay it out. refresh: ask what a tag stands for. reserve_gib: room that stays free.
     """
 
     reference: Reference
@@ -50,6 +50,7 @@ class Wanted:
     archive: str | None = None
     login: Login | None = None
     share: bool = False
+    refresh: bool = False
     reserve_gib: float = 0.0
 
 
@@ -84,15 +85,27 @@ def prospect(containerd: Containerd, wanted: Wanted) -> Listing:
     return containerd.asked(wanted.reference.kept(digest) if digest else wanted.reference.asked, wanted.login)
 
 
+def known(containerd: Containerd, wanted: Wanted) -> Listing | None:
+    """Return what is there, under whatever name; None where it is not, or has to be asked for."""
+    if wanted.refresh and not (wanted.digest or wanted.reference.digest):
+        return None
+    seen = look(containerd, wanted.reference, wanted.digest)
+    return containerd.listing(seen.digest) if seen.digest and seen.here else None
+
+
+def expected(containerd: Containerd, wanted: Wanted) -> Listing:
+    """Return what will be there in the end; nothing is moved."""
+    return known(containerd, wanted) or prospect(containerd, wanted)
+
+
 def have(containerd: Containerd, wanted: Wanted, progress: Progress) -> tuple[Listing, bool]:
     """Have it; return its list, and whether anything changed in containerd. FabricError says what is in the way."""
-    seen = look(containerd, wanted.reference, wanted.digest)
-    if seen.digest and seen.here:
-        made = containerd.listing(seen.digest)
+    made = expected(containerd, wanted)
+    if look(containerd, wanted.reference, made.digest).here:
         refuse_no_room(containerd, wanted, made, keep=False, lay=wanted.share)
         changed = named(containerd, wanted.reference, made.digest)
     else:
-        made, changed = prospect(containerd, wanted), True
+        changed = True
         refuse_no_room(containerd, wanted, made, keep=True, lay=wanted.share or bool(wanted.archive))
         if wanted.archive:
             goal = laid(wanted, made)

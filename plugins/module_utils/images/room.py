@@ -26,6 +26,11 @@ def room(path: str) -> Room:
     return {"device": place.stat().st_dev, "free_mib": placed.free_mib(path)}
 
 
+def bytes_needed(size: int, *, keep: bool, lay: bool, more: int = 0) -> dict[str, int]:
+    """Return the bytes that an image needs in each place; see `short`."""
+    return {"root": size * (1 + UNPACKED) if keep else 0, "stage": (size if lay else 0) + more}
+
+
 def short(
     rooms: t.Mapping[str, t.Mapping[str, int]], size: int, reserve_gib: float, *, keep: bool, lay: bool, more: int = 0
 ) -> str:
@@ -34,7 +39,7 @@ def short(
     rooms: `root` (containerd's) and `stage` (where images are laid out). size: bytes of the image as it is moved. keep:
     containerd is to take it. lay: it is to be laid out. more: bytes that come there besides, such as an archive.
     """
-    needs = {"root": size * (1 + UNPACKED) if keep else 0, "stage": (size if lay else 0) + more}
+    needs = bytes_needed(size, keep=keep, lay=lay, more=more)
     for device in {each["device"] for each in rooms.values()}:
         there = [name for name in needs if rooms[name]["device"] == device]
         need, free_mib = sum(needs[name] for name in there), min(rooms[name]["free_mib"] for name in there)

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.reference import Reference, parse
-from ansible_collections.dgxspark.cluster.plugins.module_utils.images.room import short
+from ansible_collections.dgxspark.cluster.plugins.module_utils.images.room import bytes_needed, short
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels import chain as chains
@@ -41,7 +41,7 @@ def decide(
 
     `reference` is what pods shall ask for (None before anybody knows the digest), `fetch` whether the `holder` has to get it,
     `have` who has to work before the copy (the holder, and who has it under another name alone), `lacking` who copies, `chain`
-    their links, `clean` who has something left of an interrupted run, `moves` and `problems` are in words.
+    their links, `need_gib` the most that one of them needs on its disks, `clean` who has something left of an interrupted run, `moves` and `problems` are in words.
     """
     chosen, asked, hosts = from_plain(Choices, dict(choices or {}), "image"), parse(reference), list(seen)
     if chosen.source is not None and chosen.source not in hosts:
@@ -63,7 +63,10 @@ def decide(
             links = chains.chain(holder, lacking, hosts, networks.hosts(fabric), chosen)
         except FabricError as exc:
             problems.append(str(exc))
-    problems += _rooms(seen, holder, lacking, size, chosen, int((prospect or {}).get("bytes") or 0), not whole)
+    needs = _needs(holder, lacking, int((prospect or {}).get("bytes") or 0), not whole)
+    for host, need in needs.items():
+        if words := short(seen[host]["rooms"], size, chosen.reserve_gib, **need):
+            problems.append(f"{host}: {words}")
     have = [*([holder] if work else []), *unnamed]
     return {
         "reference": asked.pinned(digest) if digest else None,
@@ -75,6 +78,7 @@ def decide(
         "lacking": lacking,
         "clean": [host for host in hosts if seen[host]["staged"] and host not in (*have, *lacking)],
         "chain": links,
+        "need_gib": max(sum(bytes_needed(size, **need).values()) for need in needs.values()) / GIB,
         "listing": (prospect or seen[holder]).get("listing"),
         "moves": _moves(asked, seen, digest, whole, holder, lacking, links, size),
         "problems": problems,
@@ -98,16 +102,11 @@ def _ways(chosen: Choices, asked: Reference) -> list[str]:
     return []
 
 
-def _rooms(
-    seen: Seen, holder: str, lacking: t.Sequence[str], size: int, chosen: Choices, archive: int, fetch: bool
-) -> list[str]:
-    needs = {host: {"keep": True, "lay": True} for host in lacking}
-    needs[holder] = {"keep": fetch, "lay": bool(lacking) or bool(archive)}
-    found = {
-        host: short(seen[host]["rooms"], size, chosen.reserve_gib, more=archive if host == holder else 0, **need)
-        for host, need in needs.items()
-    }
-    return [f"{host}: {words}" for host, words in found.items() if words]
+def _needs(holder: str, lacking: t.Sequence[str], archive: int, fetch: bool) -> dict[str, dict[str, t.Any]]:
+    """Return host → what it has to take, as images/room.py wants it."""
+    needs: dict[str, dict[str, t.Any]] = {host: {"keep": True, "lay": True} for host in lacking}
+    needs[holder] = {"keep": fetch, "lay": bool(lacking) or bool(archive), "more": archive}
+    return needs
 
 
 def _moves(

@@ -133,6 +133,7 @@ def test_room_is_judged_before_anything_moves(free: float, one_disk: bool, archi
     need = 20 + (50 if one_disk else 10)
     assert bool(made["problems"]) == (int(free * 1024) / 1024 < need)
     alone = decide(TAG, {"spark1": nothing(rooms=rooms)}, {}, {"reserve_gib": 20}, told(bytes=archive * GIB))
+    assert alone["need_gib"] == 40 + archive + (10 if archive else 0)
     need = 20 + archive + (40 if one_disk else 0) + (10 if archive else 0)
     assert bool(alone["problems"]) == (bool(archive or one_disk) and int(free * 1024) / 1024 < need)
 
