@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import threading
 import typing as t
 
@@ -201,6 +202,21 @@ def test_an_image_that_cannot_be_had_leaves_the_one_that_serves_alone(owner: Sta
     assert owner.good(k8s_dgx_state="absent", k8s_dgx_image_state="absent") > 0
     assert owner.has() == {**{name: {} for name in names(4)}, "spark1": {"theirs:1": owner.image.digest}}
     assert owner.good(k8s_dgx_state="absent", k8s_dgx_image_state="absent") == 0
+
+
+@pytest.mark.long
+def test_a_copy_that_broke_is_gone_on_with(alone: StandIns) -> None:
+    with socket.create_server(("127.0.0.2", 47120)):  # takes the next one's connection, and never answers
+        code, said, _changed = alone.run(k8s_dgx_copy_patience=3)
+    assert code != 0
+    assert "127.0.0.2 port 47120 is taken by something else" in said and "k8s_dgx_copy_port" in said
+    assert alone.has()["spark1"] and not alone.has()["spark3"]
+    assert alone.left()
+    # What one has pulled is not asked for again, and nothing is left lying about.
+    before = registry.sent(alone.folder / "registry")
+    assert alone.good() > 0
+    assert alone.everywhere() and alone.left() == []
+    assert registry.sent(alone.folder / "registry") == before
 
 
 @pytest.mark.long

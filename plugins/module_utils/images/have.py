@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.images.containerd
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.layout import Listing
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.reference import Reference
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.room import room, short
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
@@ -118,7 +119,8 @@ def have(containerd: Containerd, wanted: Wanted, progress: Progress) -> tuple[Li
             verify(containerd, wanted.reference, made)
     if wanted.share:
         goal = laid(wanted, made)
-        containerd.export(wanted.reference.kept(made.digest), goal, _counted(progress, "export", made))
+        if not parcels.state(goal).whole:
+            containerd.export(wanted.reference.kept(made.digest), goal, _counted(progress, "export", made))
     else:
         placed.remove(wanted.stage)
     return made, changed
