@@ -60,10 +60,11 @@ read:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.relay import Counter, Link, relay
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, parcel
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Progress
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.relay import Counter, Link, relay
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 
 
 def main() -> None:

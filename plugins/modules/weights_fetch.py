@@ -82,8 +82,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, fetch, parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, fetch
 
 
 def token_file(module: t.Any) -> str | None:
@@ -124,7 +126,7 @@ def present(module: t.Any) -> dict[str, t.Any]:
         parcel.place(cache.parcel(hub, there), cache.parcel(hub, there).seal).unlink(missing_ok=True)
     if whole and there is not None:
         return {"changed": False, "manifest": to_plain(there)}
-    with fetch.Progress(given["progress"]) as progress:
+    with Progress(given["progress"]) as progress:
         manifest = fetch.fetch(wanted, progress)
     return {"changed": manifest != there or not whole, "manifest": to_plain(manifest)}
 

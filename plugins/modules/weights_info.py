@@ -55,8 +55,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 
 
 def seen(hub: str, asked: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -58,6 +58,7 @@ class Site:
             # This machine is all four Sparks: nothing is put onto it.
             "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
             "k8s_dgx_weights": "unmanaged",
+            "k8s_dgx_image_state": "unmanaged",
             **variables,
         }
         inventory = {"dgx": {"hosts": hosts, "vars": variables}}

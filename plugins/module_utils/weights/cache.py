@@ -19,9 +19,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Item, Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, from_plain, to_plain
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.parcel import Item, Parcel
 
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")

@@ -11,16 +11,16 @@ import json
 import os
 import pathlib
 import subprocess
-import threading
 import time
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, hub
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import Manifest
 
 Plain = dict[str, t.Any]
@@ -58,34 +58,6 @@ class Wanted:
     token: str | None = None
     reserve_gib: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
-
-
-class Progress:
-    """Writes how far a run is to a file, once a second, for who waits elsewhere: `{phase, bytes, total}`."""
-
-    def __init__(self, path: str | None) -> None:
-        self.path = path
-        self.phase = "begin"
-        self.total = 0
-        self.bytes: t.Callable[[], int] = lambda: 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Progress:
-        if self.path:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._over.set()
-        if self.path:
-            self._thread.join()
-            pathlib.Path(self.path).unlink(missing_ok=True)
-
-    def _run(self) -> None:
-        while not self._over.wait(1.0):
-            told = {"phase": self.phase, "bytes": self.bytes(), "total": self.total}
-            placed.write(str(self.path), json.dumps(told).encode(), 0o644)
 
 
 def ask(wanted: Wanted, what: Plain) -> Plain:

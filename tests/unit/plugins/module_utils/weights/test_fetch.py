@@ -15,10 +15,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Progress, Wanted, fetch, prospect
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Wanted, fetch, prospect
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
 
 PYTHON = sys.executable if importlib.util.find_spec("huggingface_hub") else ""

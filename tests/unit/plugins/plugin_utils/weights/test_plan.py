@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels import pace
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights import pace
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide, repos
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make, names

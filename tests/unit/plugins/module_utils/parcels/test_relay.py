@@ -12,10 +12,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Item, Parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.relay import Counter, Link, relay
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.parcel import Item, Parcel
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.relay import Counter, Link, relay
 
 TOKEN = "t0k3n-of-this-run"
 BIG = 3 * 2**20 + 17

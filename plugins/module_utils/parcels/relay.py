@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Item, Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.parcel import Item, Parcel
 
 ALIVE, DONE = "/alive/", "/done/"
 _NOT_YET = 425
@@ -211,7 +211,7 @@ class _Puller:
         raise FabricError(
             f"{self.link.name}: {path.name} came twice from {self.peer} with another SHA-256 than its list says "
             f"({item.sha256[:12]}…). {self.peer} or its disk is at fault: have its files read again "
-            "(k8s_dgx_weights_verify=true). Nothing of it was kept."
+            "(of weights: k8s_dgx_weights_verify=true). Nothing of it was kept."
         )
 
     def _receive(self, item: Item, part: pathlib.Path) -> str:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
-_PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied"}
+_PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied", "export": "laid out", "import": "imported"}
 
 
 def line(host: str, what: str, told: t.Mapping[str, t.Any]) -> str:
