@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
+import sys
 import time
 import typing as t
 
@@ -86,6 +88,30 @@ class Site(harness.Site):
         asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items())])
         print(f"site ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}")
         return done
+
+    def named_within(self, bound_s: int) -> str:
+        """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""
+        (first, *_others) = self.listed("statefulsets", "-n", NAMESPACE)
+        asked = {
+            "namespace": NAMESPACE,
+            "instance": "default",
+            "plan": first["metadata"]["annotations"]["dgxspark.cluster/plan"],
+            "ranks": 2,
+            "timeout": bound_s,
+            "interval": 2,
+            "kubeconfig": str(self.lane.kubeconfig),
+        }
+        local = {"delegate_to": "localhost", "run_once": True, "vars": {"ansible_python_interpreter": sys.executable}}
+        task = {"name": "Wait", "dgxspark.cluster.kube_wait": asked, **local}
+        play = [{"name": "Wait", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
+        (self.folder / "wait.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+        self.playbook = "wait.yml"
+        try:
+            code, said, _changed = self.run()
+        finally:
+            self.playbook = "nodes.yml"
+        assert code != 0, said
+        return re.sub(r"\s+", " ", said)
 
     # --- the cluster ----------------------------------------------------------------------------------------------------
 
