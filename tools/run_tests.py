@@ -1,7 +1,8 @@
-"""Run the test stages one after another, with the time of each, and say at the end what passed, failed and was not run.
+"""Run the test stages, with the time of each, and say at the end what passed, failed and was not run.
 
-Usage: run_tests.py test|long [STAGE …]. Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is
-shown. Exit status 0 only when every stage passed and something was tested.
+Usage: run_tests.py test|long [STAGE …]. Stages that keep one core busy run two at a time where the machine has two; those
+with virtual machines have it to themselves. Output of each stage goes to build/logs/<stage>.log; the end of a failed
+one's is shown. Exit status 0 only when every stage passed and something was tested.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -23,12 +25,16 @@ TAIL = 60
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: commands run in order in the environment of one core; `long` ones only by `make test-long`."""
+    """One stage: commands run in order in the environment of one core.
+
+    `long` ones are only run by `make test-long`; `alone` ones beside no other.
+    """
 
     name: str
     commands: Sequence[Sequence[str]]
     core: str = NEWEST
     long: bool = False
+    alone: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,6 +112,18 @@ def run(stage: Stage) -> tuple[str, float]:
     return "passed", time.monotonic() - start
 
 
+def tell(stage: Stage) -> tuple[str, str, float]:
+    """Run one stage and say so; return its name, what became of it and the seconds it took."""
+    print(f"{stage.name} …", flush=True)
+    status, seconds = run(stage)
+    lines = [f"{stage.name} {status} ({seconds:.0f} s)"]
+    if status != "passed":
+        log = (LOGS / f"{stage.name}.log").read_text(encoding="utf-8", errors="replace")
+        lines += [f"    {line}" for line in log.splitlines()[-TAIL:]]
+    print("\n".join(lines), flush=True)  # in one piece: another stage may be talking
+    return stage.name, status, seconds
+
+
 def main(arguments: list[str]) -> int:
     """Run the stages chosen and print the table."""
     if not arguments or arguments[0] not in ("test", "long"):
@@ -114,21 +132,16 @@ def main(arguments: list[str]) -> int:
         s for s in stages() if s.name in arguments[1:] or (not arguments[1:] and s.long <= (arguments[0] == "long"))
     ]
     LOGS.mkdir(parents=True, exist_ok=True)
-    results = []
-    for stage in chosen:
-        print(f"{stage.name} …", flush=True)
-        status, seconds = run(stage)
-        results.append((stage.name, status, seconds))
-        print(f"{stage.name} {status} ({seconds:.0f} s)", flush=True)
-        if status != "passed":
-            lines = (LOGS / f"{stage.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-            print("\n".join(f"    {line}" for line in lines[-TAIL:]), flush=True)
+    start = time.monotonic()
+    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as lanes:
+        results = list(lanes.map(tell, (stage for stage in chosen if not stage.alone)))
+    results += [tell(stage) for stage in chosen if stage.alone]
     width = max((len(name) for name, _status, _seconds in results), default=0)
     print(f"\n{'stage':{width}}  result   seconds")
     for name, status, seconds in results:
         print(f"{name:{width}}  {status:7}  {seconds:7.0f}")
     counts = {status: sum(1 for r in results if r[1] == status) for status in ("passed", "failed", "not run")}
-    print(f"{'total':{width}}  {'':7}  {sum(r[2] for r in results):7.0f}")
+    print(f"{'total':{width}}  {'':7}  {time.monotonic() - start:7.0f}")
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['not run']} skipped")
     return 0 if counts["passed"] and not counts["failed"] else 1
 

@@ -43,12 +43,17 @@ class ActionModule(ActionBase):
             seconds = round(time.monotonic() - start, 1)
             causes = " ".join(map(str, seen["findings"]))
             result = {"ready": seen["ready"], "findings": to_plain(seen["findings"]), "seconds": seconds}
+            result |= {key: seen[key] for key in ("codes",) if key in seen}
             if seen["state"] == "ready" or self._task.check_mode:
                 return result
             if seen["state"] == "stuck":
                 return {**result, "failed": True, "msg": causes}
             if seconds >= asked["timeout"]:
-                what = "gone" if asked["state"] == "gone" else f"ready ({len(seen['ready'])} of {asked['ranks']} are)"
+                what = (
+                    "gone"
+                    if asked["state"] == "gone"
+                    else f"{asked['state']} ({len(seen['ready'])} of {asked['ranks']} are)"
+                )
                 why = causes or "No cause is known: see the pods' logs and events."
                 late = f"{asked['instance']} is not {what} after {seconds:.0f} s. {why}"
                 return {**result, "failed": True, "msg": late}
@@ -62,8 +67,9 @@ class ActionModule(ActionBase):
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
         if asked["state"] == "gone":
             return status.leaving(pods)
-        seen = status.group(pods, [], asked["ranks"], asked["plan"])
+        judge = status.ended if asked["state"] == "ended" else status.group
+        seen = judge(pods, [], asked["ranks"], asked["plan"])
         if seen["state"] == "ready" or not pods:
             return seen
         events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
-        return status.group(pods, events, asked["ranks"], asked["plan"])
+        return judge(pods, events, asked["ranks"], asked["plan"])

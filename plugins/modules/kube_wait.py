@@ -23,15 +23,17 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube.instance
 options:
   state:
-    description: What to wait for.
+    description:
+      - What to wait for. V(ended) is for ranks that run once - that all have ended, or one has failed, for which the others
+        would wait in vain.
     type: str
-    choices: [ready, gone]
+    choices: [ready, ended, gone]
     default: ready
   plan:
-    description: The checksum of the plan that must serve. Needed for O(state=ready).
+    description: The checksum of the plan that must serve. Needed for O(state=ready) and O(state=ended).
     type: str
   ranks:
-    description: How many ranks it has. Needed for O(state=ready).
+    description: How many ranks it has. Needed for O(state=ready) and O(state=ended).
     type: int
   timeout:
     description: Seconds to wait.
@@ -57,10 +59,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ready:
-  description: The ranks that are ready.
+  description: The ranks that are ready, or that ended well.
   type: list
   elements: int
   returned: always
+codes:
+  description: By rank, the exit status of each that has ended.
+  type: dict
+  returned: with O(state=ended)
 findings:
   description: What is wrong with the others, each with C(id), C(severity), C(subject), C(message) and C(remedy).
   type: list
@@ -77,7 +83,7 @@ from ansible.module_utils.basic import AnsibleModule
 ARGUMENTS: dict[str, dict[str, object]] = {
     "namespace": {"type": "str", "required": True},
     "instance": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["ready", "gone"], "default": "ready"},
+    "state": {"type": "str", "choices": ["ready", "ended", "gone"], "default": "ready"},
     "plan": {"type": "str"},
     "ranks": {"type": "int"},
     "timeout": {"type": "int", "default": 1800},
@@ -85,7 +91,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
 }
-REQUIRED_IF = [("state", "ready", ["plan", "ranks"])]
+REQUIRED_IF = [("state", state, ["plan", "ranks"]) for state in ("ready", "ended")]
 
 
 def main() -> None:

@@ -75,9 +75,9 @@ def play(
     return Run(done.returncode, done.stdout)
 
 
-def make_so(*arguments: str) -> Run:
+def make_so(*arguments: str, limit: str = "spark[1:4]") -> Run:
     """Bring the fabric to its planned state, or fail the test here."""
-    run = play("site.yml", "--tags", "fabric", *arguments)
+    run = play("site.yml", "--tags", "fabric", *arguments, limit=limit)
     assert run.code == 0, run.output
     return run
 

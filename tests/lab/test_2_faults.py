@@ -3,63 +3,59 @@
 from __future__ import annotations
 
 import pathlib
+import re
+from collections.abc import Iterator
 
 import pytest
-from harness import lab, make_so, play, prove, sh, wait_for
+from harness import Proof, lab, make_so, play, prove, sh, wait_for
 
 V0 = "enp1s0f0v0"  # function 0, VF 0
+V1 = "enp1s0f0v1"
 TWIN = "enP2p1s0f0v0"  # function 1, VF 0: the same wire
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def whole_fabric() -> None:
     make_so()
 
 
-def test_an_address_removed(report: pathlib.Path) -> None:
-    sh("spark2", f"ip -4 address flush dev {V0}")
-    proof = prove(report, "spark[1:2]")
-    assert proof.verdict == "failed"
-    assert proof.code != 0
-    assert "spark2" in proof.causes
-    assert "only link-local" in proof.causes or "no IPv4" in proof.causes
-    assert proof.told_on_the_page()
-    # and site.yml repairs what is not as planned, though every file is
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proof]:
+    """Prove a fabric with a fault on each node: their causes must be told apart, and `site.yml` must mend them all."""
+    report = tmp_path_factory.mktemp("faults") / "report.json"
     make_so()
-    assert prove(report, "spark[1:2]").verdict == "passed"
-
-
-def test_mtu_1500_on_one_node(report: pathlib.Path) -> None:
+    sh("spark1", "for k in all default " + f"{V0} {TWIN}; do sysctl -qw net.ipv4.conf.$k.arp_ignore=0; done")
+    sh("spark2", f"ip -4 address flush dev {V1}")
     sh("spark3", f"ip link set {V0} mtu 1500")
-    proof = prove(report, "~^spark[23]$")
-    assert proof.verdict == "failed"
-    assert "spark3" in proof.causes
-    assert "1500" in proof.causes
-    assert proof.told_on_the_page()
-    make_so()
-
-
-def test_link_of_one_function_down(report: pathlib.Path) -> None:
     lab("link", "spark4", "2", "down")  # the second function: p0f1
     try:
-        proof = prove(report, "~^spark[34]$")
+        yield prove(report)
     finally:
         lab("link", "spark4", "2", "up")
-    assert proof.verdict == "failed"
-    assert "spark4" in proof.causes
-    assert "link" in proof.causes
-    assert "p0f1" in proof.causes
-    assert proof.told_on_the_page()
-
-
-def test_a_twin_that_answers(report: pathlib.Path) -> None:
-    sh("spark1", "for k in all default " + f"{V0} {TWIN}; do sysctl -qw net.ipv4.conf.$k.arp_ignore=0; done")
-    proof = prove(report, "spark[1:2]")
-    assert proof.verdict == "failed"
-    assert "arp_ignore" in proof.causes
-    assert "spark1" in proof.causes
-    assert proof.told_on_the_page()
     make_so()
+    mended = prove(report)
+    assert mended.verdict == "passed", mended.output
+
+
+def test_faults_end_the_proof_and_stand_on_the_page(broken: Proof) -> None:
+    assert broken.verdict == "failed"
+    assert broken.code != 0
+    assert broken.told_on_the_page()
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("spark1", "arp_ignore"),  # a twin on the same wire answers for it
+        ("spark2 p0f0v1", "only link-local|no IPv4"),  # an address that was removed
+        ("spark3 p0f0v0", "1500"),
+        ("spark4 p0f1", "link"),
+    ],
+)
+def test_a_fault_is_named_where_it_is(broken: Proof, where: str, words: str) -> None:
+    causes = [cause for cause in broken.report["causes"] if cause["where"].startswith(where)]
+    assert causes, broken.causes
+    assert any(re.search(words, cause["message"]) for cause in causes), broken.causes
 
 
 def test_two_hosts_pinned_to_one_index() -> None:
@@ -74,6 +70,7 @@ def test_two_hosts_pinned_to_one_index() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("whole_fabric")
 def test_a_node_that_is_down_is_a_finding(report: pathlib.Path) -> None:
     proof = prove(
         report,
@@ -87,6 +84,7 @@ def test_a_node_that_is_down_is_a_finding(report: pathlib.Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("whole_fabric")
 def test_a_reboot_brings_all_of_it_back_without_ansible(report: pathlib.Path) -> None:
     names = f"{V0} enp1s0f0v1 {TWIN} enP2p1s0f0v1"
     look = f"for d in {names}; do ip -br link show $d; ip -br -4 address show $d; sysctl -n net.ipv4.conf.$d.arp_ignore; done"
@@ -101,6 +99,7 @@ def test_a_reboot_brings_all_of_it_back_without_ansible(report: pathlib.Path) ->
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("whole_fabric")
 def test_a_queue_pair_without_addresses_has_no_route() -> None:
     """The failure behind it all, by the kernel itself: GID 0 alone, and no address or route of the netdev that fits."""
     hca, over = "rocep1s0f0v0", sh("spark2", "ip -4 -o address show dev enp1s0f0v1 | awk '{print $4}'").split("/")[0]

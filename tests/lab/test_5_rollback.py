@@ -67,7 +67,7 @@ def begin_and_kill() -> None:
 
 @pytest.fixture
 def before() -> str:
-    make_so()
+    make_so(limit=LIMIT)
     return sh(NODE, FILES)
 
 
@@ -79,7 +79,7 @@ def test_a_change_that_cuts_off_the_management_heals_by_itself(before: str) -> N
     assert sh(NODE, FILES) == before
     assert "10.0.2.15/24" in sh(NODE, "ip -br -4 address show dev enP7s7")
     assert sh(NODE, LEFT) == ""
-    assert not any(make_so().changed.values())
+    assert not any(make_so(limit=LIMIT).changed.values())
 
 
 def test_a_controller_that_is_killed_leaves_the_old_files(before: str) -> None:
@@ -127,7 +127,7 @@ def test_the_vendor_s_file_is_refused_then_absorbed_then_given_back() -> None:
 
 def test_addresses_go_with_the_file() -> None:
     """netplan_vf alone, absent: the VFs stay, their addresses do not."""
-    make_so()
+    make_so(limit=LIMIT)
     run = play("tests/lab/playbooks/netplan_absent.yml", limit=LIMIT)
     assert run.code == 0, run.output
     wait_for(lambda: "10.100." not in sh(NODE, "ip -br -4 address"), 30, "the VFs' addresses to go")

@@ -3,8 +3,8 @@
 Usage: kube_api.py KUBECONFIG [NODE …] writes a kubeconfig and serves on loopback until it is stopped. It has discovery;
 get, list (label selectors), pods' logs, server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
 delete; strict schemas where kubernetes-validate is installed; and one controller: for each StatefulSet a pod on the node
-that its selector names, ready at once, unless told otherwise by what a test POSTs to /_say, `{pod: status}`. It is no
-API server: no admission, no defaults beyond a few, no watches, no other controllers, no authorization. The lane with a
+that its selector names, ready at once (a pod that runs once has ended well at once), unless told otherwise by what a test
+POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a few, no watches, no other controllers, no authorization. The lane with a
 real one proves those (KUBECONFIG).
 """
 
@@ -125,7 +125,17 @@ class Cluster:
             self.kinds.setdefault(group, {})[spec["names"]["plural"]] = (spec["names"]["kind"], True)
         if made["kind"] == "StatefulSet":
             self.pod_of(made)
+        if made["kind"] == "Pod" and "status" not in made:
+            self.run_once(made)
         return made
+
+    def run_once(self, made: Plain) -> None:
+        """Stand in for the kubelet of a pod that nobody starts again."""
+        ended = {"name": made["spec"]["containers"][0]["name"], "state": {"terminated": {"exitCode": 0}}}
+        made["status"] = {"phase": "Succeeded", "containerStatuses": [ended]}
+        for wanted, said in self.said.items():
+            if made["metadata"]["name"].startswith(wanted):
+                made["status"] = copy.deepcopy(said)
 
     def pod_of(self, made: Plain) -> None:
         """Stand in for controller, scheduler and kubelet."""

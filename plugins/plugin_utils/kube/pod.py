@@ -130,32 +130,16 @@ def _environment(member: Member, group: Group) -> list[Plain]:
 def template(
     member: Member, group: Group, own: t.Mapping[str, str], annotations: t.Mapping[str, str], service: str
 ) -> Plain:
-    """Return the pod template of one rank."""
+    """Return the pod template of one rank of a model server."""
     chosen = group.settings
-    on_host = chosen.attachment == "host"
-    privileged = chosen.rdma == "privileged" and bool(member.rails)
-    devices = {chosen.gpu_resource: "1"} if chosen.gpu_resource else {}
-    if chosen.rdma == "device_plugin":
-        devices |= {networks.resource(rail.name): "1" for rail in member.rails}
     volumes, mounts = _volumes(group)
-    security: Plain = {"privileged": True} if privileged else {
-        "allowPrivilegeEscalation": False,
-        # Registered memory is locked memory.
-        "capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]},
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }  # fmt: skip
     ports = [{"name": "supervisor", "containerPort": group.supervisor, "protocol": "TCP"}]
     if member.rank == 0:
         ports.append({"name": "http", "containerPort": group.port, "protocol": "TCP"})
     container: Plain = {
-        "name": CONTAINER,
-        "image": group.image,
-        "imagePullPolicy": chosen.image_pull,
         "command": ["python3", f"{PROGRAMS}/supervisor.py", f"{PROGRAMS}/rank{member.rank}.json"],
         "env": _environment(member, group),
         "ports": ports,
-        "resources": {"requests": {**chosen.requests, **devices}} | ({"limits": devices} if devices else {}),
-        "securityContext": security,
         "volumeMounts": mounts,
         # Until the group is whole and the API gives tokens nobody is restarted for being slow; the supervisor's own
         # bounds end a start earlier, with a cause. Later a dead supervisor is noticed within half a minute.
@@ -165,7 +149,6 @@ def template(
         "terminationMessagePolicy": "File",
     }
     spec: Plain = {
-        "nodeSelector": {HOSTNAME: member.node},
         # A rank has no other place to go: where its node was away, it goes on when the node is back.
         "tolerations": [
             {"key": "nvidia.com/gpu", "operator": "Exists"},
@@ -174,21 +157,55 @@ def template(
         ],
         "priorityClassName": priority_class(chosen),
         "serviceAccountName": service,
+        "terminationGracePeriodSeconds": 60,
+        "volumes": volumes,
+    }
+    return framed(member, chosen, group.image, container, spec, own, annotations)
+
+
+def framed(
+    member: Member,
+    chosen: Settings,
+    image: str,
+    container: Plain,
+    spec: Plain,
+    own: t.Mapping[str, str],
+    annotations: t.Mapping[str, str],
+) -> Plain:
+    """Return a rank's pod: what is asked for with a GPU, the rank's VFs and its node, and no more rights than that takes."""
+    devices = {chosen.gpu_resource: "1"} if chosen.gpu_resource else {}
+    if chosen.rdma == "device_plugin":
+        devices |= {networks.resource(rail.name): "1" for rail in member.rails}
+    security: Plain = {"privileged": True} if chosen.rdma == "privileged" and member.rails else {
+        "allowPrivilegeEscalation": False,
+        # Registered memory is locked memory.
+        "capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+    whole: Plain = {
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": chosen.image_pull,
+        "resources": {"requests": {**chosen.requests, **devices}} | ({"limits": devices} if devices else {}),
+        "securityContext": security,
+        **container,
+    }
+    made: Plain = {
+        "nodeSelector": {HOSTNAME: member.node},
         "automountServiceAccountToken": False,
         # Kubernetes would set SGLANG_PORT=tcp://… and the like, which engines read as their own.
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 60,
-        "containers": [container],
-        "volumes": volumes,
+        "containers": [whole],
+        **spec,
     }
-    if on_host:
-        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if chosen.attachment == "host":
+        made |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     if chosen.runtime_class:
-        spec["runtimeClassName"] = chosen.runtime_class
+        made["runtimeClassName"] = chosen.runtime_class
     if chosen.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in chosen.image_pull_secrets]
+        made["imagePullSecrets"] = [{"name": name} for name in chosen.image_pull_secrets]
     told = {**annotations, **_networks(member, chosen.namespace)}
-    return {"metadata": {"labels": dict(own), "annotations": told}, "spec": spec}
+    return {"metadata": {"labels": dict(own), "annotations": told}, "spec": made}
 
 
 def priority_class(chosen: Settings) -> str:

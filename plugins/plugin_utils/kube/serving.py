@@ -12,14 +12,13 @@ the plan's checksum: a container that starts again within an old group gets the 
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import json
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     MANAGER,
     PLAN,
@@ -64,7 +63,7 @@ def serving(
     name = f"serve-{label(instance.name, 'instance.name', NAME_MOST)}"
     planned = networks.hosts(fabric)
     members = [_member(rank, instance, planned, chosen, len(plan["ranks"])) for rank in plan["ranks"]]
-    _distinct(members)
+    wiring.distinct(members)
     load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
     supervisor = instance.dist_port - 1  # engines count up from dist_port for their own
     files = _files(plan, instance, members, chosen, load_s, supervisor)
@@ -138,53 +137,8 @@ def _member(
         node=node,
         env=env,
         argv=tuple(map(str, rank["argv"])),
-        rails=_rails(host, instance, planned, chosen) if ranks > 1 else (),
+        rails=wiring.rails(host, instance.vf_index, planned, chosen) if ranks > 1 else (),
     )
-
-
-def _rails(
-    host: str, instance: Instance, planned: t.Mapping[str, PlannedHost], chosen: Settings
-) -> tuple[pod.Rail, ...]:
-    if host not in planned:
-        raise FabricError(
-            f"fabric: {host} is not in the fabric plan, so its ranks have no addresses. Run the fabric part "
-            "(sriov_roce), which plans it, first."
-        )
-    found = networks.rails(planned[host], instance.vf_index)
-    if not found:
-        raise FabricError(
-            f"{host}: instance.vf_index: the fabric plan has no VF {instance.vf_index} on any function. Choose one of its "
-            "indices, or raise dgxspark_fabric.vf_count."
-        )
-    on_host = chosen.attachment == "host"
-    names = (
-        [None] * len(found)
-        if on_host
-        else networks.attachment_names(planned, instance.vf_index, chosen.rdma == "device_plugin")[host]
-    )
-    return tuple(
-        pod.Rail(
-            name=networks.vf_name(function, vf),
-            interface=str(vf.netdev) if on_host else f"net{number}",
-            address=vf.address,
-            prefix=vf.prefix,
-            mtu=vf.mtu,
-            hca=vf.hca,
-            attachment=attachment,
-        )
-        for number, ((function, vf), attachment) in enumerate(zip(found, names, strict=True), 1)
-    )
-
-
-def _distinct(members: t.Sequence[pod.Member]) -> None:
-    """Refuse two ranks on one node: it has one GPU, and one VF of each function for the instance."""
-    nodes: dict[str, str] = {}
-    for member in members:
-        other = nodes.setdefault(member.node, member.host)
-        if other != member.host or sum(m.node == member.node for m in members) > 1:
-            raise FabricError(
-                f"node_names: {other} and {member.host} are both node {member.node!r}. Each rank needs its own."
-            )
 
 
 def _files(
@@ -197,7 +151,7 @@ def _files(
 ) -> dict[str, Plain]:
     """Return what each rank's supervisor and preflight are told."""
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
-    first = members[0]
+    first, name = members[0], f"serve-{instance.name}"
     verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
     files: dict[str, Plain] = {}
     for member in members:
@@ -214,7 +168,8 @@ def _files(
             # The kubelet probes the pod's own address, the others ask at the VFs'.
             "listen": "0.0.0.0",
             "port": supervisor,
-            "head": _way_to(first, member, f"serve-{instance.name}", chosen.namespace),
+            # On a ring not all are on one wire: then it is the pod network.
+            "head": wiring.way_to(first, member, f"{name}-rank0-0.{name}-ranks.{chosen.namespace}.svc"),
             "api": instance.port,
             "argv": list(member.argv),
             "before": [applier] if plan.get("patches") else [],
@@ -227,7 +182,7 @@ def _files(
                         {"rank": other.rank, "host": other.host, "address": theirs.address}
                         for other in members
                         for theirs in other.rails
-                        if other.rank != member.rank and _subnet(theirs) == _subnet(rail)
+                        if other.rank != member.rank and wiring.subnet(theirs) == wiring.subnet(rail)
                     ]
                 }
                 for rail in member.rails
@@ -242,19 +197,6 @@ def _files(
             },
         }
     return files
-
-
-def _subnet(rail: pod.Rail) -> ipaddress.IPv4Network:
-    return ipaddress.IPv4Interface(f"{rail.address}/{rail.prefix}").network
-
-
-def _way_to(head: pod.Member, member: pod.Member, name: str, namespace: str) -> str:
-    """Return where a rank finds the head: on a wire that both are on, else (on a ring) over the pod network."""
-    if member.rank == head.rank:
-        return "127.0.0.1"
-    own = {_subnet(rail) for rail in member.rails}
-    shared = [rail.address for rail in head.rails if _subnet(rail) in own]
-    return shared[0] if shared else f"{name}-rank0-0.{name}-ranks.{namespace}.svc"
 
 
 def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:

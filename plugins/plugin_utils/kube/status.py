@@ -173,6 +173,38 @@ def group(
     return {"state": state, "ready": good, "restarts": tries, "findings": found}
 
 
+def ended(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], ranks: int, plan: str) -> Plain:
+    """Return the same of a group that runs once: ready is one whose ranks have all ended, or of which one has failed.
+
+    `ready` are the ranks that ended well, `codes` the exit statuses by rank: a rank whose partner failed waits in vain.
+    """
+    own = {
+        int(pod["metadata"]["labels"][RANK]): pod
+        for pod in pods
+        if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan
+    }
+    phases = {rank: (pod.get("status") or {}).get("phase") for rank, pod in own.items()}
+    over = [rank for rank, phase in sorted(phases.items()) if phase in ("Succeeded", "Failed")]
+    found = findings([pod for rank, pod in own.items() if rank not in over], events)
+    stuck = any(finding.severity == "error" for finding in found)
+    done = len(over) == ranks or "Failed" in phases.values()
+    return {
+        "state": "ready" if done else "stuck" if stuck else "waiting",
+        "ready": [rank for rank in over if phases[rank] == "Succeeded"],
+        "codes": {str(rank): _code(own[rank]) for rank in over},
+        "restarts": 0,
+        "findings": found,
+    }
+
+
+def _code(pod: Pod) -> int | None:
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        if status.get("name") == CONTAINER:
+            code = ((status.get("state") or {}).get("terminated") or {}).get("exitCode")
+            return code if isinstance(code, int) else None
+    return None
+
+
 def leaving(pods: t.Sequence[Pod]) -> Plain:
     """Return `state` (ready: all are gone; else waiting) of pods that shall go, and which still hold on."""
     found = [

@@ -63,7 +63,7 @@ def _own(host: PlannedHost, index: int) -> dict[str, list[PlannedVf]]:
     return found
 
 
-def _index(hosts: t.Sequence[PlannedHost], chosen: int | None) -> int:
+def chosen_index(hosts: t.Sequence[PlannedHost], chosen: int | None) -> int:
     """Return the VF index: the chosen one, else the first that is not for serving, else 0."""
     if chosen is not None:
         return chosen
@@ -98,7 +98,7 @@ def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
     """
     if options.head:
         return options.head
-    wiring = _wire(hosts, _index(hosts, options.vf_index))
+    wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
     if not wiring.joined:
         raise FabricError(
             f"{hosts[0].name}: no address of the fabric is reached by all ranks, since their cables lead to different "
@@ -126,7 +126,7 @@ def _unread(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
 
 def unseen(hosts: t.Sequence[PlannedHost], options: Options) -> dict[str, str]:
     """Return host → which name its variables need that was not read of it yet; nothing of the others."""
-    wiring = _wire(hosts, _index(hosts, options.vf_index))
+    wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
     said = {host.name: _unread(host.name, wiring.vfs[host.name], options) for host in hosts}
     return {name: text for name, text in said.items() if text}
 
@@ -164,7 +164,7 @@ def environment(
         common["NCCL_DEBUG"] = options.debug
     env = {host.name: dict(common) for host in wanted}
     if len(hosts) > 1:
-        wiring = _wire(hosts, _index(hosts, options.vf_index))
+        wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
         for host in wanted:
             if unread := _unread(host.name, wiring.vfs[host.name], options):
                 raise FabricError(unread)

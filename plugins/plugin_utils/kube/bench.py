@@ -1,0 +1,172 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NCCL benchmark as pods: one rank on each host, with the VFs that no served model takes, run once to its end.
+
+For owners whose Sparks have PyTorch in the engine's image alone. Plain values in, plain objects out; nothing is asked.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, wiring
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    PLAN,
+    RANK,
+    Plain,
+    Settings,
+    checksum,
+    image,
+    labels,
+    node_name,
+    settings,
+    thing,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import chosen_index
+
+INSTANCE = NAME = "nccl-bench"
+PROGRAM = "nccl_bench.py"
+SHM = "1Gi"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is run: an image that has PyTorch, the program's text and its arguments.
+
+    port: on which rank 0 is met. timeout_s: after which Kubernetes ends the pods. vf_index: None is the first VF that is not
+    for serving.
+    """
+
+    image: str | None
+    program: str
+    arguments: tuple[str, ...] = ()
+    port: int = 29600
+    timeout_s: int = 900
+    vf_index: int | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def bench(
+    environments: t.Mapping[str, t.Mapping[str, str]],
+    fabric: t.Mapping[str, t.Any],
+    job: t.Mapping[str, t.Any],
+    kubernetes: t.Mapping[str, t.Any] | None = None,
+) -> Plain:
+    """Return `common` (before the ranks), `ranks` (pods), `plan` (checksum), `instance`, `namespace`, and `nodes` by host.
+
+    environments: NCCL's, by host in the order of ranks. fabric: the fabric plan's hosts. job: a Job. kubernetes: an owner's
+    Settings. Raises FabricError for what cannot be written down.
+    """
+    chosen, asked = settings(kubernetes), from_plain(Job, dict(job), "job")
+    if len(environments) < 2:
+        raise FabricError(f"it takes two hosts, and {', '.join(environments) or 'none'} can be asked.")
+    reference = image(asked.image or chosen.image, "the NCCL benchmark's image")
+    planned = networks.hosts(fabric)
+    index = chosen_index([planned[host] for host in environments if host in planned], asked.vf_index)
+    members = [
+        pod.Member(
+            rank=rank,
+            host=host,
+            node=node_name(chosen.node_names.get(host, host), f"host {host!r}"),
+            env={str(key): str(value) for key, value in env.items()},
+            argv=("python3", f"{pod.PROGRAMS}/{PROGRAM}", *asked.arguments),
+            rails=wiring.rails(host, index, planned, chosen, "nccl_vf_index"),
+        )
+        for rank, (host, env) in enumerate(environments.items())
+    ]
+    wiring.distinct(members)
+    files = thing("v1", "ConfigMap", NAME, chosen.namespace, labels(INSTANCE), data={PROGRAM: asked.program})
+    pods = [_pod(member, members[0], len(members), asked, chosen, reference) for member in members]
+    stamp = checksum([files, pods])
+    for each in pods:
+        each["metadata"]["annotations"][PLAN] = stamp
+    return {
+        "common": [thing("v1", "Namespace", chosen.namespace, None, labels()), files, _meeting(chosen, asked)],
+        "ranks": pods,
+        "plan": stamp,
+        "instance": INSTANCE,
+        "namespace": chosen.namespace,
+        "nodes": {member.host: member.node for member in members},
+    }
+
+
+def done(
+    made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[t.Mapping[str, t.Any]]
+) -> dict[str, Plain]:
+    """Return by host what came of its rank, as `nccl_measured` takes it: `check`, `done` and `fault`.
+
+    made: as `bench` returned it. waited: what `kube_wait` returned of the ranks' end. logs: what kubernetes.core.k8s_log
+    returned of each, in their order. Where no rank ran, the cause is each one's fault.
+    """
+    codes = waited.get("codes") or {}
+    texts = [str(each.get("log") or "") for each in logs] or [""] * len(made["nodes"])
+    why = " ".join(str(waited.get("msg") or "the ranks were not seen to end").split())
+    if not codes and not any(texts):
+        return {host: {"fault": why} for host in made["nodes"]}
+    found: dict[str, Plain] = {}
+    for rank, (host, text) in enumerate(zip(made["nodes"], texts, strict=True)):
+        code = codes.get(str(rank))
+        # Kubernetes keeps what a container prints and what it complains in one log.
+        last = text.strip().splitlines()[-1:] if code else []
+        ended: Plain = {"rc": code, "stdout": text, "stderr": "\n".join(last)}
+        found[host] = {"check": {"rc": 0}, "done": ended | ({"msg": why} if code is None else {})}
+    return found
+
+
+def _own(member: pod.Member) -> dict[str, str]:
+    # Not the name of a model server's ranks: no service or budget of one takes these in.
+    return labels(INSTANCE, **{"app.kubernetes.io/name": "dgxspark-nccl-bench", RANK: str(member.rank)})
+
+
+def _pod(member: pod.Member, head: pod.Member, ranks: int, job: Job, chosen: Settings, reference: str) -> Plain:
+    meeting = {
+        "RANK": str(member.rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": wiring.way_to(head, member, f"{NAME}-rank0.{NAME}.{chosen.namespace}.svc"),
+        "MASTER_PORT": str(job.port),
+    }
+    env = {**member.env, **job.environment, **meeting}
+    container: Plain = {
+        "command": list(member.argv),
+        "env": [{"name": name, "value": env[name]} for name in sorted(env)],
+        "volumeMounts": [
+            {"name": "program", "mountPath": pod.PROGRAMS, "readOnly": True},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+    spec: Plain = {
+        "hostname": f"{NAME}-rank{member.rank}",
+        "subdomain": NAME,
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": job.timeout_s,
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "volumes": [
+            {"name": "program", "configMap": {"name": NAME}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM}},
+        ],
+    }
+    made = pod.framed(member, chosen, reference, container, spec, _own(member), {})
+    frame = thing("v1", "Pod", f"{NAME}-rank{member.rank}", chosen.namespace, {}, spec=made["spec"])
+    return {**frame, "metadata": {**frame["metadata"], **made["metadata"]}}
+
+
+def _meeting(chosen: Settings, job: Job) -> Plain:
+    """Where rank 0 is found by its name, on a ring where not all are on one wire."""
+    return thing(
+        "v1",
+        "Service",
+        NAME,
+        chosen.namespace,
+        labels(INSTANCE),
+        spec={
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {"app.kubernetes.io/name": "dgxspark-nccl-bench"},
+            "ports": [{"name": "rendezvous", "port": job.port, "targetPort": job.port, "protocol": "TCP"}],
+        },
+    )

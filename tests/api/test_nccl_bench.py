@@ -1,0 +1,105 @@
+"""The NCCL benchmark as pods: the role nccl and kubernetes.core against the stand-in of an API server.
+
+The pods are the stand-in's, and their logs constructed (tests/unit/nccl_logs.py): NO POD RUNS HERE.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs, nccl_logs
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import node
+
+Plain = dict[str, t.Any]
+pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+ROW = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 4, "calls": 2, "rounds_us": [75000.0]}
+
+
+class Bench(harness.Site):
+    """Four Sparks that were seen, and the playbook that an owner runs."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
+        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
+        seen = {f"spark{n}": to_plain(node(host=n, vfs=2)) for n in range(1, 5)}
+        super().__init__(
+            folder,
+            folder / "kubeconfig",
+            dgxspark_plan={"hosts": kube_inputs.fabric(4), "topology": "switch"},
+            dgxspark_fabric={"topology": "switch", "vf_count": 2},
+            dgxspark_roce="{{ seen[inventory_hostname] }}",
+            seen=seen,
+            nccl_bench_in="pods",
+        )
+        play = {
+            "name": "Measure",
+            "hosts": "dgx",
+            "gather_facts": False,
+            "tasks": [
+                {
+                    "name": "Measure",
+                    "ansible.builtin.include_role": {"name": "dgxspark.cluster.nccl", "tasks_from": "bench.yml"},
+                }
+            ],
+        }
+        (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+
+    def log(self, logs: t.Sequence[t.Sequence[str]]) -> None:
+        texts = ["\n".join(lines) for lines in logs]
+        texts[0] += f"\nNCCL_BENCH {json.dumps(ROW)}\nNCCL_BENCH_END {{}}"
+        self.cluster.logs = {f"nccl-bench-rank{rank}": text for rank, text in enumerate(texts)}
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> t.Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.server.shutdown()
+
+
+def test_a_pod_on_each_spark_measures_and_none_is_left(site: Bench) -> None:
+    site.log(nccl_logs.build(nccl_logs.Job(nodes=4)))
+    code, said, _changed = site.run()
+    assert code == 0, said
+    assert "21.475" in said
+    assert [name for name in site.cluster.writes if name.startswith("Pod/")] == [
+        f"Pod/nccl-bench-rank{rank}" for rank in range(4)
+    ]
+    left = {made["kind"] for made in site.cluster.objects.values()}
+    assert left <= {"Node", "Namespace"}, left
+
+
+def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench) -> None:
+    text = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+    pending = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": text}]}
+    site.cluster.said = {"nccl-bench": pending}
+    code, said, _changed = site.run(nccl_bench_timeout=2)
+    assert code != 0
+    said = " ".join(said.split())
+    assert "The NCCL benchmark was not run." in said
+    assert "Another pod holds the GPU (stop it, or raise k8s_dgx_gpu_shares)" in said
+    assert not [made for made in site.cluster.objects.values() if made["kind"] == "Pod"]
+
+
+def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
+    code, said, _changed = site.run(k8s_dgx_image="")
+    assert code != 0
+    assert "The NCCL benchmark was not run. spark1: " in " ".join(said.split())
+    assert "; spark4: Task failed" in " ".join(said.split())
+    assert "no image is named. Build or choose one" in said
+    assert site.cluster.writes == []
+
+
+def test_in_check_mode_no_pod_is_made(site: Bench) -> None:
+    code, said, _changed = site.run("--check")
+    assert code == 0, said
+    assert "not run, in check mode" in said
+    assert site.cluster.writes == []
