@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +17,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     lane.build()
     lane.stop_all()
     print(STAND_IN)
-    began = time.monotonic()
     try:
         for node in NODES:
             lane.start(node)
@@ -26,9 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made = Site(tmp_path_factory.mktemp("site"), lane)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             list(pool.map(lane.join, NODES))
-        until(
-            "both nodes Ready", 300, lambda: sum(condition(node) for node in made.listed("nodes")) == len(NODES), began
-        )
+        until("joined: both nodes Ready", 300, lambda: sum(map(condition, made.listed("nodes"))) == len(NODES))
         yield made
     finally:
         lane.stop_all()

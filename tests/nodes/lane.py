@@ -57,6 +57,7 @@ TO_API = f"""[Unit]
 Before=kubelet.service
 [Service]
 Type=oneshot
+RemainAfterExit=yes
 ExecStart=iptables -t nat -A OUTPUT -d {SERVICE} -p tcp --dport 443 -j DNAT --to-destination 10.0.2.2:26443
 [Install]
 WantedBy=multi-user.target
