@@ -69,6 +69,7 @@ def stages() -> list[Stage]:
         Stage("api-long", [["pytest", "tests/api", "-m", "long", "-rs"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], "2.19", long=True),
         Stage("engine", [["pytest", "tests/engine", "-m", "long", "-rs", "-s"]], "2.19", long=True),
+        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-rs", "-s"]], long=True, alone=True),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True),
     ]

@@ -44,12 +44,18 @@ def playbook(**role: str) -> list[Plain]:
 
 
 class Site:
-    """One inventory and one playbook. variables: of all hosts."""
+    """One inventory and one playbook. hosts: with their variables (four Sparks that are this machine); variables: of all."""
 
-    def __init__(self, folder: pathlib.Path, kubeconfig: pathlib.Path, **variables: t.Any) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        kubeconfig: pathlib.Path,
+        hosts: t.Mapping[str, Plain] | None = None,
+        **variables: t.Any,
+    ) -> None:
         self.folder = folder
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        hosts = {f"spark{number}": local for number in range(1, 5)}
+        hosts = dict(hosts) if hosts else {f"spark{number}": local for number in range(1, 5)}
         variables = {
             "dgxspark_plan": {"hosts": inputs.fabric(4)},
             "k8s_dgx_kubeconfig": str(kubeconfig),

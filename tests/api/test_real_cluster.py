@@ -61,16 +61,27 @@ def test_one_way_through(site: Real) -> None:
     assert site.good() == 0
     assert site.good("--check") == 0
     assert {pod.metadata.uid for pod in site.pods().values()} == uids
+    # What we manage is ours by server-side apply; what somebody else adds stays his, and is no change of ours.
+    labels = {"metadata": {"labels": {"theirs": "stays"}}}
+    site.core.patch_namespaced_service("serve-default", NAMESPACE, labels, field_manager="somebody")
+    assert site.good() == 0
+    service = site.core.read_namespaced_service("serve-default", NAMESPACE)
+    assert service.metadata.labels["theirs"] == "stays"
+    managers = {(each.manager, each.operation) for each in service.metadata.managed_fields}
+    assert managers == {("dgxspark.cluster", "Apply"), ("somebody", "Update")}
+    # What is ours and was changed is taken back, and that is a change.
+    ports = {"spec": {"ports": [{"port": service.spec.ports[0].port, "targetPort": 1}]}}
+    site.core.patch_namespaced_service("serve-default", NAMESPACE, ports, field_manager="somebody")
+    assert site.good() == 1
+    assert site.core.read_namespaced_service("serve-default", NAMESPACE).spec.ports[0].target_port == "http"
     # A fifth rank has no GPU to go to: it stays Pending, and the cause is the scheduler's own.
     extra = {"instance": {"name": "fifth", "port": 31000, "dist_port": 52000}}
-    soon = {**site.choices, "peers_timeout_s": 5, "load_timeout_s": 5}
     soon = {**site.choices, "peers_timeout_s": 5, "load_timeout_s": 5}
     code, said, _changed = site.run(k8s_dgx_overrides=extra, k8s_dgx_serving=soon)
     assert code != 0
     assert "Insufficient nvidia.com/gpu" in said
     assert {pod.metadata.uid for pod in site.pods().values()} == uids
     # The switch: other pods behind the same service.
-    service = site.core.read_namespaced_service("serve-default", NAMESPACE)
     assert site.good(k8s_dgx_model_profile=harness.OTHER) > 0
     assert not uids & {pod.metadata.uid for pod in site.pods().values()}
     assert {pod.metadata.annotations["dgxspark.cluster/profile"] for pod in site.pods().values()} == {harness.OTHER}

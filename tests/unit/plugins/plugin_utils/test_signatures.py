@@ -232,3 +232,17 @@ def test_a_bad_entry_is_refused_by_name(tmp_path: pathlib.Path, changes: dict[st
     with pytest.raises(FabricError, match=needle) as caught:
         signatures.load_table([overlay(tmp_path, **changes)])
     assert isinstance(caught.value, KnowledgeError) or "engine.ours" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Link not found",  # by the interface's name
+        # By PCI address, as the SR-IOV device plugin has it: the VF does not exist, and another pod has it.
+        "no net directory under pci device 0000:01:10.0",
+        "failed to find network device in path /sys/bus/pci/devices/0000:01:10.0/net",
+    ],
+)
+def test_a_vf_that_is_not_on_the_node_is_known_however_it_was_looked_for(words: str) -> None:
+    said = f"FailedCreatePodSandBox: plugin host-device (net1): failed to find host device: {words}"
+    assert [finding["id"] for finding in explain(events=said)["findings"]] == ["k3s.vf-not-found"]

@@ -1,0 +1,158 @@
+"""The site of two real nodes, and what tests ask of its cluster."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import sys
+import time
+import typing as t
+
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
+
+Plain = dict[str, t.Any]
+NAMESPACE = "dgx-serving"
+ONE, TWO = "scripted-one", "scripted-two"
+NODES = {1: "vm1", 2: "vm2"}
+PORT = 30000
+STAND_IN = "stand-ins: Multus, both device plugins, the engine (scripted)"
+
+
+class Site(harness.Site):
+    """Two Sparks that are VMs reached by ssh, their fabric made by role sriov_roce, and the cluster that they are nodes of."""
+
+    def __init__(self, folder: pathlib.Path, lane: Lane) -> None:
+        self.lane = lane
+        hosts = {
+            f"spark{number}": {
+                "ansible_host": "127.0.0.1",
+                "ansible_port": 2200 + number,
+                "ansible_user": "root",
+                "ansible_ssh_private_key_file": str(lane.lab / "id_lab"),
+                "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+                "ansible_python_interpreter": "/usr/bin/python3",
+                "ansible_pipelining": True,
+                "dgxspark_fabric_functions": {"p0f0": {"netdev": "enp1s0"}, "p0f1": {"netdev": "enp2s0"}},
+            }
+            for number in NODES
+        }
+        super().__init__(
+            folder,
+            lane.kubeconfig,
+            hosts,
+            dgxspark_plan={},
+            dgxspark_fabric={
+                "hardware": "lab",
+                "topology": "direct",
+                "cables": [["spark1:0", "spark2:0"]],
+                "vf_count": 2,
+                "address_pool": "10.100.0.0/16",
+                "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
+            },
+            dgxspark_knowledge_dirs=[str(ROOT / "tests" / "nodes" / "knowledge")],
+            k8s_dgx_node_names={f"spark{number}": name for number, name in NODES.items()},
+            k8s_dgx_free_gib={"spark1": 100, "spark2": 100},
+            k8s_dgx_image=ENGINE,
+            # Debian's are in the image.
+            k8s_dgx_parts={"cni_plugins": "unmanaged"},
+            k8s_dgx_components={
+                "images": {"multus": MULTUS, "nvidia_device_plugin": PLUGIN, "sriov_device_plugin": PLUGIN},
+                "image_pull": "Never",
+                "cni_bin_dir": "/usr/lib/cni",
+                "cni_conf_dir": "/etc/cni/net.d",
+            },
+            k8s_dgx_serving={
+                "image_pull": "Never",
+                "requests": {"cpu": "100m", "memory": "64Mi"},
+                "shm": "16Mi",
+                "peers_timeout_s": 120,
+                "load_timeout_s": 60,
+                "hang_after_s": 60,
+                # This server has no policy/v1.
+                "max_unavailable": None,
+            },
+        )
+        play = harness.playbook()
+        fabric = {"name": "Make the VFs", "ansible.builtin.include_role": {"name": "dgxspark.cluster.sriov_roce"}}
+        play[0]["tasks"].insert(0, {**fabric, "when": "k8s_dgx_state | default('present') == 'present'"})
+        (folder / "nodes.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+        self.playbook = "nodes.yml"
+
+    def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
+        began = time.monotonic()
+        done = super().run(*options, **{"k8s_dgx_model_profile": ONE, **variables})
+        asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items())])
+        print(f"site ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}")
+        return done
+
+    def named_within(self, bound_s: int) -> str:
+        """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""
+        (first, *_others) = self.listed("statefulsets", "-n", NAMESPACE)
+        asked = {
+            "namespace": NAMESPACE,
+            "instance": "default",
+            "plan": first["metadata"]["annotations"]["dgxspark.cluster/plan"],
+            "ranks": 2,
+            "timeout": bound_s,
+            "interval": 2,
+            "kubeconfig": str(self.lane.kubeconfig),
+        }
+        local = {"delegate_to": "localhost", "run_once": True, "vars": {"ansible_python_interpreter": sys.executable}}
+        task = {"name": "Wait", "dgxspark.cluster.kube_wait": asked, **local}
+        play = [{"name": "Wait", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
+        (self.folder / "wait.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+        self.playbook = "wait.yml"
+        try:
+            code, said, _changed = self.run()
+        finally:
+            self.playbook = "nodes.yml"
+        assert code != 0, said
+        return re.sub(r"\s+", " ", said)
+
+    # --- the cluster ----------------------------------------------------------------------------------------------------
+
+    def kubectl(self, *arguments: str, check: bool = True) -> str:
+        return self.lane.run("kubectl", *arguments, check=check)
+
+    def listed(self, kind: str, *options: str) -> list[Plain]:
+        return list(json.loads(self.kubectl("get", kind, "-o", "json", *options))["items"])
+
+    def ranks(self) -> dict[int, Plain]:
+        """Return the pods of the instance by rank."""
+        pods = self.listed("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=dgxspark-serving")
+        return {int(pod["metadata"]["labels"]["dgxspark.cluster/rank"]): pod for pod in pods}
+
+    def inside(self, rank: int, *command: str) -> str:
+        """Run a command in a rank's container."""
+        return self.kubectl("exec", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--", *command).strip()
+
+    def ask(self, path: str, body: Plain | None = None) -> Plain:
+        """Ask the API, from within the worker's pod, as its clients in the cluster do."""
+        head = self.ranks()[0]["status"]["podIP"]
+        data = f", data={json.dumps(json.dumps(body))}.encode()" if body is not None else ""
+        program = f"import urllib.request as u; print(u.urlopen(u.Request('http://{head}:{PORT}{path}'{data}), timeout=20).read().decode())"
+        return dict(json.loads(self.inside(1, "python3", "-c", program)))
+
+
+def condition(pod: Plain, kind: str = "Ready") -> bool:
+    found = {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}
+    return found.get(kind) == "True" and not pod["metadata"].get("deletionTimestamp")
+
+
+def restarts(pod: Plain) -> int:
+    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
+
+
+def until(what: str, bound_s: float, true: t.Callable[[], bool], began: float | None = None) -> float:
+    """Wait until something is so; print and return the seconds since `began` (now). Fails after the bound."""
+    began = time.monotonic() if began is None else began
+    while not true():
+        assert time.monotonic() - began < bound_s, f"{what}: not within {bound_s:g} s"
+        time.sleep(0.5)
+    seconds = time.monotonic() - began
+    print(f"{what}: {seconds:.1f} s")
+    return seconds

@@ -1,0 +1,304 @@
+"""Real nodes: the virtual machines, kubelets and control plane of the lane that DGXSPARK_LANES names.
+
+The lane builds Kubernetes 1.20.2 (kubelet, API server, scheduler, controllers) of Debian's own source package and boots VMs
+with containerd and the CNI plugins. Stand-ins, named so wherever they are used: Multus, both device plugins, the engine.
+What was built is kept in DGXSPARK_NODES_CACHE (default ~/.cache/dgxspark-nodes).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tarfile
+import time
+
+from ansible_collections.dgxspark.cluster.tests.nodes import image
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STAND_INS = ROOT / "tests" / "stand_ins"
+ENGINE, PLUGIN, MULTUS, PAUSE = (
+    f"localhost/{name}:lab" for name in ("scripted-engine", "device-plugin-stand-in", "multus-stand-in", "pause")
+)
+COMMANDS = (
+    "qemu-system-x86_64",
+    "qemu-img",
+    "mmdebstrap",
+    "dpkg-source",
+    "kubectl",
+    "openssl",
+    "busybox",
+    "unshare",
+    "cpio",
+)
+ENGINE_PACKAGES = "python3,iproute2,procps"
+FUNCTIONS = ("enp1s0", "enp2s0")  # a card's two functions in a VM
+# A real handler's name, and a runtime that has no GPU to inject.
+HANDLER = """
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+      SystemdCgroup = true
+"""
+NETWORK = """[Match]
+Name={netdev}
+[Link]
+MTUBytes=9000
+[Network]
+LinkLocalAddressing=no
+"""
+# The API server as pods know it. On a real node this is the work of the K3s agent and its proxy.
+SERVICE = "10.43.0.1"
+TO_API = f"""[Unit]
+Before=kubelet.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=iptables -t nat -A OUTPUT -d {SERVICE} -p tcp --dport 443 -j DNAT --to-destination 10.0.2.2:26443
+[Install]
+WantedBy=multi-user.target
+"""
+ROUTE = f"[Route]\nDestination={SERVICE}/32\nGateway=10.0.2.2\n"
+CLUSTER_NETWORK = {
+    "cniVersion": "0.4.0",
+    "name": "cbr0",
+    "plugins": [
+        {
+            "type": "bridge",
+            "bridge": "cni0",
+            "isGateway": True,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": ""}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        }
+    ],
+}
+CONTROLLERS = (
+    "*,-nodeipam,-attachdetach,-csrsigning,-csrapproving,-csrcleaner,-bootstrapsigner,-tokencleaner,-route,-service"
+)
+
+
+def why_not() -> str:
+    """Return why there can be no real nodes here; empty where there can."""
+    place = os.environ.get("DGXSPARK_LANES", "")
+    if not place:
+        return "not run: DGXSPARK_LANES names no folder with the lanes kubelet and kube-api"
+    for script in ("kubelet/kubelet-node.sh", "kubelet/build-kubelet.sh", "kube-api/kube-api.sh"):
+        if not (pathlib.Path(place) / script).is_file():
+            return f"not run: {place} has no {script}"
+    lacking = [command for command in COMMANDS if not shutil.which(command)]
+    if lacking:
+        return f"not run: this machine has no {lacking[0]}"
+    if os.geteuid():
+        return "not run: the lane makes file systems and namespaces, which needs root"
+    return ""
+
+
+def digest(*texts: bytes) -> str:
+    made = hashlib.sha256()
+    for text in texts:
+        made.update(hashlib.sha256(text).digest())
+    return made.hexdigest()[:16]
+
+
+class Lane:
+    """The lane with its caches. Numbers of nodes begin at 1; at most two, whose cards are wired to each other."""
+
+    def __init__(self) -> None:
+        self.scripts = pathlib.Path(os.environ["DGXSPARK_LANES"])
+        home = os.environ.get("DGXSPARK_NODES_CACHE") or pathlib.Path.home() / ".cache" / "dgxspark-nodes"
+        self.home = pathlib.Path(home)
+        self.kube, self.lab = self.home / "kube", self.home / "lab"
+        self.bin = self.kube / "bin"
+        self.kubeconfig = self.kube / "run" / "admin.kubeconfig"
+        self.env = {
+            **os.environ,
+            "KUBE_LANE_HOME": str(self.kube),
+            "LAB": str(self.lab),
+            "KUBECONFIG": str(self.kubeconfig),
+        }
+        (self.lab / "images").mkdir(parents=True, exist_ok=True)
+
+    # --- commands -------------------------------------------------------------------------------------------------------
+
+    def run(self, *command: str, check: bool = True, **more: str) -> str:
+        """Run a command of this machine, of low priority; return what it said."""
+        ran = subprocess.run(
+            ["nice", "-n", "19", *command], check=False, env={**self.env, **more}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert not check or ran.returncode == 0, f"{command}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def script(self, name: str, *arguments: str, **more: str) -> str:
+        """Run one of the lane's scripts. Its output goes to a file: what it leaves running would hold a pipe open."""
+        log = self.home / "logs" / f"{name}-{'-'.join(arguments)[:40]}.log".replace("/", "_")
+        log.parent.mkdir(exist_ok=True)
+        with log.open("w", encoding="utf-8") as output:
+            code = subprocess.run(
+                ["nice", "-n", "19", "bash", str(self.scripts / name), *arguments], check=False,
+                env={**self.env, **more}, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            ).returncode  # fmt: skip
+        said = log.read_text(encoding="utf-8", errors="replace")
+        assert code == 0, f"{name} {arguments}: {code}\n{said[-3000:]}"
+        return said
+
+    def ssh(self, node: int, command: str, data: bytes | None = None, check: bool = True) -> str:
+        """Run a command on a node."""
+        options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "ConnectTimeout=30"]
+        ran = subprocess.run(
+            ["ssh", "-q", "-i", str(self.lab / "id_lab"), "-p", str(2200 + node), *options, "root@127.0.0.1", command],
+            check=False, input=data if data is not None else b"", capture_output=True,
+        )  # fmt: skip
+        said = ran.stdout.decode(errors="replace")
+        assert not check or ran.returncode == 0, f"vm{node}: {command}: {ran.returncode}\n{said}{ran.stderr.decode()}"
+        return said.strip()
+
+    # --- building -------------------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Make what is not there yet: minutes the first time, nothing later."""
+        began = time.monotonic()
+        self._programs()
+        self._images()
+        print(f"\nlane: programs and images after {time.monotonic() - began:.0f} s")
+
+    def _programs(self) -> None:
+        source = STAND_INS / "device_plugin.go"
+        stamp = self.bin / f"device-plugin.{digest(source.read_bytes())}"
+        if stamp.is_file() and (self.bin / "kube-controller-manager").is_file():
+            return
+        work = self.kube / "work"
+        tree = work / "gopath" / "src" / "k8s.io" / "kubernetes"
+        if (self.bin / "kubelet").is_file() and not tree.is_dir():
+            (self.bin / "kubelet").unlink()  # or the lane would see no need for its tree
+        self.script("kubelet/build-kubelet.sh", KEEP="1")
+        place = tree / "cmd" / "device-plugin-stand-in"
+        place.mkdir(exist_ok=True)
+        shutil.copy(source, place / "main.go")
+        go = work / "root" / "usr" / "lib" / "go-1.19"
+        own = {"GOROOT": str(go), "GOPATH": str(work / "gopath"), "GOCACHE": str(work / "gocache"), "GOPROXY": "off"}
+        own |= {"GOSUMDB": "off", "CGO_ENABLED": "0", "GO111MODULE": "off"}
+        ran = subprocess.run(
+            ["nice", "-n", "19", str(go / "bin" / "go"), "build", "-trimpath", "-ldflags", "-s -w", "-o", str(stamp),
+             "./cmd/device-plugin-stand-in"],
+            check=False, cwd=tree, env={**self.env, **own}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        if not os.environ.get("DGXSPARK_NODES_KEEP"):
+            self.run("chmod", "-R", "u+w", str(work))
+            shutil.rmtree(work)  # 3 GB
+
+    def _images(self) -> None:
+        names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
+        text = {name: (STAND_INS / name).read_bytes() for name in names}
+        stamp = self.lab / f"made.{digest(*text.values(), ENGINE_PACKAGES.encode())}"
+        if stamp.is_file():
+            return
+        images = self.lab / "images"
+        for old in (*images.glob("*.tar"), *self.lab.glob("made.*")):
+            old.unlink()
+        (program,) = self.bin.glob(f"device-plugin.{digest(text['device_plugin.go'])}")
+        image.archive(images / "pause.tar", PAUSE, {"pause": (self.bin / "pause").read_bytes()}, entrypoint=["/pause"])
+        image.archive(images / "plugin.tar", PLUGIN, {"plugin": program.read_bytes()}, entrypoint=["/plugin"])
+        package, multus = "usr/lib/python3/dist-packages/sglang", "usr/src/multus-cni/bin"
+        root = self._python_root()
+        scripted = {f"{package}/__init__.py": b"", f"{package}/launch_server.py": text["scripted_engine.py"]}
+        image.archive(images / "engine.tar", ENGINE, scripted, root=root)
+        daemon = b"#!/usr/bin/python3\n" + text["multus_daemon.py"]
+        programs = {"install_multus": daemon, "multus-daemon": daemon, "multus-shim": text["multus"]}
+        image.archive(
+            images / "multus.tar", MULTUS, {f"{multus}/{name}": data for name, data in programs.items()}, root=root
+        )
+        self.script("kubelet/make-image.sh")
+        self.script("kubelet/kubelet-node.sh", "warm")
+        stamp.touch()
+
+    def _python_root(self) -> pathlib.Path:
+        root = self.lab / "engine-root"
+        if not (root / "usr/bin/python3").exists():
+            shutil.rmtree(root, ignore_errors=True)
+            lean = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("man", "doc", "locale")]
+            self.run(
+                "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--include={ENGINE_PACKAGES}", *lean,
+                '--aptopt=Acquire::Languages "none"', '--aptopt=Apt::Install-Recommends "false"', "trixie", str(root),
+            )  # fmt: skip
+            for waste in ("var/cache/apt", "var/lib/apt/lists"):
+                shutil.rmtree(root / waste, ignore_errors=True)
+        return root
+
+    # --- the cluster ----------------------------------------------------------------------------------------------------
+
+    def start_control_plane(self) -> None:
+        self.script("kube-api/kube-api.sh", "up", NODES="0", CONTROLLERS=CONTROLLERS)
+        self.script("kubelet/kubelet-node.sh", "rbac")
+
+    def start(self, node: int) -> None:
+        """Boot a node from its image, with a card of two functions that are wired to the other node's."""
+        run = self.lab / "run"
+        wire = run / f"n{node}.fab2"
+        wire.unlink(missing_ok=True)
+        local, remote = (
+            f"local.type=unix,local.path={wire}",
+            f"remote.type=unix,remote.path={run / f'n{3 - node}.fab2'}",
+        )
+        second = f"-netdev dgram,id=fab2,{local},{remote} -device pcie-root-port,id=rp2,slot=2,chassis=2"
+        second += f" -device igb,netdev=fab2,id=nic1,bus=rp2,mac=02:00:00:01:01:{node:02x},romfile="
+        # A machine whose cores others use has its time stamp counter calibrated wrongly, and its clock then runs away.
+        self.script(
+            "kubelet/kubelet-node.sh", "start", str(node), EXTRA_QEMU=second, EXTRA_APPEND="tsc=unstable", SMP="1"
+        )
+
+    def join(self, node: int) -> None:
+        """Wait for a node that was started, lay down what the lane's image has not, and let it join."""
+        until = time.monotonic() + 600
+        while self.ssh(node, "echo here", check=False) != "here":
+            assert time.monotonic() < until, f"vm{node} does not answer"
+            time.sleep(2)
+        networks = [NETWORK.format(netdev=netdev) for netdev in FUNCTIONS]
+        other = 3 - node
+        networks[0] += f"Address=10.77.0.{node}/24\n[Route]\nDestination=10.42.{other}.0/24\nGateway=10.77.0.{other}\n"
+        files = {f"systemd/network/20-{netdev}.network": text for netdev, text in zip(FUNCTIONS, networks, strict=True)}
+        files |= {"systemd/network/10-mgmt.network.d/api.conf": ROUTE, "systemd/system/to-api.service": TO_API}
+        config = json.loads(json.dumps(CLUSTER_NETWORK))
+        config["plugins"][0]["ipam"]["ranges"] = [[{"subnet": f"10.42.{node}.0/24"}]]
+        files["cni/net.d/10-lab.conflist"] = json.dumps(config)
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as made:
+            for path, text in files.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(text.encode())
+                made.addfile(info, io.BytesIO(text.encode()))
+        self.ssh(node, "tar -C /etc -xf - --no-same-owner", packed.getvalue())
+        self.ssh(node, "cat >>/etc/containerd/config.toml", HANDLER.encode())
+        self.ssh(node, "networkctl reload; systemctl enable -q --now to-api; systemctl restart containerd")
+        self.script("kubelet/kubelet-node.sh", "join", str(node))
+        # The lane's own stand-in for Multus has no part in this: ours comes by the role's DaemonSet.
+        self.ssh(node, "rm /etc/cni/net.d/00-lab.conflist /usr/lib/cni/mini-multus")
+
+    def up(self, node: int) -> bool:
+        """Whether the node's VM runs."""
+        return (self.lab / "run" / f"n{node}.pid").is_file()
+
+    def stop(self, node: int) -> list[str]:
+        """Pull a node's plug; return the command that starts it again with the disk that it has."""
+        pid = (self.lab / "run" / f"n{node}.pid").read_text(encoding="ascii").strip()
+        command = pathlib.Path("/proc", pid, "cmdline").read_bytes().decode().split("\0")[:-1]
+        self.script("kubelet/kubelet-node.sh", "stop", str(node))
+        return command
+
+    def start_again(self, node: int, command: list[str]) -> None:
+        for wire in ("fab", "fab2"):
+            (self.lab / "run" / f"n{node}.{wire}").unlink(missing_ok=True)
+        with (self.home / "logs" / f"again-{node}.log").open("w", encoding="utf-8") as output:
+            subprocess.run(
+                ["nice", "-n", "19", *command], check=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    def stop_all(self) -> None:
+        for node in (1, 2):
+            if self.up(node):
+                self.stop(node)
+        self.script("kube-api/kube-api.sh", "down")

@@ -1,0 +1,101 @@
+"""What is missing on real nodes is named within a minute, by kube_wait; absent gives everything back."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.nodes import lane
+from ansible_collections.dgxspark.cluster.tests.nodes.cluster import NAMESPACE, NODES, ONE, Site, condition, until
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(lane.why_not()), reason=lane.why_not()),
+    pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
+]
+MINUTE = 60
+
+
+@pytest.fixture
+def serving(site: Site) -> None:
+    site.good()
+
+
+def again(site: Site, rank: int) -> None:
+    """Have a rank's pod made anew, as after an eviction."""
+    uid = site.ranks()[rank]["metadata"]["uid"]
+    site.kubectl("delete", "pod", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--wait=false")
+    until(
+        f"rank {rank}: its next pod is there",
+        180,
+        lambda: rank in site.ranks() and site.ranks()[rank]["metadata"]["uid"] != uid,
+    )
+
+
+def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site, serving: None) -> None:
+    code, said, _changed = site.run(k8s_dgx_image="localhost/absent:lab")
+    assert code != 0
+    assert 'localhost/absent:lab: Container image "localhost/absent:lab" is not present' in said
+    assert "The model before it serves again." in said
+    assert all(condition(pod) for pod in site.ranks().values())
+    assert site.ask("/v1/models")["data"][0]["id"] == f"dgxspark/{ONE}"
+
+
+def test_a_missing_attachment_is_named_within_a_minute(site: Site, serving: None) -> None:
+    site.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
+    again(site, 1)
+    began = time.monotonic()
+    said = site.named_within(MINUTE)
+    print(f"missing attachment: named after {time.monotonic() - began:.0f} s")
+    assert "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)" in said
+    assert "serve-default-rank1-0 on vm2" in said
+    # The next run makes it, and the ranks need no more than that.
+    site.good()
+    assert all(condition(pod) for pod in site.ranks().values())
+
+
+def test_a_missing_vf_is_named_within_a_minute(site: Site, serving: None) -> None:
+    site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
+    again(site, 1)
+    began = time.monotonic()
+    said = site.named_within(MINUTE)
+    print(f"missing VF: named after {time.monotonic() - began:.0f} s")
+    assert "serve-default-rank1-0 on vm2" in said
+    assert "failed to find host device" in said
+    assert "The VF is not on the node" in said
+    # The next run makes the VFs of that node anew.
+    site.good()
+    assert all(condition(pod) for pod in site.ranks().values())
+
+
+def test_absent_takes_the_pods_away_and_gives_the_vfs_back(site: Site, serving: None) -> None:
+    began = time.monotonic()
+    assert site.good(k8s_dgx_state="absent") > 0
+    assert not site.ranks()
+    for node in NODES:
+        until(
+            f"absent: vm{node} has its VFs",
+            MINUTE,
+            lambda node=node: set(_vfs(site, node)) == {"enp1s0v0", "enp1s0v1", "enp2s0v0", "enp2s0v1"},
+            began,
+        )
+        print(f"vm{node}: {_vfs(site, node)}")
+    for kind in ("statefulsets", "services", "configmaps", "serviceaccounts"):
+        assert not [
+            each for each in site.listed(kind, "-n", NAMESPACE) if each["metadata"]["name"].startswith("serve-")
+        ]
+    assert site.good(k8s_dgx_state="absent") == 0
+    # Nothing that a pod had stays on a node.
+    for node in NODES:
+        assert not site.lane.ssh(
+            node, "ctr -n k8s.io containers list -q 'labels.\"io.kubernetes.pod.namespace\"==dgx-serving'"
+        )
+
+
+def _vfs(site: Site, node: int) -> dict[str, int]:
+    """Return the VFs of a node with their MTU."""
+    links = json.loads(site.lane.ssh(node, "ip -json link"))
+    return {link["ifname"]: link["mtu"] for link in links if link["ifname"][:3] == "enp" and "v" in link["ifname"]}
