@@ -63,15 +63,15 @@ def stages() -> list[Stage]:
         *(Stage(f"package-{core}", [["pytest", "tests/package"]], core) for core in CORES),
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long", "-rs"]], "2.19"),
         *(Stage(f"sanity-{core}", [["python", "tools/sanity.py", str(ROOT / ".venv" / core)]], core) for core in CORES),
-        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]]),
-        Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]]),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], alone=True),
+        Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], alone=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long", "-rs"]], long=True),
         Stage("api-long", [["pytest", "tests/api", "-m", "long", "-rs"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long", "-rs"]], "2.19", long=True),
         Stage("engine", [["pytest", "tests/engine", "-m", "long", "-rs", "-s"]], "2.19", long=True),
         Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-rs", "-s"]], long=True, alone=True),
-        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True),
-        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True),
+        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, alone=True),
+        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, alone=True),
     ]
 
 
