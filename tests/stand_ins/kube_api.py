@@ -4,8 +4,8 @@ Usage: kube_api.py KUBECONFIG [NODE …] writes a kubeconfig and serves on loopb
 get, list (label selectors), pods' logs, server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
 delete; strict schemas where kubernetes-validate is installed; and one controller: for each StatefulSet a pod on the node
 that its selector names, ready at once (a pod that runs once has ended well at once), unless told otherwise by what a test
-POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a few, no watches, no other controllers, no authorization. The lane with a
-real one proves those (KUBECONFIG).
+POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a few, no watches, no other
+controllers, no authorization. The lane with a real one proves those (KUBECONFIG).
 """
 
 from __future__ import annotations

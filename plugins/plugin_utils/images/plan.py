@@ -41,7 +41,8 @@ def decide(
 
     `reference` is what pods shall ask for (None before anybody knows the digest), `fetch` whether the `holder` has to get it,
     `have` who has to work before the copy (the holder, and who has it under another name alone), `lacking` who copies, `chain`
-    their links, `need_gib` the most that one of them needs on its disks, `clean` who has something left of an interrupted run, `moves` and `problems` are in words.
+    their links, `need_gib` the most that one of them needs on its disks, `clean` who has something left of an interrupted run;
+    `moves` and `problems` are in words.
     """
     chosen, asked, hosts = from_plain(Choices, dict(choices or {}), "image"), parse(reference), list(seen)
     if chosen.source is not None and chosen.source not in hosts:
