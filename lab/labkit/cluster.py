@@ -220,6 +220,8 @@ class Cluster:
             memory=memory,
             accelerator=accelerator,
             port=self.config.port(number),
+            memory_mib=self.config.memory_mib,
+            cpus=self.config.cpus,
         )
 
     def _start(self, number: int, image_folder: Path, accelerator: str, state: saved.State | None) -> None:

@@ -15,7 +15,7 @@ from labkit.errors import LabError
 MAX_NODES = 8
 DEFAULT_NODES = 4
 DEFAULT_PORT = 22200
-MEMORY_MIB = 512
+DEFAULT_MEMORY_MIB = 512
 FUNCTIONS = ("enp1s0f0np0", "enP2p1s0f0np0")
 """The two PCIe functions of a node's one port, in the order of their root ports."""
 HOST_KEY_ALIAS = "dgxspark-lab"
@@ -30,6 +30,9 @@ class Config:
     port_base: int
     cache: Path
     run: Path
+    guest: Path | None = None
+    memory_mib: int = DEFAULT_MEMORY_MIB
+    cpus: int = 1
 
     def port(self, node: int) -> int:
         """TCP port on 127.0.0.1 that leads to the node's ssh."""
@@ -61,7 +64,7 @@ class Config:
 def load(environment: Mapping[str, str], user: int) -> Config:
     """The lab that the environment asks for.
 
-    Raises LabError for a name or a port that cannot be used.
+    Raises LabError for a name, a port, a folder, an amount of memory or a number of CPUs that cannot be used.
     """
     name = environment.get("DGXSPARK_LAB_NAME") or "default"
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,29}", name):
@@ -74,8 +77,26 @@ def load(environment: Mapping[str, str], user: int) -> Config:
         raise LabError(f"DGXSPARK_LAB_PORT is {text!r}, not a number from 1024 to {65535 - MAX_NODES}.", PORT_HINT)
     home = environment.get("HOME") or "/root"
     cache = environment.get("DGXSPARK_LAB_CACHE") or f"{home}/.cache/dgxspark-lab"
+    guest = Path.cwd() / environment["DGXSPARK_LAB_GUEST"] if environment.get("DGXSPARK_LAB_GUEST") else None
+    if guest and not guest.is_dir():
+        raise LabError(
+            f"DGXSPARK_LAB_GUEST is {str(guest)!r}, which is no folder.",
+            "Name one that is laid out like lab/guest: packages.txt, modules.txt, files/.",
+        )
+    memory = environment.get("DGXSPARK_LAB_MEMORY") or str(DEFAULT_MEMORY_MIB)
+    if not memory.isascii() or not memory.isdigit() or not 256 <= int(memory) <= 65536:
+        raise LabError(
+            f"DGXSPARK_LAB_MEMORY is {memory!r}, not a number from 256 to 65536.", "It is each node's memory in MiB."
+        )
+    cpus = environment.get("DGXSPARK_LAB_CPUS") or "1"
+    if cpus not in map(str, range(1, 9)):
+        raise LabError(
+            f"DGXSPARK_LAB_CPUS is {cpus!r}, not a number from 1 to 8.", "It is how many CPUs each node has."
+        )
     # Short and outside the cache: a unix socket's path may have 107 bytes.
-    return Config(name, int(text), Path.cwd() / cache, Path(f"/tmp/dgxspark-lab-{user}-{name}"))
+    return Config(
+        name, int(text), Path.cwd() / cache, Path(f"/tmp/dgxspark-lab-{user}-{name}"), guest, int(memory), int(cpus)
+    )
 
 
 def node_name(node: int) -> str:

@@ -39,20 +39,21 @@ def digest(parts: Iterable[tuple[str, bytes]]) -> str:
     return total.hexdigest()[:16]
 
 
-def sources() -> Iterator[tuple[str, bytes]]:
-    """What determines the image, but for the keys."""
+def sources(added: Path | None = None) -> Iterator[tuple[str, bytes]]:
+    """What determines the image, but for the keys. added: a folder like GUEST, whose lists and files come on top."""
     yield "suite", SUITE.encode()
     for name in ("image.py", "rootfs.py"):
         yield name, (HERE / name).read_bytes()
-    for path in GUEST.rglob("*"):
-        if path.is_file():
-            yield f"guest/{path.relative_to(GUEST)}", path.read_bytes()
+    for name, folder in (("guest", GUEST), ("added", added)):
+        for path in folder.rglob("*") if folder else ():
+            if path.is_file():
+                yield f"{name}/{path.relative_to(folder)}", path.read_bytes()
 
 
 def key(config: Config) -> str:
     """The image's name in the cache."""
     public = [(name, (config.cache / name).read_bytes()) for name in ("id_lab.pub", "host_key.pub")]
-    return digest([*sources(), *public])
+    return digest([*sources(config.guest), *public])
 
 
 @contextlib.contextmanager
@@ -117,6 +118,7 @@ def die_with_parent() -> None:
 def bootstrap_command(config: Config, folder: Path) -> list[str]:
     """mmdebstrap with our last hook; the tree itself is thrown away."""
     hook = f'exec python3 "{HERE}/rootfs.py" "$1" "{folder}" "{config.cache}"'
+    hook += f' "{config.guest}"' if config.guest else ""
     excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in EXCLUDED]
     proxy = host.apt_proxy()
     return [
@@ -125,7 +127,7 @@ def bootstrap_command(config: Config, folder: Path) -> list[str]:
             "--quiet",
             "--variant=minbase",
             "--format=null",
-            f"--include={','.join(entries('packages.txt'))}",
+            f"--include={','.join(entries('packages.txt', config.guest))}",
         ),
         *excluded,
         *(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.config import FUNCTIONS, MEMORY_MIB, card_mac
+from labkit.config import FUNCTIONS, card_mac
 
 KERNEL_COMMAND_LINE = (
     "console=ttyS0 quiet loglevel=3 panic=10 mitigations=off nokaslr no_timer_check tsc=reliable"
@@ -29,6 +29,8 @@ class Machine:
     memory: Path | None
     accelerator: str
     port: int | None
+    memory_mib: int
+    cpus: int = 1
 
     @property
     def qmp(self) -> Path:
@@ -46,11 +48,15 @@ class Machine:
         return self.folder / "console"
 
 
-def accelerator_options(accelerator: str) -> list[str]:
-    """CPU and accelerator. Emulation is quickest with the plainest CPU: nothing in the guest then picks wide vectors."""
+def accelerator_options(accelerator: str, memory_mib: int) -> list[str]:
+    """CPU and accelerator. Emulation is quickest with the plainest CPU: nothing in the guest then picks wide vectors.
+
+    A larger machine runs larger programs: translated code that has no room is translated again and again (Kubernetes' API
+    server filled 128 MiB in a minute; `info jit` of QEMU's monitor counts the flushes).
+    """
     if accelerator == "kvm":
         return ["-accel", "kvm", "-cpu", "host"]
-    return ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "qemu64"]
+    return ["-accel", f"tcg,thread=multi,tb-size={max(128, memory_mib // 4)}", "-cpu", "qemu64"]
 
 
 def command(machine: Machine, *, shared_memory: bool = False) -> list[str]:
@@ -60,14 +66,14 @@ def command(machine: Machine, *, shared_memory: bool = False) -> list[str]:
     the memory's start, and nodes share what they do not change.
     """
     forward = f",hostfwd=tcp:127.0.0.1:{machine.port}-:22" if machine.port else ""
-    memory = [f"memory-backend-ram,id=ram,size={MEMORY_MIB}M"]
+    memory = [f"memory-backend-ram,id=ram,size={machine.memory_mib}M"]
     if machine.memory:
         share = "on" if shared_memory else "off"
-        memory = [f"memory-backend-file,id=ram,size={MEMORY_MIB}M,mem-path={machine.memory},share={share}"]
+        memory = [f"memory-backend-file,id=ram,size={machine.memory_mib}M,mem-path={machine.memory},share={share}"]
     return [
         *("qemu-system-x86_64", "-name", machine.marker, "-nodefaults", "-no-user-config", "-display", "none"),
-        *("-machine", "q35,memory-backend=ram,vmport=off", "-smp", "1", "-m", str(MEMORY_MIB)),
-        *accelerator_options(machine.accelerator),
+        *("-machine", "q35,memory-backend=ram,vmport=off", "-smp", str(machine.cpus), "-m", str(machine.memory_mib)),
+        *accelerator_options(machine.accelerator, machine.memory_mib),
         *("-object", memory[0]),
         *("-rtc", "base=utc,clock=host", "-action", "shutdown=pause", "-device", "vmgenid,guid=auto"),
         *("-kernel", str(machine.image / "vmlinuz"), "-initrd", str(machine.image / "initrd")),

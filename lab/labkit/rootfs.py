@@ -1,10 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn a fresh Debian tree into the lab's image: run by mmdebstrap as its last hook, `rootfs.py TREE OUT KEYS`.
+"""Turn a fresh Debian tree into the lab's image: run by mmdebstrap as its last hook, `rootfs.py TREE OUT KEYS [ADDED]`.
 
 It runs where the tree's owners are right (as root, or inside mmdebstrap's user namespace), so everything that reads
 the tree, making the file system included, is done here. OUT gets `root.ext4`, `vmlinuz` and `initrd`.
+ADDED is a folder like guest/, whose lists and files come on top.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import sys
 from pathlib import Path
 
 GUEST = Path(__file__).resolve().parent.parent / "guest"
-FREE_MIB = 600
-"""Room on the root file system beyond what the image fills."""
+FREE_MIB, ADDED_FREE_MIB = 600, 4096
+"""Room on the root file system beyond what the image fills: without and with a folder that comes on top."""
 VFS = 7
 FUNCTIONS = (("0000:01", "enp1s0f0"), ("0000:02", "enP2p1s0f0"))
 """PCI domain and bus behind each root port, and the name that the same function has on a Spark."""
@@ -36,9 +37,10 @@ exec $b switch_root /root /sbin/init
 """
 
 
-def entries(name: str) -> list[str]:
-    """Words of a list file in guest/, without its comments."""
-    lines = (GUEST / name).read_text(encoding="utf-8").splitlines()
+def entries(name: str, added: Path | None = None) -> list[str]:
+    """Words of a list file in guest/, and in the folder that is added to it, without comments."""
+    files = [GUEST / name, *([added / name] if added and (added / name).exists() else [])]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     return [word for line in lines if not line.startswith("#") for word in line.split()]
 
 
@@ -68,10 +70,10 @@ def module_name(path: str) -> str:
     return Path(path).name.split(".ko")[0].replace("-", "_")
 
 
-def keep_modules(base: Path) -> None:
+def keep_modules(base: Path, added: Path | None) -> None:
     """Keep the listed modules and their dependencies, uncompressed (modprobe need not unpack on an emulated core)."""
     needs = dependencies(base)
-    wanted = {path for path in needs if module_name(path) in set(entries("modules.txt"))}
+    wanted = {path for path in needs if module_name(path) in set(entries("modules.txt", added))}
     wanted |= {need for path in wanted for need in needs[path]}
     kept = base.with_name(base.name + ".kept")
     for path in sorted(wanted):
@@ -109,17 +111,24 @@ def initrd(root: Path, base: Path) -> bytes:
     return b"".join(cpio_entry(name, mode, data, number) for number, (name, mode, data) in enumerate(members, 1))
 
 
-def copy_guest_files(root: Path) -> None:
-    """The files of guest/files, owned by root, with modes that do not depend on the checkout's."""
-    for source in sorted((GUEST / "files").rglob("*")):
-        target = root / source.relative_to(GUEST / "files")
+def copy_files(root: Path, folder: Path) -> None:
+    """The files of a folder, owned by root, with modes that do not depend on the checkout's."""
+    for source in sorted(folder.rglob("*")):
+        target = root / source.relative_to(folder)
         if source.is_dir():
             target.mkdir(exist_ok=True)
             continue
         data = source.read_bytes()
         target.write_bytes(data)
         secret = target.parent.name == "netplan"
-        target.chmod(0o600 if secret else 0o755 if data.startswith(b"#!") else 0o644)
+        target.chmod(0o600 if secret else 0o755 if data.startswith((b"#!", b"\x7fELF")) else 0o644)
+
+
+def copy_guest_files(root: Path, added: Path | None) -> None:
+    """The files of guest/files and of what is added, and the interfaces' names."""
+    for folder in (GUEST, added):
+        if folder:
+            copy_files(root, folder / "files")
     for name, text in link_files().items():
         (root / "etc/systemd/network" / name).write_text(text, encoding="utf-8")
 
@@ -132,9 +141,9 @@ def put(path: Path, text: str, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
-def configure(root: Path, keys: Path) -> None:
+def configure(root: Path, keys: Path, added: Path | None) -> None:
     """Names, keys and units of the guest."""
-    copy_guest_files(root)
+    copy_guest_files(root, added)
     put(root / "etc/hostname", "spark\n")
     put(root / "etc/hosts", "127.0.0.1 localhost\n127.0.1.1 spark\n")
     put(root / "etc/resolv.conf", "nameserver 10.0.2.3\n")
@@ -146,8 +155,8 @@ def configure(root: Path, keys: Path) -> None:
     host_key = root / "etc/ssh/ssh_host_ed25519_key"
     put(host_key, (keys / "host_key").read_text(encoding="utf-8"), 0o600)
     put(host_key.with_suffix(".pub"), (keys / "host_key.pub").read_text(encoding="utf-8"))
-    masks = [("etc/systemd/system", name) for name in entries("masked-units.txt")]
-    masks += [("etc/udev/rules.d", f"{name}.rules") for name in entries("masked-rules.txt")]
+    masks = [("etc/systemd/system", name) for name in entries("masked-units.txt", added)]
+    masks += [("etc/udev/rules.d", f"{name}.rules") for name in entries("masked-rules.txt", added)]
     for folder, name in masks:
         link = root / folder / name
         link.unlink(missing_ok=True)
@@ -176,19 +185,20 @@ def shrink(root: Path) -> None:
 def main() -> int:
     """Finish the tree and write the image's three files."""
     root, out, keys = (Path(argument) for argument in sys.argv[1:4])
+    added = Path(sys.argv[4]) if sys.argv[4:] else None
     base = next((root / "usr/lib/modules").iterdir())
-    keep_modules(base)
+    keep_modules(base, added)
     in_guest(root, "depmod", base.name)
     (out / "initrd").write_bytes(initrd(root, base))
     shutil.copy(root / f"boot/vmlinuz-{base.name}", out / "vmlinuz")
-    configure(root, keys)
+    configure(root, keys, added)
     shrink(root)
     in_guest(root, "python3", "-m", "compileall", "-q", "-j0", "/usr/share/netplan", "/usr/lib/python3/dist-packages")
     used = int(subprocess.run(["du", "-sxm", str(root)], check=True, capture_output=True, text=True).stdout.split()[0])
     # A plain bind mount shows the tree without the /proc, /sys and /dev that mmdebstrap mounts for its hooks.
     bare = out / "tree"
     bare.mkdir()
-    size = f"{used + FREE_MIB}M"
+    size = f"{used + (ADDED_FREE_MIB if added else FREE_MIB)}M"
     script = 'mount --bind "$1" "$2" && exec mke2fs -q -t ext4 -J size=8 -L spark -d "$2" "$3" "$4"'
     subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "sh", str(root), str(bare), str(out / "root.ext4"), size], check=True

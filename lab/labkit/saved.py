@@ -72,10 +72,10 @@ class State:
         return self.folder / "disk.qcow2"
 
 
-def key(image_folder: Path, accelerator: str) -> str:
+def key(image_folder: Path, accelerator: str, memory_mib: int, cpus: int) -> str:
     """The saved state's name in the cache."""
     code = [(name, (image.HERE / name).read_bytes()) for name in ("qemu.py", "saved.py")]
-    facts = f"{image_folder.name} {accelerator} {host.qemu_version()}".encode()
+    facts = f"{image_folder.name} {accelerator} {memory_mib} {cpus} {host.qemu_version()}".encode()
     return image.digest([*code, ("facts", facts)])
 
 
@@ -132,7 +132,7 @@ def _kvm_works(config: Config, image_folder: Path) -> bool:
 
 def ensure(config: Config, image_folder: Path, accel: str, say: Callable[[str], None]) -> State:
     """The saved state for an image; makes it if need be. Call it under the cache's lock."""
-    name = key(image_folder, accel)
+    name = key(image_folder, accel, config.memory_mib, config.cpus)
     state = State(config.cache / "states" / name)
     if state.folder.is_dir():
         os.utime(state.folder)
@@ -158,6 +158,8 @@ def _make(config: Config, image_folder: Path, accel: str, state: State) -> None:
         memory=state.memory,
         accelerator=accel,
         port=config.port(0),
+        memory_mib=config.memory_mib,
+        cpus=config.cpus,
     )
     with (folder / "errors").open("w+") as errors:
         child = subprocess.Popen(

@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.apply import outcome
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
 
@@ -34,7 +35,7 @@ class ActionModule(ActionBase):
             "server_side_apply": {"field_manager": MANAGER, "force_conflicts": True},
             # One that cannot be judged in check mode must not hide the others.
             "continue_on_error": self._task.check_mode,
-            **{key: asked[key] for key in ("kubeconfig", "context") if asked[key]},
+            **ask.where(asked),
         }
         if asked["wait_for"]:
             condition = {"type": asked["wait_for"], "status": "True"}

@@ -12,15 +12,8 @@ options:
     description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
     type: path
     required: true
-  reserve_gib:
-    description: Room in GiB that has to stay free.
-    type: float
-    default: 0
   verify:
     description: Read every file again, also those that were verified before.
     type: bool
     default: false
-  progress:
-    description: A file that says how far it is.
-    type: path
 """

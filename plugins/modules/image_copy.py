@@ -18,6 +18,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.images
+  - dgxspark.cluster.parcels
 options:
   listing:
     description: What is copied, as M(dgxspark.cluster.image_fetch) returned it.
@@ -33,13 +34,6 @@ options:
     description: The token of this run, the same for all nodes.
     type: str
     required: true
-  reserve_gib:
-    description: Room in GiB that has to stay free.
-    type: float
-    default: 0
-  progress:
-    description: A file that says how far it is.
-    type: path
 """
 
 EXAMPLES = r"""

@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.images
+  - dgxspark.cluster.parcels
 options:
   state:
     description: >-
@@ -49,13 +50,6 @@ options:
     description: Lay the image out for M(dgxspark.cluster.image_copy).
     type: bool
     default: false
-  reserve_gib:
-    description: Room in GiB that has to stay free.
-    type: float
-    default: 0
-  progress:
-    description: A file that says how far it is.
-    type: path
 seealso:
   - module: dgxspark.cluster.image_copy
 """

@@ -18,6 +18,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.weights
+  - dgxspark.cluster.parcels
 options:
   manifest:
     description: The list, as M(dgxspark.cluster.weights_fetch) returned it.

@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.weights
+  - dgxspark.cluster.parcels
 options:
   state:
     description: V(absent) removes what lists of this collection name, and nothing else.

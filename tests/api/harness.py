@@ -81,6 +81,12 @@ class Site:
         """Choose the role's entry point for the runs to come."""
         (self.folder / "play.yml").write_text(yaml.safe_dump(playbook(**role), sort_keys=False), encoding="utf-8")
 
+    def parts(self, *names: str, then: t.Sequence[Plain] = ()) -> None:
+        """Choose several entry points in one play for the runs to come, as where no cluster is needed. then: tasks after them."""
+        tasks = [task for name in names for task in playbook(tasks_from=f"{name}.yml")[0]["tasks"]]
+        play = {**playbook()[0], "any_errors_fatal": True, "tasks": [*tasks, *then]}
+        (self.folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+
     def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
         """Run the role; return exit status, output and how many tasks changed something."""
         given = {"k8s_dgx_model_profile": MODEL, **variables}

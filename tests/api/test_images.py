@@ -14,7 +14,6 @@ import threading
 import typing as t
 
 import pytest
-import yaml
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api, registry
@@ -24,6 +23,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 LAYERS = [{"engine": b"#!/bin/sh\n", "large": os.urandom(2 * 2**20)}, {"library": os.urandom(2**20)}]
 SECRET = "p4ss-Zq9Zq9Zq9"
+TELL = {"name": "Tell", "ansible.builtin.debug": {"msg": "pinned {{ __k8s_dgx_image.reference }}"}, "run_once": True}
 STAND_IN = str(harness.ROOT / "tests/stand_ins/ctr")
 
 
@@ -104,25 +104,8 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[StandIns]:
 @pytest.fixture
 def alone(owner: StandIns) -> StandIns:
     """The plan and the image, without a cluster."""
-    without_cluster(owner)
+    owner.parts("plan", "image", then=[TELL])
     return owner
-
-
-def without_cluster(owner: Owner, *parts: str) -> None:
-    tasks = [
-        {
-            "name": each,
-            "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx", "tasks_from": f"{each}.yml"},
-        }
-        for each in ("plan", *(parts or ("image",)))
-    ]
-    tell = {
-        "name": "Tell",
-        "ansible.builtin.debug": {"msg": "pinned {{ __k8s_dgx_image.reference }}"},
-        "run_once": True,
-    }
-    play = {"name": "Image", "hosts": "dgx", "gather_facts": False, "any_errors_fatal": True, "tasks": [*tasks, tell]}
-    (owner.folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
 
 
 def test_an_image_comes_once_and_goes_round(alone: StandIns) -> None:
@@ -227,7 +210,7 @@ def test_with_real_containerds(tmp_path: pathlib.Path) -> None:
     try:
         owner = Owner(tmp_path, str(room.ctr), f"127.0.0.1:{PORT}")
         room.registry()
-        without_cluster(owner)
+        owner.parts("plan", "image", then=[TELL])
         # The registry wants somebody known; what he is known by is nowhere.
         registry.lay(tmp_path / "registry", {"ours/engine:1": owner.image}, f"owner:{SECRET}")
         code, said, _changed = owner.run()
@@ -248,7 +231,7 @@ def test_with_real_containerds(tmp_path: pathlib.Path) -> None:
         assert owner.good() > 0
         assert nodes[2].rows(f"name=={kept}")[0].ready
         assert len(owner.sent) == 2
-        without_cluster(owner, "image", "image_absent")
+        owner.parts("plan", "image", "image_absent", then=[TELL])
         owner.good(k8s_dgx_image_state="absent")
         assert [node.names() for node in nodes] == [[]] * 4
         owner.server.shutdown()

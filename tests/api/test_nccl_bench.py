@@ -10,7 +10,6 @@ import pathlib
 import typing as t
 
 import pytest
-import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.api import harness
@@ -39,18 +38,7 @@ class Bench(harness.Site):
             seen=seen,
             nccl_bench_in="pods",
         )
-        play = {
-            "name": "Measure",
-            "hosts": "dgx",
-            "gather_facts": False,
-            "tasks": [
-                {
-                    "name": "Measure",
-                    "ansible.builtin.include_role": {"name": "dgxspark.cluster.nccl", "tasks_from": "bench.yml"},
-                }
-            ],
-        }
-        (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+        self.play(name="dgxspark.cluster.nccl", tasks_from="bench.yml")
 
     def log(self, logs: t.Sequence[t.Sequence[str]]) -> None:
         texts = ["\n".join(lines) for lines in logs]

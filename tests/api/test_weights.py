@@ -13,7 +13,6 @@ import sys
 import typing as t
 
 import pytest
-import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.tests.api import harness
@@ -82,15 +81,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 @pytest.fixture
 def alone(owner: Owner) -> Owner:
     """The plan and the weights, without a cluster."""
-    tasks = [
-        {
-            "name": each,
-            "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx", "tasks_from": f"{each}.yml"},
-        }
-        for each in ("plan", "weights")
-    ]
-    play = [{"name": "Weights", "hosts": "dgx", "gather_facts": False, "any_errors_fatal": True, "tasks": tasks}]
-    (owner.folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+    owner.parts("plan", "weights")
     return owner
 
 

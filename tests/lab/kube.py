@@ -1,7 +1,8 @@
 """K3s on the lab's nodes, with tests/stand_ins/k3s in place of the real one: REAL K3S IS NOT RUN HERE.
 
-The lab's management addresses are the same on every node and lead nowhere, so K3s's own network is an address of each
-node's first function, on the fabric's switch.
+The lab's management addresses are the same on every node and lead nowhere, so the cluster's own network is an address
+of each node's first function, in place of the second NIC that a Spark has for it. (A VLAN over it would be cleaner: QEMU's igb
+does not hand VLANs to a function that has VFs.)
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import hashlib
 import json
 import pathlib
 import re
+import shlex
 import typing as t
 
 import yaml
-from harness import NODES, ROOT, Run, play, sh
+from harness import NODES, ROOT, Run, play, sh, wait_for
 
 VERSION, NEXT, BAD = "v1.36.4+k3s1", "v1.36.5+k3s1", "v1.36.9+k3s1"
 BINARY, SUMS, ARCHIVE = "k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"
@@ -24,7 +26,24 @@ def address(node: str) -> str:
     return f"10.77.0.{node.removeprefix('spark')}"
 
 
-def release(folder: pathlib.Path, version: str, *, broken: str = "") -> str:
+FUNCTION = "enp1s0f0np0"
+NETWORK = "/etc/systemd/network"
+
+
+def management(node: str) -> None:
+    """Give the node its place on the cluster's network, whether netplan has the function or not."""
+    address_of_it = f"[Network]\nAddress={address(node)}/24\n"
+    files = {
+        f"{NETWORK}/90-management.network": f"[Match]\nName={FUNCTION}\n{address_of_it}LinkLocalAddressing=no\n",
+        f"{NETWORK}/10-netplan-{FUNCTION}.network.d/management.conf": address_of_it,
+    }
+    for path, text in files.items():
+        sh(node, f"mkdir -p {pathlib.Path(path).parent} && printf %s {shlex.quote(text)} >{path}")
+    sh(node, f"networkctl reload && networkctl reconfigure {FUNCTION}")
+    wait_for(lambda: address(node) in sh(node, f"ip -br address show {FUNCTION}"), 60, f"{node}: its address")
+
+
+def release(folder: pathlib.Path, version: str, *, broken: str = "", images: bytes = b"images") -> str:
     """Lay a release of the stand-in into a folder; return its digest."""
     place = folder / version
     place.mkdir(parents=True, exist_ok=True)
@@ -35,21 +54,22 @@ def release(folder: pathlib.Path, version: str, *, broken: str = "") -> str:
     (place / BINARY).write_text(text, encoding="utf-8")
     digest = hashlib.sha256(text.encode()).hexdigest()
     (place / SUMS).write_text(f"{digest}  {BINARY}\n", encoding="utf-8")
-    (place / ARCHIVE).write_bytes(b"images")
+    (place / ARCHIVE).write_bytes(images)
     return digest
 
 
 class Cluster:
-    """The owner's K3s part of the lab's inventory, in a file beside it."""
+    """The owner's K3s part of the lab's inventory, in a file beside it. images: the release's archive of images."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, images: bytes = b"images") -> None:
         self.folder, self.releases = folder, folder / "releases"
-        self.digest = release(self.releases, VERSION)
-        release(self.releases, NEXT)
+        self.digest = release(self.releases, VERSION, images=images)
+        release(self.releases, NEXT, images=images)
         self._overlay(VERSION, NEXT)
         self.kubeconfig = folder / "kubeconfig"
+        self.of_hosts: dict[str, t.Any] = {}  # variables that stand above those of the lab's group
         for node in NODES:
-            sh(node, f"ip address replace {address(node)}/24 dev enp1s0f0np0")
+            management(node)
 
     def _overlay(self, *shipped: str) -> None:
         """Say how small the stand-in's releases are: a lab node has less room than the real ones need."""
@@ -67,7 +87,16 @@ class Cluster:
         place.parent.mkdir(parents=True)
         place.write_text(yaml.safe_dump({"common": common, "entries": entries}), encoding="utf-8")
 
-    def run(self, *arguments: str, playbook: str = "site.yml", limit: str = "spark[1:4]", **variables: t.Any) -> Run:
+    def run(
+        self,
+        *arguments: str,
+        playbook: str = "site.yml",
+        limit: str = "spark[1:4]",
+        tags: str = "k3s",
+        timeout: float = 900,
+        **variables: t.Any,
+    ) -> Run:
+        """Run a playbook; tags: empty for all that it does. variables: of all hosts."""
         common = {
             "k3s_source": str(self.releases),
             "k3s_checksums": {"amd64": self.digest},
@@ -77,12 +106,13 @@ class Cluster:
             "k3s_kubeconfig": str(self.kubeconfig),
             **variables,
         }
-        hosts = {node: {"k3s_node_ip": address(node)} for node in NODES}
+        hosts = {node: {"k3s_node_ip": address(node), **self.of_hosts} for node in NODES}
         groups = {"k3s_server": {"hosts": {"spark1": {}}}, "k3s_agent": {"hosts": {n: {} for n in NODES[1:]}}}
         inventory = {"all": {"hosts": hosts, "vars": common, "children": groups}}
         path = self.folder / "k3s.yml"
         path.write_text(yaml.safe_dump(inventory), encoding="utf-8")
-        return play(playbook, "-i", str(path), "--tags", "k3s", *arguments, limit=limit)
+        chosen = ["--tags", tags] if tags else []
+        return play(playbook, "-i", str(path), *chosen, *arguments, limit=limit, timeout=timeout)
 
     def nodes(self) -> dict[str, str]:
         listed = json.loads(sh("spark1", "k3s kubectl get nodes -o json"))["items"]

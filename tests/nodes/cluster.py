@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
-import re
-import sys
 import time
 import typing as t
 
 import yaml
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
 
-Plain = dict[str, t.Any]
-NAMESPACE = "dgx-serving"
 ONE, TWO = "scripted-one", "scripted-two"
 NODES = {1: "vm1", 2: "vm2"}
-PORT = 30000
 STAND_IN = "stand-ins: Multus, both device plugins, the engine (scripted)"
 
 
-class Site(harness.Site):
+class Site(harness.Site, Asked):
     """Two Sparks that are VMs reached by ssh, their fabric made by role sriov_roce, and the cluster that they are nodes of."""
+
+    size = len(NODES)
 
     def __init__(self, folder: pathlib.Path, lane: Lane) -> None:
         self.lane = lane
@@ -82,6 +79,9 @@ class Site(harness.Site):
         (folder / "nodes.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
         self.playbook = "nodes.yml"
 
+    def kubectl(self, *arguments: str, check: bool = True) -> str:
+        return self.lane.run(str(self.lane.bin / "kubectl"), *arguments, check=check)
+
     def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
         began = time.monotonic()
         done = super().run(*options, **{"k8s_dgx_model_profile": ONE, **variables})
@@ -91,19 +91,7 @@ class Site(harness.Site):
 
     def named_within(self, bound_s: int) -> str:
         """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""
-        (first, *_others) = self.listed("statefulsets", "-n", NAMESPACE)
-        asked = {
-            "namespace": NAMESPACE,
-            "instance": "default",
-            "plan": first["metadata"]["annotations"]["dgxspark.cluster/plan"],
-            "ranks": 2,
-            "timeout": bound_s,
-            "interval": 2,
-            "kubeconfig": str(self.lane.kubeconfig),
-        }
-        local = {"delegate_to": "localhost", "run_once": True, "vars": {"ansible_python_interpreter": sys.executable}}
-        task = {"name": "Wait", "dgxspark.cluster.kube_wait": asked, **local}
-        play = [{"name": "Wait", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
+        play = self.wait_play(str(self.lane.kubeconfig), bound_s)
         (self.folder / "wait.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
         self.playbook = "wait.yml"
         try:
@@ -111,48 +99,4 @@ class Site(harness.Site):
         finally:
             self.playbook = "nodes.yml"
         assert code != 0, said
-        return re.sub(r"\s+", " ", said)
-
-    # --- the cluster ----------------------------------------------------------------------------------------------------
-
-    def kubectl(self, *arguments: str, check: bool = True) -> str:
-        return self.lane.run("kubectl", *arguments, check=check)
-
-    def listed(self, kind: str, *options: str) -> list[Plain]:
-        return list(json.loads(self.kubectl("get", kind, "-o", "json", *options))["items"])
-
-    def ranks(self) -> dict[int, Plain]:
-        """Return the pods of the instance by rank."""
-        pods = self.listed("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=dgxspark-serving")
-        return {int(pod["metadata"]["labels"]["dgxspark.cluster/rank"]): pod for pod in pods}
-
-    def inside(self, rank: int, *command: str) -> str:
-        """Run a command in a rank's container."""
-        return self.kubectl("exec", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--", *command).strip()
-
-    def ask(self, path: str, body: Plain | None = None) -> Plain:
-        """Ask the API, from within the worker's pod, as its clients in the cluster do."""
-        head = self.ranks()[0]["status"]["podIP"]
-        data = f", data={json.dumps(json.dumps(body))}.encode()" if body is not None else ""
-        program = f"import urllib.request as u; print(u.urlopen(u.Request('http://{head}:{PORT}{path}'{data}), timeout=20).read().decode())"
-        return dict(json.loads(self.inside(1, "python3", "-c", program)))
-
-
-def condition(pod: Plain, kind: str = "Ready") -> bool:
-    found = {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}
-    return found.get(kind) == "True" and not pod["metadata"].get("deletionTimestamp")
-
-
-def restarts(pod: Plain) -> int:
-    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
-
-
-def until(what: str, bound_s: float, true: t.Callable[[], bool], began: float | None = None) -> float:
-    """Wait until something is so; print and return the seconds since `began` (now). Fails after the bound."""
-    began = time.monotonic() if began is None else began
-    while not true():
-        assert time.monotonic() - began < bound_s, f"{what}: not within {bound_s:g} s"
-        time.sleep(0.5)
-    seconds = time.monotonic() - began
-    print(f"{what}: {seconds:.1f} s")
-    return seconds
+        return plain(said)

@@ -50,3 +50,18 @@ def archive(
         _file(made, f"{own}.json", text, 0o644)
         _file(made, f"{layer_id}/layer.tar", data, 0o644)
         _file(made, "manifest.json", json.dumps(manifest).encode(), 0o644)
+
+
+def join(place: pathlib.Path, archives: t.Iterable[pathlib.Path]) -> None:
+    """Write several such archives as one."""
+    manifest: list[t.Any] = []
+    with tarfile.open(place, "w") as made:
+        for archive_place in archives:
+            with tarfile.open(archive_place) as one:
+                for member in one:
+                    data = t.cast(io.BufferedReader, one.extractfile(member)).read()
+                    if member.name == "manifest.json":
+                        manifest += json.loads(data)
+                    else:
+                        _file(made, member.name, data, 0o644)
+        _file(made, "manifest.json", json.dumps(manifest).encode(), 0o644)

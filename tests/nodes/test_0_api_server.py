@@ -29,7 +29,7 @@ RESOURCES = {f"dgxspark.cluster/p0f{function}v0": "1" for function in (0, 1)}
 @pytest.fixture
 def kubeconfig() -> Iterator[pathlib.Path]:
     made = lane.Lane()
-    made.build()
+    made.build(machines=False)
     own = {"NODES": "4", "LANE_RESOURCES": json.dumps(RESOURCES), "PYTHON": sys.executable}
     try:
         made.script("kube-api/kube-api.sh", "up", **own)

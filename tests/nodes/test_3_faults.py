@@ -9,7 +9,8 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import lane
-from ansible_collections.dgxspark.cluster.tests.nodes.cluster import NAMESPACE, NODES, ONE, Site, condition, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, until
+from ansible_collections.dgxspark.cluster.tests.nodes.cluster import NODES, ONE, Site
 
 pytestmark = [
     pytest.mark.long,
@@ -24,17 +25,6 @@ def serving(site: Site) -> None:
     site.good()
 
 
-def again(site: Site, rank: int) -> None:
-    """Have a rank's pod made anew, as after an eviction."""
-    uid = site.ranks()[rank]["metadata"]["uid"]
-    site.kubectl("delete", "pod", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--wait=false")
-    until(
-        f"rank {rank}: its next pod is there",
-        180,
-        lambda: rank in site.ranks() and site.ranks()[rank]["metadata"]["uid"] != uid,
-    )
-
-
 def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site, serving: None) -> None:
     code, said, _changed = site.run(k8s_dgx_image="localhost/absent:lab")
     assert code != 0
@@ -46,7 +36,7 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site, se
 
 def test_a_missing_attachment_is_named_within_a_minute(site: Site, serving: None) -> None:
     site.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
-    again(site, 1)
+    site.renew(1, 180)
     began = time.monotonic()
     said = site.named_within(MINUTE)
     print(f"missing attachment: named after {time.monotonic() - began:.0f} s")
@@ -59,7 +49,7 @@ def test_a_missing_attachment_is_named_within_a_minute(site: Site, serving: None
 
 def test_a_missing_vf_is_named_within_a_minute(site: Site, serving: None) -> None:
     site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
-    again(site, 1)
+    site.renew(1, 180)
     began = time.monotonic()
     said = site.named_within(MINUTE)
     print(f"missing VF: named after {time.monotonic() - began:.0f} s")

@@ -177,6 +177,7 @@ class Restorer:
         self.host = host
         self.done: list[str] = []
         self.problems: list[str] = []
+        self.made: set[str] = set()  # VFs of this run's making
         self._links: dict[str, dict[str, t.Any]] | None = None
 
     @contextlib.contextmanager
@@ -265,12 +266,17 @@ class Restorer:
                 if before is not None:
                     # Without it no driver could be bound to the VFs at all.
                     host.write(probe, "1")
-        self._forget([f for i in range(max(current, wanted)) if (f := host.vf(pci, i))])
+        there = [f for i in range(max(current, wanted)) if (f := host.vf(pci, i))]
+        self._forget(there)
+        self.made.update(there)
         self.done.append(f"{slot} VFs = {wanted}")
 
     def _away(self, vf: str | None) -> bool:
-        """Whether a VF has a network driver but no interface here: it is in another network namespace."""
-        if vf is None or self.host.netdev(vf) is not None:
+        """Whether a VF has a network driver but no interface here: it is in another network namespace.
+
+        One that was made just now is not: a driver whose module is only being loaded has it, and its interface is coming.
+        """
+        if vf is None or vf in self.made or self.host.netdev(vf) is not None:
             return False
         driver = self.host.driver(vf)
         return driver is not None and not driver.startswith(("vfio", "pci-stub"))
@@ -308,7 +314,7 @@ class Restorer:
                 continue
             name = host.netdev(address)
             if name is None:
-                if host.driver(address) is None:
+                if host.driver(address) is None or address in self.made:
                     stale.append(address)
                 continue
             mac = vf.get("mac")

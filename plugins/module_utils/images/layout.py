@@ -9,14 +9,12 @@ The archive that containerd reads and writes is a tar of just this folder, and i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tarfile
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.images.reference import DIGEST, Reference
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Item, Parcel, Told
@@ -161,28 +159,12 @@ def unpack(goal: Parcel, source: str, stream: t.IO[bytes], told: Told = lambda _
 
 
 def _keep(goal: Parcel, item: Item, source: t.IO[bytes], where: str, told: Told) -> None:
-    path = parcels.place(goal, item.path)
-    part = path.with_name(path.name + parcels.PART)
-    made = hashlib.sha256()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            while data := source.read(parcels.CHUNK):
-                made.update(data)
-                file.write(data)
-                told(len(data))
-            file.flush()
-            os.fsync(file.fileno())
-            parcels.forget(file.fileno())
-    except OSError as exc:
-        raise placed.cannot_write(str(part), exc) from exc
-    if made.hexdigest() != item.sha256:
-        part.unlink()
+    made = parcels.keep(goal, item, source, told)
+    if made != item.sha256:
         raise FabricError(
-            f"{where} has other bytes than the name of {item.sha256[:12]}… says (SHA-256 {made.hexdigest()[:12]}…): it is "
+            f"{where} has other bytes than the name of {item.sha256[:12]}… says (SHA-256 {made[:12]}…): it is "
             "damaged. Nothing of that blob was kept; copy or export it anew."
         )
-    part.replace(path)
 
 
 def pack(goal: Parcel, out: t.IO[bytes], told: Told = lambda _bytes: None) -> None:

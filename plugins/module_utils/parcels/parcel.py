@@ -21,7 +21,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, Change, FabricError
 
 CHUNK = 4 * 1024 * 1024  # bytes
-PART = ".part"
 Told = t.Callable[[int], None]
 
 
@@ -73,6 +72,11 @@ def place(parcel: Parcel, path: str) -> pathlib.Path:
     return pathlib.Path(parcel.root) / pure
 
 
+def part(path: pathlib.Path) -> pathlib.Path:
+    """Return where what has come of a file lies until all of it is there and right."""
+    return path.with_name(f"{path.name}.part")
+
+
 def stamp(path: pathlib.Path) -> list[int] | None:
     """Return size and time of change (ns) of a plain file; None where there is none."""
     try:
@@ -116,8 +120,8 @@ def state(parcel: Parcel) -> State:
             unread += item.size
             changes.append(Change(str(path), "seal", None, "verified"))
             continue
-        part = stamp(path.with_name(path.name + PART))
-        missing += item.size - (min(part[0], item.size) if part else 0)
+        begun = stamp(part(path))
+        missing += item.size - (min(begun[0], item.size) if begun else 0)
         changes.append(Change(str(path), "file", f"{seen[0]} bytes" if seen else None, f"{item.size} bytes"))
     for name, target in parcel.links.items():
         link = place(parcel, name)
@@ -182,6 +186,29 @@ def verified(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any], told: Tol
         return True
     path.unlink()
     return False
+
+
+def keep(parcel: Parcel, item: Item, source: t.IO[bytes], told: Told = lambda _bytes: None) -> str:
+    """Write a stream into a part, and keep it as the file where its SHA-256 is right; return the SHA-256 that it has."""
+    path = place(parcel, item.path)
+    begun, made = part(path), hashlib.sha256()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with begun.open("wb") as file:
+            while data := source.read(CHUNK):
+                made.update(data)
+                file.write(data)
+                told(len(data))
+            file.flush()
+            os.fsync(file.fileno())
+            forget(file.fileno())
+    except OSError as exc:
+        raise placed.cannot_write(str(begun), exc) from exc
+    if made.hexdigest() == item.sha256:
+        begun.replace(path)
+    else:
+        begun.unlink()
+    return made.hexdigest()
 
 
 def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> None:

@@ -201,7 +201,7 @@ class _Puller:
     def _one(self, item: Item) -> None:
         path = parcels.place(self.parcel, item.path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + parcels.PART)
+        part = parcels.part(path)
         for _again in range(2):
             if self._receive(item, part) == item.sha256:
                 part.replace(path)

@@ -205,7 +205,7 @@ def removal(hub: str, repo: str) -> list[pathlib.Path]:
             blob = base / "blobs" / file.blob
             gone.append(base / "snapshots" / revision / file.path)
             if blob.resolve() not in kept:
-                blobs |= {blob, blob.with_name(blob.name + parcels.PART)}
+                blobs |= {blob, parcels.part(blob)}
         gone += [base / f"dgxspark-{revision}.json", base / f".dgxspark-seal-{revision}.json"]
         gone.append(base / "trees" / f"{revision}.json")
     if ours and current(hub, repo) in ours:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -189,32 +188,21 @@ def _copied(wanted: Wanted, progress: Progress) -> Manifest:
     progress.phase, progress.total, progress.bytes = "copy", manifest.size, lambda: done[0]
     for item in here.items:
         if not parcels.verified(here, item, known):
-            _copy(parcels.place(there, item.path), parcels.place(here, item.path), item)
+            _copy(parcels.place(there, item.path), here, item)
         done[0] += item.size
     return manifest
 
 
-def _copy(source: pathlib.Path, target: pathlib.Path, item: parcels.Item) -> None:
-    """Copy a file by way of a part, and keep it where its SHA-256 is right."""
-    made = hashlib.sha256()
-    part = target.with_name(target.name + parcels.PART)
+def _copy(source: pathlib.Path, goal: parcels.Parcel, item: parcels.Item) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with source.open("rb") as old, part.open("wb") as new:
-            while data := old.read(parcels.CHUNK):
-                made.update(data)
-                new.write(data)
-            new.flush()
-            os.fsync(new.fileno())
-            parcels.forget(new.fileno())
+        with source.open("rb") as stream:
+            made = parcels.keep(goal, item, stream)
     except FileNotFoundError as exc:
         raise FabricError(f"{source} is not there, though the list in that folder names it. Copy it anew.") from exc
     except OSError as exc:
-        raise placed.cannot_write(str(part), exc) from exc
-    if made.hexdigest() != item.sha256:
-        part.unlink()
+        raise placed.cannot_write(str(parcels.part(parcels.place(goal, item.path))), exc) from exc
+    if made != item.sha256:
         raise FabricError(
-            f"{source} has the SHA-256 {made.hexdigest()}, but its list says {item.sha256}: it is damaged. Nothing of it was "
+            f"{source} has the SHA-256 {made}, but its list says {item.sha256}: it is damaged. Nothing of it was "
             "kept; copy it anew."
         )
-    part.replace(target)

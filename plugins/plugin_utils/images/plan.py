@@ -45,11 +45,7 @@ def decide(
     `moves` and `problems` are in words.
     """
     chosen, asked, hosts = from_plain(Choices, dict(choices or {}), "image"), parse(reference), list(seen)
-    if chosen.source is not None and chosen.source not in hosts:
-        raise FabricError(
-            f"k8s_dgx_image_host: {chosen.source!r} has no rank of this model. Those that have: {', '.join(hosts)}."
-        )
-    order = [*([chosen.source] if chosen.source else []), *(host for host in hosts if host != chosen.source)]
+    order = chains.order(hosts, chosen.source, "k8s_dgx_image_host")
     digest = prospect["digest"] if prospect else _known(asked, seen, order, chosen.refresh)
     whole = [host for host in order if digest and seen[host]["here"] and seen[host]["digest"] == digest]
     holder = whole[0] if whole else order[0]

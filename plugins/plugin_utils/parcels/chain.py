@@ -29,6 +29,13 @@ class Choices:
     verify: bool = False
 
 
+def order(hosts: t.Sequence[str], source: str | None, option: str) -> list[str]:
+    """Return the hosts, the one that an option names before all others. FabricError where that one has no rank."""
+    if source is not None and source not in hosts:
+        raise FabricError(f"{option}: {source!r} has no rank of this model. Those that have: {', '.join(hosts)}.")
+    return sorted(hosts, key=lambda host: host != source)
+
+
 def chain(
     holder: str,
     lacking: t.Sequence[str],

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels.chain import Choices, chain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels import chain as chains
 
 Plain = dict[str, t.Any]
 
@@ -42,22 +42,19 @@ def decide(
     wanted: as `repos` returns it. seen: host → what weights_info returned, in the order of ranks. prospects: what the hub
     or the folder said of repositories that have to be fetched (before they were asked: none, and room is not judged).
     """
-    chosen = from_plain(Choices, dict(choices or {}), "weights")
+    chosen = from_plain(chains.Choices, dict(choices or {}), "weights")
     hosts = list(seen)
-    if chosen.source is not None and chosen.source not in hosts:
-        raise FabricError(
-            f"k8s_dgx_weights_host: {chosen.source!r} has no rank of this model. Those that have: {', '.join(hosts)}."
-        )
+    order = chains.order(hosts, chosen.source, "k8s_dgx_weights_host")
     planned = networks.hosts(fabric)
     made, moves, problems = [], [], []
     needs = dict.fromkeys(hosts, 0)
     for each in wanted:
-        entry = _one(each, seen, chosen, hosts)
+        entry = _one(each, seen, order, chosen.verify)
         entry["chain"] = {}
         prospect = (prospects or {}).get(entry["repo"])
         if entry["lacking"]:
             try:
-                entry["chain"] = chain(entry["holder"], entry["lacking"], hosts, planned, chosen)
+                entry["chain"] = chains.chain(entry["holder"], entry["lacking"], hosts, planned, chosen)
             except FabricError as exc:
                 problems.append(str(exc))
         if entry["fetch"]:
@@ -86,13 +83,11 @@ def _amount(count: int | None) -> str:
 
 
 def _one(
-    each: t.Mapping[str, t.Any], seen: t.Mapping[str, t.Mapping[str, t.Any]], chosen: Choices, hosts: t.Sequence[str]
+    each: t.Mapping[str, t.Any], seen: t.Mapping[str, t.Mapping[str, t.Any]], order: t.Sequence[str], verify: bool
 ) -> Plain:
-    """Return who holds a repository (or is to fetch it) and who lacks it."""
+    """Return who holds a repository (or is to fetch it) and who lacks it. order: all hosts; the first that has it holds it."""
     repo, revision = str(each["repo"]), each.get("revision")
-    have = {host: seen[host]["weights"].get(repo) or {} for host in hosts}
-    first = [chosen.source] if chosen.source else []
-    order = [*first, *(host for host in hosts if host not in first)]
+    have = {host: seen[host]["weights"].get(repo) or {} for host in seen}
     whole = [
         host for host in order if have[host].get("whole") and revision in (None, have[host]["manifest"]["revision"])
     ]
@@ -101,15 +96,14 @@ def _one(
     commit = manifest["revision"] if manifest else None
     lacking = [
         host
-        for host in hosts
-        if host != holder
-        and (chosen.verify or not (have[host].get("whole") and have[host]["manifest"]["revision"] == commit))
+        for host in seen
+        if host != holder and (verify or not (have[host].get("whole") and have[host]["manifest"]["revision"] == commit))
     ]
     return {
         "repo": repo,
         "revision": commit if manifest else revision,
         "holder": holder,
-        "fetch": not whole or chosen.verify,
+        "fetch": not whole or verify,
         "manifest": manifest,
         "lacking": lacking,
     }

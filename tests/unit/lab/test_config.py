@@ -44,6 +44,25 @@ def test_a_port_that_cannot_be_is_refused(port: str) -> None:
         config.load({"DGXSPARK_LAB_PORT": port}, 0)
 
 
+@pytest.mark.parametrize("memory", ["0", "255", "65537", "-5", "1G", "²²²²"])
+def test_an_amount_of_memory_that_cannot_be_is_refused(memory: str) -> None:
+    with pytest.raises(LabError, match="DGXSPARK_LAB_MEMORY"):
+        config.load({"DGXSPARK_LAB_MEMORY": memory}, 0)
+    assert config.load({"DGXSPARK_LAB_MEMORY": "2048"}, 0).memory_mib == 2048
+
+
+@pytest.mark.parametrize("cpus", ["0", "9", "-1", "two", "²"])
+def test_a_number_of_cpus_that_cannot_be_is_refused(cpus: str) -> None:
+    with pytest.raises(LabError, match="DGXSPARK_LAB_CPUS"):
+        config.load({"DGXSPARK_LAB_CPUS": cpus}, 0)
+    assert config.load({}, 0).cpus == 1
+
+
+def test_a_guest_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="DGXSPARK_LAB_GUEST"):
+        config.load({"DGXSPARK_LAB_GUEST": str(tmp_path / "none")}, 0)
+
+
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("spark8", 8)])
 def test_a_node_is_named_by_number_or_by_name(text: str, number: int) -> None:
     assert config.node_number(text) == number

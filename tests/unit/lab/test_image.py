@@ -41,6 +41,33 @@ def test_the_image_depends_on_packages_guest_files_code_suite_and_keys(tmp_path:
     assert image.key(lab) != before
 
 
+def test_what_is_added_to_the_guest_comes_on_top_and_makes_another_image(tmp_path: Path) -> None:
+    added = tmp_path / "added"
+    (added / "files/etc").mkdir(parents=True)
+    (added / "packages.txt").write_text("# for this\ncontainerd runc\n", encoding="utf-8")
+    (added / "files/etc/x").write_text("one", encoding="utf-8")
+    lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path), "DGXSPARK_LAB_GUEST": str(added)}, 0)
+    for name in ("id_lab.pub", "host_key.pub"):
+        (tmp_path / name).write_text("one", encoding="utf-8")
+    assert rootfs.entries("packages.txt", lab.guest) == [*rootfs.entries("packages.txt"), "containerd", "runc"]
+    assert rootfs.entries("modules.txt", lab.guest) == rootfs.entries("modules.txt")
+    keys = {image.key(lab), image.key(config.load({"DGXSPARK_LAB_CACHE": str(tmp_path)}, 0))}
+    (added / "files/etc/x").write_text("two", encoding="utf-8")
+    assert len(keys | {image.key(lab)}) == 3
+    hook = next(word for word in image.bootstrap_command(lab, tmp_path / "out") if word.startswith("--customize-hook"))
+    assert hook.endswith(f'"{added}"')
+
+
+def test_files_are_copied_with_the_mode_that_their_content_asks_for(tmp_path: Path) -> None:
+    (tmp_path / "files/bin").mkdir(parents=True)
+    (tmp_path / "root").mkdir()
+    for name, data in {"script": b"#!/bin/sh\n", "program": b"\x7fELF...", "text": b"text"}.items():
+        (tmp_path / "files/bin" / name).write_bytes(data)
+    rootfs.copy_files(tmp_path / "root", tmp_path / "files")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "root/bin").iterdir()}
+    assert modes == {"script": 0o755, "program": 0o755, "text": 0o644}
+
+
 def test_a_build_that_ends_badly_leaves_nothing(tmp_path: Path) -> None:
     lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path)}, 0)
     with pytest.raises(RuntimeError), image.building(lab, "images", "x") as folder:
@@ -93,7 +120,7 @@ def test_cpio_members_are_aligned_and_carry_their_data() -> None:
 
 
 def test_a_machine_keeps_to_loopback_and_unix_sockets(tmp_path: Path) -> None:
-    machine = qemu.Machine("m", tmp_path, tmp_path / "disk", tmp_path, None, "tcg", 22201)
+    machine = qemu.Machine("m", tmp_path, tmp_path / "disk", tmp_path, None, "tcg", 22201, 512)
     words = " ".join(qemu.command(machine))
     assert "hostfwd=tcp:127.0.0.1:22201-:22" in words
     assert "restrict=on" in words
@@ -105,6 +132,7 @@ def test_a_machine_keeps_to_loopback_and_unix_sockets(tmp_path: Path) -> None:
 
 
 def test_a_saved_memory_is_written_once_and_only_read_by_copies(tmp_path: Path) -> None:
-    machine = qemu.Machine("m", tmp_path, tmp_path / "disk", tmp_path, tmp_path / "memory", "tcg", None)
+    machine = qemu.Machine("m", tmp_path, tmp_path / "disk", tmp_path, tmp_path / "memory", "tcg", None, 768)
+    assert "size=768M,mem-path=" in " ".join(qemu.command(machine))
     assert "share=off" in " ".join(qemu.command(machine))
     assert "share=on" in " ".join(qemu.command(machine, shared_memory=True))

@@ -89,6 +89,36 @@ def test_a_vf_s_driver_sees_its_mac_from_the_first(node: FakeNode) -> None:
     assert not [line for line in log if "unbind" in line]
 
 
+class Loading(FakeHost):
+    """The driver's module is just being loaded: it has taken the last VF of each function, which has no interface yet."""
+
+    def __init__(self, node: FakeNode) -> None:
+        super().__init__(node)
+        self.coming: set[str] = set()
+
+    def write(self, path: str, value: str) -> None:
+        super().write(path, value)
+        parts = path.split("/")
+        if parts[-1] == "sriov_numvfs" and value != "0":
+            _index, last = self.node._vfs(parts[-2])[-1]
+            self.node.bind(last, self.vf_driver(last))
+            self.coming.add(last)
+        elif parts[-1] == "unbind":
+            self.coming.discard(value)
+        elif parts[-1] == "drivers_probe":
+            self.coming.clear()
+
+    def netdev(self, address: str) -> str | None:
+        return None if address in self.coming else super().netdev(address)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_driver_that_comes_while_vfs_are_made_does_not_keep_them_from_their_macs(node: FakeNode, count: int) -> None:
+    host, wanted = Loading(node), document(node, count)
+    restore.restore(wanted, host)
+    is_as_said(node, wanted)
+
+
 def test_another_count_goes_through_none(node: FakeNode) -> None:
     host = FakeHost(node)
     restore.restore(document(node, 1), host)

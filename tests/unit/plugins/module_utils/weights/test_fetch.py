@@ -196,6 +196,9 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     with pytest.raises(FabricError, match="it is damaged"):
         have(third)
     assert cache.read(third.hub, REPO, None) is None
+    blob.unlink()
+    with pytest.raises(FabricError, match="is not there, though the list"):
+        have(third)
     (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
     with pytest.raises(FabricError, match="has no list of org/model"):
         prospect(third)

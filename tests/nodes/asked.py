@@ -1,0 +1,166 @@
+"""What tests ask of a cluster that serves, by kubectl: its ranks, what is inside them, and their API."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+import typing as t
+
+Plain = dict[str, t.Any]
+NAMESPACE = "dgx-serving"
+PORT = 30000
+RAILS = ("net1", "net2")
+SYSCTLS = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
+
+
+class Asked:
+    """A cluster with an instance `default`; kubectl() is its own. size: how many ranks it has when it is whole."""
+
+    size: int
+
+    def kubectl(self, *arguments: str, check: bool = True) -> str:
+        raise NotImplementedError
+
+    def listed(self, kind: str, *options: str) -> list[Plain]:
+        return list(json.loads(self.kubectl("get", kind, "-o", "json", *options))["items"])
+
+    def ranks(self) -> dict[int, Plain]:
+        """Return the pods of the instance by rank."""
+        pods = self.listed("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=dgxspark-serving")
+        return {int(pod["metadata"]["labels"]["dgxspark.cluster/rank"]): pod for pod in pods}
+
+    def inside(self, rank: int, *command: str) -> str:
+        """Run a command in a rank's container."""
+        return self.kubectl("exec", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--", *command).strip()
+
+    def ask(self, path: str, body: Plain | None = None) -> Plain:
+        """Ask the API, from within the worker's pod, as its clients in the cluster do."""
+        head = self.ranks()[0]["status"]["podIP"]
+        data = f", data={json.dumps(json.dumps(body))}.encode()" if body is not None else ""
+        program = f"import urllib.request as u; print(u.urlopen(u.Request('http://{head}:{PORT}{path}'{data}), timeout=20).read().decode())"
+        return dict(json.loads(self.inside(1, "python3", "-c", program)))
+
+    def ready(self) -> bool:
+        """Whether all ranks are there and ready."""
+        ranks = self.ranks()
+        return len(ranks) == self.size and all(map(condition, ranks.values()))
+
+    def ended(self, rank: int) -> str:
+        """Return the last word of a rank's container before this one."""
+        states = [each.get("lastState", {}) for each in self.ranks()[rank]["status"].get("containerStatuses", ())]
+        return str(next((state["terminated"].get("message", "") for state in states if "terminated" in state), ""))
+
+    def node_ready(self, name: str) -> bool:
+        """Whether a node is Ready, by its condition."""
+        (found,) = [each for each in self.listed("nodes") if each["metadata"]["name"] == name]
+        return next(each["status"] for each in found["status"]["conditions"] if each["type"] == "Ready") == "True"
+
+    def service(self) -> str:
+        """Return the uid of the service that clients ask."""
+        made = json.loads(self.kubectl("get", "service", "-n", NAMESPACE, "serve-default", "-o", "json"))
+        return str(made["metadata"]["uid"])
+
+    def renew(self, rank: int, bound_s: float) -> None:
+        """Have a rank's pod made anew, as after an eviction."""
+        uid = self.ranks()[rank]["metadata"]["uid"]
+        self.kubectl("delete", "pod", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--wait=false")
+        until(
+            f"rank {rank}: its next pod is there",
+            bound_s,
+            lambda: rank in self.ranks() and self.ranks()[rank]["metadata"]["uid"] != uid,
+        )
+
+    def wait_play(self, kubeconfig: str, bound_s: int) -> list[Plain]:
+        """Return a play that lets kube_wait look for so long at what is there."""
+        (first, *_others) = self.listed("statefulsets", "-n", NAMESPACE)
+        asked = {
+            "namespace": NAMESPACE,
+            "instance": "default",
+            "plan": first["metadata"]["annotations"]["dgxspark.cluster/plan"],
+            "ranks": self.size,
+            "timeout": bound_s,
+            "interval": 2,
+            "kubeconfig": kubeconfig,
+        }
+        local = {"delegate_to": "localhost", "run_once": True, "vars": {"ansible_python_interpreter": sys.executable}}
+        task = {"name": "Wait", "dgxspark.cluster.kube_wait": asked, **local}
+        return [{"name": "Wait", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
+
+    def planned(self) -> dict[int, dict[str, str]]:
+        """Return each rank's planned addresses by interface, from what its supervisor is told."""
+        maps = self.listed("configmaps", "-n", NAMESPACE)
+        launch = next(each for each in maps if "launch" in each["metadata"]["name"])
+        ranks = {rank: json.loads(launch["data"][f"rank{rank}.json"]) for rank in range(self.size)}
+        return {
+            rank: {rail["interface"]: f"{rail['address']}/{rail['prefix']}" for rail in config["rails"]}
+            for rank, config in ranks.items()
+        }
+
+    # --- what must hold of both sites -----------------------------------------------------------------------------------
+
+    def works(self) -> None:
+        assert self.ask("/v1/completions", {"prompt": "5", "max_tokens": 4})["usage"]["completion_tokens"] == 4
+
+    def gives_tokens(self) -> None:
+        """By the API, and as the logs tell."""
+        assert self.ask("/v1/models")["data"][0]["id"] == "dgxspark/scripted-one"
+        said = self.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "five"}]})
+        assert said["choices"][0]["message"]["content"] == "five six seven eight nine"
+        assert said["usage"]["completion_tokens"]
+        logs = self.kubectl("logs", "-n", NAMESPACE, "serve-default-rank0-0")
+        assert f"all {self.size} ranks are here" in logs
+        assert "serving; the first tokens: ' six seven eight nine'" in logs
+
+    def has_its_vfs(self) -> None:
+        """Each rank has its VFs, with address, MTU and ARP settings."""
+        addresses = self.planned()
+        for rank in self.ranks():
+            links = json.loads(self.inside(rank, "ip", "-json", "address"))
+            seen = {link["ifname"]: link for link in links}
+            for rail in RAILS:
+                (own,) = [each for each in seen[rail]["addr_info"] if each["family"] == "inet"]
+                assert f"{own['local']}/{own['prefixlen']}" == addresses[rank][rail]
+                assert seen[rail]["mtu"] == 9000
+                # A VF itself, not something on top of one.
+                assert "igbvf" in self.inside(rank, "readlink", f"/sys/class/net/{rail}/device/driver")
+                for name, value in SYSCTLS.items():
+                    assert self.inside(rank, "cat", f"/proc/sys/net/ipv4/conf/{rail}/{name}") == value
+
+    def is_unprivileged(self) -> None:
+        """Ranks are, and hold what the plugins gave."""
+        for rank, pod in self.ranks().items():
+            status = dict(line.split(":\t", 1) for line in self.inside(rank, "cat", "/proc/self/status").splitlines())
+            assert status["CapBnd"].lstrip("0") == f"{1 << 14:x}"  # IPC_LOCK alone (linux/capability.h)
+            assert status["NoNewPrivs"] == "1"
+            environment = self.inside(rank, "env")
+            assert len(re.findall(r"^PCIDEVICE_DGXSPARK_CLUSTER_P0F\dV0=0000:", environment, re.M)) == len(RAILS)
+            assert not re.search("^SERVE_DEFAULT.*=tcp", environment, re.M)
+            told = json.loads(pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"])
+            assert [each["interface"] for each in told] == ["eth0", *RAILS]
+
+
+def plain(said: str) -> str:
+    """Return what was said on one line."""
+    return re.sub(r"\s+", " ", said)
+
+
+def condition(pod: Plain, kind: str = "Ready") -> bool:
+    found = {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}
+    return found.get(kind) == "True" and not pod["metadata"].get("deletionTimestamp")
+
+
+def restarts(pod: Plain) -> int:
+    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
+
+
+def until(what: str, bound_s: float, true: t.Callable[[], bool], began: float | None = None) -> float:
+    """Wait until something is so; print and return the seconds since `began` (now). Fails after the bound."""
+    began = time.monotonic() if began is None else began
+    while not true():
+        assert time.monotonic() - began < bound_s, f"{what}: not within {bound_s:g} s"
+        time.sleep(0.5)
+    seconds = time.monotonic() - began
+    print(f"{what}: {seconds:.1f} s")
+    return seconds

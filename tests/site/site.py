@@ -1,0 +1,184 @@
+"""A site that serves on the lab's nodes, whose guest has real components of Kubernetes (make_guest.py).
+
+Kubelets, containerd, runc, the API server, the scheduler, the controllers, etcd and the CNI plugins are real (Kubernetes 1.20.2;
+Debian's). Stand-ins: K3s itself, flannel and kube-proxy, Multus, both device plugins, the engine. REAL K3S IS NOT RUN HERE.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import secrets
+import subprocess
+import time
+import typing as t
+
+import yaml
+from harness import NODES, Run, sh
+from kube import Cluster, address
+
+from ansible_collections.dgxspark.cluster.tests.nodes import image
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
+from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
+
+STAND_IN = "stand-ins: K3s (real K3s not run), flannel, kube-proxy, Multus, both device plugins, the engine (scripted)"
+ONE, TWO = "scripted-four", "scripted-four-other"
+COMPONENTS = "/etc/dgxspark-stand-in/components"
+# The archive that a release of the plugins is, of Debian's; the same bytes on every node.
+CNI = "/var/tmp/cni-plugins.tgz"
+PACK_CNI = (
+    "tar -C /usr/lib/cni --sort=name --mtime=@0 --owner=0 --group=0 -c ./host-device ./static ./tuning | gzip -n1"
+)
+API = 6443
+FABRIC = {
+    **yaml.safe_load((ROOT / "inventories/lab/group_vars/dgx.yml").read_text(encoding="utf-8"))["dgxspark_fabric"],
+    "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
+}
+
+
+PLACES = (
+    "/etc/rancher /etc/systemd/system /etc/netplan /etc/sysctl.d /usr/local /var/lib/rancher /var/lib/dgxspark /var/lib/kubelet"
+    " /var/lib/cni /run/k3s /run/netns"
+)
+
+
+def tree(node: str) -> str:
+    """Return all files of a node in the places where roles put some."""
+    return sh(node, f"find {PLACES} -printf '%y %m %p %l\\n' 2>/dev/null | sort", check=False)
+
+
+def spelled(token: str) -> str:
+    """Return a pattern for grep that finds the token, and not grep itself."""
+    return f"'[{token[0]}]{token[1:]}'"
+
+
+def why_not() -> str:
+    """Return why this lab has no real nodes; empty where it has."""
+    if sh("spark1", f"test -x {COMPONENTS} && echo there", check=False) != "there":
+        return "not run: the lab's guest has no components of Kubernetes (tests/site/make_guest.py)"
+    return ""
+
+
+class Served(Cluster, Asked):
+    """Four Sparks, spark1 the server, and what their owner says of the model."""
+
+    size = len(NODES)
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        lane = Lane()
+        joined = folder / "images.tar"
+        image.join(joined, (lane.images / f"{name}.tar" for name in ("pause", "plugin", "multus")))
+        packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
+        super().__init__(folder, packed)
+        self.of_hosts = {"dgxspark_fabric": FABRIC}
+        self.before: dict[str, str] = {}
+        self.said = ""
+        self.hf_token = "hf_" + secrets.token_hex(16)
+        self.engine = lane.images / "engine.tar"
+        self.program = str(lane.bin / "kubectl")
+        self._knowledge()
+        self.tunnel: subprocess.Popen[bytes] | None = None
+
+    def _knowledge(self) -> None:
+        """The CNI plugins of the guest, by their checksum, and the scripted models."""
+        known = yaml.safe_load((ROOT / "knowledge" / "platform" / "components.yml").read_text(encoding="utf-8"))
+        entry = next(each for each in known["entries"] if each["id"] == "cni_plugins")
+        (digest,) = {sh(node, f"{PACK_CNI} >{CNI}; sha256sum {CNI}").split()[0] for node in NODES}
+        entry["files"]["amd64"] = {"url": f"file://{CNI}", "sha256": digest}
+        place = self.folder / "knowledge" / "platform" / "stand_in.yml"
+        place.parent.mkdir()
+        place.write_text(yaml.safe_dump({"entries": [{**entry, "replaces": "cni_plugins"}]}), encoding="utf-8")
+        profiles = self.folder / "knowledge" / "model_profiles"
+        profiles.symlink_to(ROOT / "tests" / "nodes" / "knowledge" / "model_profiles")
+
+    def run(self, *arguments: str, **choices: t.Any) -> Run:
+        """Run site.yml, or another playbook, with all that its owner says."""
+        given = {
+            "k3s_start_timeout": 1200,
+            "k8s_dgx_free_gib": dict.fromkeys(NODES, 100),
+            "k8s_dgx_memory_check": False,
+            "k8s_dgx_image": ENGINE,
+            "k8s_dgx_image_archive": str(self.engine),
+            "k8s_dgx_image_archive_remote": False,
+            "k8s_dgx_disk_reserve_gib": 1,
+            "k8s_dgx_weights": "unmanaged",
+            "k8s_dgx_hf_token": self.hf_token,
+            "k8s_dgx_model_profile": ONE,
+            "k8s_dgx_components": {
+                "images": {"multus": MULTUS, "nvidia_device_plugin": PLUGIN, "sriov_device_plugin": PLUGIN},
+                "image_pull": "Never",
+            },
+            "k8s_dgx_serving": {
+                "image_pull": "Never",
+                "requests": {"cpu": "100m", "memory": "64Mi"},
+                "shm": "16Mi",
+                "peers_timeout_s": 300,
+                "load_timeout_s": 120,
+                "hang_after_s": 120,
+                # This server has no policy/v1.
+                "max_unavailable": None,
+            },
+            "timeout": 2400,
+            "tags": "",
+        }
+        began = time.monotonic()
+        ran = super().run(*arguments, **{**given, **choices})
+        asked = " ".join([*arguments, *(f"{key}={value}" for key, value in choices.items())]) or "site.yml"
+        print(f"{asked}: {time.monotonic() - began:.0f} s, changed={sum(ran.changed.values())}, exit {ran.code}")
+        self.said += ran.output
+        return ran
+
+    def good(self, *arguments: str, **choices: t.Any) -> int:
+        """Run it, which must end well; return how many tasks changed something."""
+        ran = self.run(*arguments, **choices)
+        assert ran.code == 0, ran.output
+        return sum(ran.changed.values())
+
+    def serve(self, *arguments: str, **choices: t.Any) -> int:
+        """Run serve.yml, which must end well."""
+        return self.good(*arguments, playbook="playbooks/serve.yml", **choices)
+
+    def ready(self) -> bool:
+        """Whether there is a cluster, and all ranks are ready."""
+        return self.kubeconfig.exists() and super().ready()
+
+    def named_within(self, bound_s: int) -> str:
+        """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""
+        play = self.wait_play(str(self.kubeconfig), bound_s)
+        place = self.folder / "wait.yml"
+        place.write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+        ran = self.run(playbook=str(place))
+        assert ran.code != 0, ran.output
+        return plain(ran.output)
+
+    # --- reaching it --------------------------------------------------------------------------------------------------
+
+    def reach(self) -> None:
+        """Let this machine reach the API at the server's own address, as an owner's machine does: by ssh and loopback."""
+        subprocess.run(["ip", "address", "replace", f"{address('spark1')}/32", "dev", "lo"], check=True)
+        where = f"{address('spark1')}:{API}"
+        base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
+        cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
+        options = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]
+        self.tunnel = subprocess.Popen(
+            ["ssh", "-F", "none", "-N", "-i", f"{cache}/id_lab", *options, "-o", "ExitOnForwardFailure=yes",
+             "-L", f"{where}:{where}", "-p", str(base + 1), "root@127.0.0.1"],
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def leave(self) -> None:
+        """Undo reach()."""
+        if self.tunnel:
+            self.tunnel.kill()
+            self.tunnel.wait()
+        subprocess.run(["ip", "address", "delete", f"{address('spark1')}/32", "dev", "lo"], check=False)
+
+    def kubectl(self, *arguments: str, check: bool = True) -> str:
+        ran = subprocess.run(
+            [self.program, "--kubeconfig", str(self.kubeconfig), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert not check or ran.returncode == 0, f"{arguments}: {ran.stdout}{ran.stderr}"
+        return ran.stdout

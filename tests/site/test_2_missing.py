@@ -1,0 +1,59 @@
+"""What is missing on real nodes is named within a minute, by kube_wait, and the next run brings it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from harness import sh
+
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, plain
+from ansible_collections.dgxspark.cluster.tests.site.site import Served
+
+pytestmark = pytest.mark.long
+MINUTE = 60
+
+
+@pytest.fixture(autouse=True)
+def serving(served: Served) -> None:
+    if not served.ready():
+        served.good()
+
+
+def test_a_missing_image_is_named_and_the_model_before_comes_back(served: Served) -> None:
+    model = served.ask("/v1/models")["data"][0]["id"]
+    failed = served.run(
+        playbook="playbooks/serve.yml", k8s_dgx_image="localhost/absent:lab", k8s_dgx_image_state="unmanaged"
+    )
+    assert failed.code != 0
+    assert 'localhost/absent:lab: Container image "localhost/absent:lab" is not present' in plain(failed.output)
+    assert "The model before it serves again." in plain(failed.output)
+    assert all(condition(pod) for pod in served.ranks().values())
+    assert served.ask("/v1/models")["data"][0]["id"] == model
+
+
+def test_a_missing_attachment_is_named_within_a_minute(served: Served) -> None:
+    served.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
+    served.renew(1, 240)
+    began = time.monotonic()
+    said = served.named_within(MINUTE)
+    print(f"missing attachment: named after {time.monotonic() - began:.0f} s")
+    assert "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)" in said
+    assert "serve-default-rank1-0 on spark2" in said
+    # The next run makes it, and the ranks need no more than that.
+    served.serve()
+    assert all(condition(pod) for pod in served.ranks().values())
+
+
+def test_a_missing_vf_is_named_within_a_minute(served: Served) -> None:
+    sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
+    served.renew(1, 240)
+    began = time.monotonic()
+    said = served.named_within(MINUTE)
+    print(f"missing VF: named after {time.monotonic() - began:.0f} s")
+    assert "serve-default-rank1-0 on spark2" in said
+    assert "failed to find host device" in said
+    assert "The VF is not on the node" in said
+    # The next run makes the VFs of that node anew.
+    served.good()
+    assert all(condition(pod) for pod in served.ranks().values())

@@ -1,0 +1,76 @@
+"""A group on real nodes that loses something: it goes down as a whole and comes back by itself, within a bound. Times are printed.
+
+The bounds are the plan's own with room for emulated processors; nothing is run by Ansible between the loss and the return.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from harness import NODES, lab, sh
+
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, restarts, until
+from ansible_collections.dgxspark.cluster.tests.site.site import Served
+
+pytestmark = pytest.mark.long
+DOWN_S, BACK_S = 120, 600
+LOST = 3  # the rank, of spark4
+
+
+@pytest.fixture(autouse=True)
+def serving(served: Served) -> None:
+    if not served.ready():
+        served.good()
+
+
+def test_a_killed_engine_takes_its_group_down_and_it_comes_back(served: Served) -> None:
+    before = {rank: restarts(pod) for rank, pod in served.ranks().items()}
+    began = time.monotonic()
+    sh("spark4", "pkill -KILL -f [s]glang.launch_server")
+    until("engine of rank 3 killed: the group is down", DOWN_S, lambda: not served.ready(), began)
+
+    def again() -> bool:
+        ranks = served.ranks()
+        return served.ready() and all(restarts(ranks[rank]) > before[rank] for rank in before)
+
+    until("engine of rank 3 killed: the group is back", BACK_S, again, began)
+    assert "was killed by SIGKILL" in served.ended(LOST)
+    assert "rank 3 (spark4) is lost: rank 3: the engine was killed by SIGKILL" in served.ended(0)
+    served.works()
+
+
+def test_a_rebooted_node_comes_back_with_its_rank(served: Served) -> None:
+    boot = sh("spark4", "cat /proc/sys/kernel/random/boot_id")
+    began = time.monotonic()
+    sh("spark4", "systemctl reboot", check=False)
+    until("spark4 reboots: rank 0 has ended", DOWN_S, lambda: not condition(served.ranks()[0]), began)
+
+    def again() -> bool:
+        return served.ready() and sh("spark4", "cat /proc/sys/kernel/random/boot_id", check=False) not in ("", boot)
+
+    until("spark4 reboots: the group is back", BACK_S, again, began)
+    served.works()
+
+
+def test_a_node_without_power_takes_the_group_down_until_it_is_back(served: Served) -> None:
+    began = time.monotonic()
+    lab("power", "off", "spark4")
+    until("spark4 has no power: rank 0 has ended", DOWN_S, lambda: not condition(served.ranks()[0]), began)
+    assert "rank 3 (spark4) is lost" in served.ended(0)
+    until("spark4 has no power: the node is not ready", 240, lambda: not served.node_ready("spark4"), began)
+    until("spark4 has no power: its rank is not ready", 240, lambda: not condition(served.ranks()[LOST]), began)
+    began = time.monotonic()
+    lab("power", "on", "spark4")
+    until(
+        "spark4 has power again: the group is back",
+        BACK_S,
+        lambda: served.ready() and served.node_ready("spark4"),
+        began,
+    )
+    served.works()
+
+
+def test_the_restarts_of_a_group_leave_no_pod_behind(served: Served) -> None:
+    pods = served.listed("pods", "-n", NAMESPACE)
+    assert sorted(pod["metadata"]["name"] for pod in pods) == [f"serve-default-rank{n}-0" for n in range(len(NODES))]
