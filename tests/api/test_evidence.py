@@ -33,11 +33,11 @@ class Reader(harness.Site):
         """Put the ranks of a model there, and a log into each pod."""
         self.play()
         self.good(k8s_dgx_serving=serving)
-        for key, pod in self.cluster.objects.items():
-            if pod["kind"] == "Pod":
-                pod["status"]["hostIP"] = f"192.0.2.{pod['metadata']['labels']['dgxspark.cluster/rank']}"
-            if pod["kind"] == "Service" and serving.get("service_type") == "NodePort" and key[3] == "serve-default":
-                pod["spec"]["ports"][0]["nodePort"] = 30123
+        for pod in self.cluster.pods().values():
+            pod["status"]["hostIP"] = f"192.0.2.{pod['metadata']['labels']['dgxspark.cluster/rank']}"
+        if serving.get("service_type") == "NodePort":
+            service = self.cluster.objects["v1", "services", "dgx-serving", "serve-default"]
+            service["spec"]["ports"][0]["nodePort"] = 30123
 
     def log(self, logs: t.Sequence[t.Sequence[str]]) -> None:
         self.cluster.logs = {f"serve-default-rank{n}-0": "\n".join(lines) for n, lines in enumerate(logs)}

@@ -58,7 +58,7 @@ class Owner(harness.Site):
 
     def pods(self) -> set[tuple[str, str]]:
         """What the ranks ask for, and how."""
-        made = [each["spec"]["containers"][0] for each in self.cluster.objects.values() if each["kind"] == "Pod"]
+        made = [each["spec"]["containers"][0] for each in self.cluster.pods().values()]
         return {(each["image"], each["imagePullPolicy"]) for each in made}
 
     def left(self) -> list[str]:

@@ -34,9 +34,6 @@ class StandIn(harness.Site):
         """Return the names of all objects of a kind."""
         return {key[3] for key, made in self.cluster.objects.items() if made["kind"] == kind}
 
-    def pods(self) -> dict[str, Plain]:
-        return {key[3]: made for key, made in self.cluster.objects.items() if made["kind"] == "Pod"}
-
     def say(self, said: Plain) -> None:
         """Tell the stand-in what state pods come up in, by the start of their names or by their image."""
         request = urllib.request.Request(
@@ -59,7 +56,7 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     assert site.cluster.writes == []
     # Applied: one rank on each node, everything in place.
     assert site.good() > 0
-    assert {name: pod["spec"]["nodeName"] for name, pod in site.pods().items()} == {
+    assert {name: pod["spec"]["nodeName"] for name, pod in site.cluster.pods().items()} == {
         f"serve-default-rank{rank}-0": f"spark{rank + 1}" for rank in range(4)
     }
     assert site.names("NetworkAttachmentDefinition") == {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"}
@@ -76,6 +73,13 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     assert site.good() == 0
     assert site.good("--check") == 0
     assert site.cluster.writes == []
+    # What cannot start is refused before the old model is stopped.
+    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_node_names={"spark4": "elsewhere"})
+    assert code != 0
+    assert "there is no node 'elsewhere' in the cluster (nodes: spark1, spark2, spark3, spark4)" in said
+    assert not [name for name in site.cluster.writes if "StatefulSet" in name]
+    assert len(site.cluster.pods()) == 4
+    site.cluster.writes.clear()
     # What a switch would do is told without doing it.
     assert site.good("--check", "--diff", k8s_dgx_model_profile=OTHER) > 0
     assert site.cluster.writes == []
@@ -86,12 +90,14 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     order = [name for name in site.cluster.writes if "StatefulSet/" in name]
     assert [name[0] for name in order] == ["-"] * 4 + ["S"] * 4
     assert site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"] == service
-    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.pods().values()} == {OTHER}
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
+        OTHER
+    }
     assert len([name for name in site.names("ConfigMap") - before if name.startswith("serve-default-launch")]) == 1
     assert len([name for name in site.names("ConfigMap") if name.startswith("serve-default-launch")]) == 1
     # Stopped: the instance is gone, the platform stays; again: nothing to do.
     assert site.good(k8s_dgx_state="absent") > 0
-    assert not site.pods()
+    assert not site.cluster.pods()
     assert not [
         name for kind in ("StatefulSet", "Service", "ConfigMap") for name in site.names(kind) if "serve-" in name
     ]
@@ -113,8 +119,10 @@ def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: StandI
     assert code != 0
     assert "no such manifest" in said
     assert "The model before it serves again." in said
-    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.pods().values()} == {MODEL}
-    assert {pod["status"]["phase"] for pod in site.pods().values()} == {"Running"}
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
+        MODEL
+    }
+    assert {pod["status"]["phase"] for pod in site.cluster.pods().values()} == {"Running"}
     # And what was put back is what the plan says: the next run has nothing to roll.
     site.cluster.writes.clear()
     site.good()
@@ -126,19 +134,22 @@ def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn)
     assert code != 0
     assert re.search(r"spark1: [\d.]+ GiB are free, the plan counts on \d+\.\d GiB", said)
     assert "Nothing is served as serve-default now." in said
-    assert not site.pods()
+    assert not site.cluster.pods()
 
 
-def test_what_cannot_start_is_refused_before_the_old_model_is_stopped(site: StandIn) -> None:
-    site.good()
-    site.cluster.writes.clear()
-    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_node_names={"spark4": "elsewhere"})
+def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> None:
+    creating = waiting("ContainerCreating", "")
+    site.say({"dgxspark-multus-spark3": creating})
+    code, said, _changed = site.run(k8s_dgx_networks_timeout=1)
     assert code != 0
-    assert "there is no node 'elsewhere' in the cluster (nodes: spark1, spark2, spark3, spark4)" in said
-    assert not [name for name in site.cluster.writes if "StatefulSet" in name]
-    assert len(site.pods()) == 4
+    assert "Multus is not at work on spark3 after 1 s" in " ".join(said.split())
+    assert not site.cluster.pods()
+    # Who has a Multus of his own, or no need of one, is not asked for ours.
+    site.good(k8s_dgx_parts={"cni_plugins": "unmanaged", "multus": "unmanaged"}, k8s_dgx_networks_timeout=1)
+    assert len(site.cluster.pods()) == 4
 
 
+@pytest.mark.long
 def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
     site.good()
     theirs = {"metadata": {"name": "theirs", "namespace": "kube-system", "labels": {"dgxspark.cluster/part": "multus"}}}
@@ -155,6 +166,7 @@ def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
     assert site.good(k8s_dgx_parts=gone) == 0
 
 
+@pytest.mark.long
 def test_the_token_is_in_the_secret_and_nowhere_else(site: StandIn) -> None:
     token = "hf_" + "Xy7" * 10
     code, said, _changed = site.run("--diff", "-vvv", k8s_dgx_hf_token=token)

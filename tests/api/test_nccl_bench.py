@@ -74,7 +74,7 @@ def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench
     said = " ".join(said.split())
     assert "The NCCL benchmark was not run." in said
     assert "Another pod holds the GPU (stop it, or raise k8s_dgx_gpu_shares)" in said
-    assert not [made for made in site.cluster.objects.values() if made["kind"] == "Pod"]
+    assert not site.cluster.pods()
 
 
 def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:

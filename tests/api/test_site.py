@@ -58,8 +58,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Owner) -> None:
     owner.choose("site.yml")
     assert owner.good(*PARTS) > 0
-    pods = [made for made in owner.cluster.objects.values() if made["kind"] == "Pod"]
-    assert {pod["spec"]["nodeName"] for pod in pods} == set(names(4))
+    assert {pod["spec"]["nodeName"] for pod in owner.cluster.pods().values()} == set(names(4))
     assert "DaemonSet" in owner.kinds()
     owner.cluster.writes.clear()
     assert owner.good(*PARTS) == 0
@@ -70,7 +69,7 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     owner.choose("teardown.yml")
     code, said, changed = owner.run(*PARTS, "--check")
     assert (code, changed > 0) == (0, True), said
-    assert len([made for made in owner.cluster.objects.values() if made["kind"] == "Pod"]) == 8
+    assert len(owner.cluster.pods()) == 8
     assert owner.good(*PARTS) > 0
     assert owner.kinds() == {"Node", "Namespace"}
     assert owner.good(*PARTS) == 0

@@ -66,8 +66,7 @@ class Owner(harness.Site):
         return found
 
     def profiles(self) -> set[str]:
-        pods = [made for made in self.cluster.objects.values() if made["kind"] == "Pod"]
-        return {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in pods}
+        return {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in self.cluster.pods().values()}
 
 
 @pytest.fixture
@@ -126,8 +125,8 @@ def test_weights_of_a_model_that_is_to_be_served_are_not_taken_away(owner: Owner
 def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Owner) -> None:
     assert owner.good() > 0
     assert owner.weights() == dict.fromkeys(names(4), FILES)
-    pods = [made for made in owner.cluster.objects.values() if made["kind"] == "Pod"]
-    env = {each["name"]: each["value"] for each in pods[0]["spec"]["containers"][0]["env"]}
+    first = next(iter(owner.cluster.pods().values()))
+    env = {each["name"]: each["value"] for each in first["spec"]["containers"][0]["env"]}
     assert env["HF_HUB_OFFLINE"] == "1"
     code, said, _changed = owner.run(k8s_dgx_model_profile=OTHER)
     assert code != 0

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from harness import NODES, make_so, play, prove, sh, wait_for
 
+pytestmark = pytest.mark.long
+
 VFS = {"enp1s0f0v0": "rocep1s0f0v0", "enP2p1s0f0v0": "roceP2p1s0f0v0"}
 
 
@@ -75,7 +77,6 @@ def test_a_vf_that_comes_back_gets_its_settings_by_itself(serving: dict[str, str
         )
 
 
-@pytest.mark.long
 def test_a_vf_of_a_dead_namespace_is_named_and_freed_on_request(report: pathlib.Path) -> None:
     make_so()
     sh("spark1", "ip netns add cni-dead; ip link set enp1s0f0v0 netns cni-dead")

@@ -13,6 +13,8 @@ import uuid
 import pytest
 from harness import BIN, ROOT, make_so, play, sh, wait_for
 
+pytestmark = pytest.mark.long
+
 NODE = "spark1"
 LIMIT = "~^spark1$"
 PLAYBOOK = "tests/lab/playbooks/netplan_change.yml"
@@ -99,7 +101,6 @@ def test_a_reboot_in_the_middle_ends_with_the_old_files(before: str) -> None:
     assert "change" not in sh(NODE, "ls /run/systemd/network")
 
 
-@pytest.mark.long
 def test_the_vendor_s_file_is_refused_then_absorbed_then_given_back() -> None:
     assert play("playbooks/teardown.yml", limit=LIMIT).code == 0
     text = "network:\\n  version: 2\\n  ethernets:\\n" + "".join(
@@ -126,7 +127,6 @@ def test_the_vendor_s_file_is_refused_then_absorbed_then_given_back() -> None:
         sh(NODE, "rm -f /etc/netplan/40-cx7.yaml; netplan apply")
 
 
-@pytest.mark.long
 def test_addresses_go_with_the_file() -> None:
     """netplan_vf alone, absent: the VFs stay, their addresses do not."""
     make_so(limit=LIMIT)

@@ -7,6 +7,8 @@ import pathlib
 import pytest
 from harness import NODES, look, make_so, sh
 
+pytestmark = pytest.mark.long
+
 V0 = "enp1s0f0v0"  # function 0, VF 0: p0f0v0
 STATE = "ip -br address; ip -o link | grep -o ' mtu [0-9]*'; cat /etc/netplan/*.yaml; rdma link"
 
@@ -35,7 +37,7 @@ def test_what_drifted_is_named_where_it_is_and_left_alone(report: pathlib.Path) 
     assert state() == before
 
 
-@pytest.mark.parametrize("mode", [(), pytest.param(("--check",), marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize("mode", [(), ("--check",)], ids=str)
 def test_a_settled_cluster_is_well(mode: tuple[str, ...], report: pathlib.Path) -> None:
     make_so()
     before = state()

@@ -2,10 +2,10 @@
 
 Usage: kube_api.py KUBECONFIG [NODE …] writes a kubeconfig and serves on loopback until it is stopped. It has discovery;
 get, list (label selectors), pods' logs, server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
-delete; strict schemas where kubernetes-validate is installed; and one controller: for each StatefulSet a pod on the node
-that its selector names, ready at once (a pod that runs once has ended well at once), unless told otherwise by what a test
-POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a few, no watches, no other
-controllers, no authorization. The lane with a real one proves those (KUBECONFIG).
+delete; strict schemas where kubernetes-validate is installed; and two controllers: for each StatefulSet a pod on the node
+that its selector names, for each DaemonSet one on every node, ready at once (a pod that runs once has ended well at once),
+unless told otherwise by what a test POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a
+few, no watches, no other controllers, no authorization. The lane with a real one proves those (KUBECONFIG).
 """
 
 from __future__ import annotations
@@ -124,7 +124,11 @@ class Cluster:
             group = f"{spec['group']}/{spec['versions'][0]['name']}"
             self.kinds.setdefault(group, {})[spec["names"]["plural"]] = (spec["names"]["kind"], True)
         if made["kind"] == "StatefulSet":
-            self.pod_of(made)
+            node = made["spec"]["template"]["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
+            self.pod_of(made, f"{key[3]}-0", node)
+        if made["kind"] == "DaemonSet":
+            for node in self.nodes():
+                self.pod_of(made, f"{key[3]}-{node}", node)
         if made["kind"] == "Pod" and "status" not in made:
             self.run_once(made)
         return made
@@ -137,18 +141,30 @@ class Cluster:
             if made["metadata"]["name"].startswith(wanted):
                 made["status"] = copy.deepcopy(said)
 
-    def pod_of(self, made: Plain) -> None:
+    def nodes(self) -> list[str]:
+        return [key[3] for key in self.objects if key[1] == "nodes"]
+
+    def pods(self) -> dict[str, Plain]:
+        """Return the pods by name, those of the platform's DaemonSets left out."""
+        return {key[3]: made for key, made in self.objects.items() if key[1] == "pods" and key[2] != "kube-system"}
+
+    def pod_of(self, made: Plain, name: str, node: str | None) -> None:
         """Stand in for controller, scheduler and kubelet."""
-        template, name = made["spec"]["template"], f"{made['metadata']['name']}-0"
-        space = made["metadata"]["namespace"]
-        node = template["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
-        there = ("v1", "nodes", "", node) in self.objects
-        image = template["spec"]["containers"][0]["image"]
-        running = {"name": "rank", "image": image, "ready": True, "restartCount": 0, "state": {"running": {}}}
+        template, space = made["spec"]["template"], made["metadata"]["namespace"]
+        there = node in self.nodes()
+        container = template["spec"]["containers"][0]
+        image = container["image"]
+        running = {
+            "name": container["name"],
+            "image": image,
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {}},
+        }
         status: Plain = {"phase": "Running", "containerStatuses": [running]}
         status["conditions"] = [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}]
         if not there:
-            text = f"0/{len([k for k in self.objects if k[1] == 'nodes'])} nodes are available: didn't match node selector."
+            text = f"0/{len(self.nodes())} nodes are available: didn't match node selector."
             status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": text}]}
         for wanted, said in self.said.items():
             if name.startswith(wanted) or wanted in image:
@@ -162,8 +178,9 @@ class Cluster:
         gone = self.objects.pop(key)
         self.applied.pop(key, None)
         self.writes.append(f"-{gone['kind']}/{key[3]}")
-        if gone["kind"] == "StatefulSet":
-            self.objects.pop(("v1", "pods", key[2], f"{key[3]}-0"), None)
+        if gone["kind"] in ("StatefulSet", "DaemonSet"):
+            for end in ("0", *self.nodes()):
+                self.objects.pop(("v1", "pods", key[2], f"{key[3]}-{end}"), None)
         if gone["kind"] == "Namespace":
             for other in [each for each in self.objects if each[2] == key[3]]:
                 del self.objects[other]
