@@ -48,8 +48,9 @@ class Asked:
         return len(ranks) == self.size and all(map(condition, ranks.values()))
 
     def ended(self, rank: int) -> str:
-        """Return the last word of a rank's container before this one."""
-        states = [each.get("lastState", {}) for each in self.ranks()[rank]["status"].get("containerStatuses", ())]
+        """Return the last word of a rank's container, or of the one before it where it runs again."""
+        statuses = self.ranks()[rank]["status"].get("containerStatuses", ())
+        states = [each.get(key, {}) for each in statuses for key in ("state", "lastState")]
         return str(next((state["terminated"].get("message", "") for state in states if "terminated" in state), ""))
 
     def node_ready(self, name: str) -> bool:

@@ -61,14 +61,18 @@ MTUBytes=9000
 [Network]
 LinkLocalAddressing=no
 """
-# The API server as pods know it. On a real node this is the work of the K3s agent and its proxy.
+# The API server as nodes and pods know it. On a real node this is the work of the K3s agent and its proxy.
 SERVICE = "10.43.0.1"
+NAT = "iptables --table nat --append"
+TO_SERVICE = f"--destination {SERVICE} --protocol tcp --dport 443 --jump DNAT --to-destination 10.0.2.2:26443"
 TO_API = f"""[Unit]
 Before=kubelet.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=iptables -t nat -A OUTPUT -d {SERVICE} -p tcp --dport 443 -j DNAT --to-destination 10.0.2.2:26443
+ExecStart={NAT} OUTPUT {TO_SERVICE}
+ExecStart={NAT} PREROUTING {TO_SERVICE}
+ExecStart={NAT} POSTROUTING --destination 10.0.2.2 --protocol tcp --dport 26443 --jump MASQUERADE
 [Install]
 WantedBy=multi-user.target
 """

@@ -20,12 +20,13 @@ pytestmark = [
 MINUTE = 60
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def serving(site: Site) -> None:
-    site.good()
+    if not site.ready():
+        site.good()
 
 
-def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site, serving: None) -> None:
+def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site) -> None:
     code, said, _changed = site.run(k8s_dgx_image="localhost/absent:lab")
     assert code != 0
     assert 'localhost/absent:lab: Container image "localhost/absent:lab" is not present' in said
@@ -34,7 +35,7 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site, se
     assert site.ask("/v1/models")["data"][0]["id"] == f"dgxspark/{ONE}"
 
 
-def test_a_missing_attachment_is_named_within_a_minute(site: Site, serving: None) -> None:
+def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
     site.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
     site.renew(1, 180)
     began = time.monotonic()
@@ -47,7 +48,7 @@ def test_a_missing_attachment_is_named_within_a_minute(site: Site, serving: None
     assert all(condition(pod) for pod in site.ranks().values())
 
 
-def test_a_missing_vf_is_named_within_a_minute(site: Site, serving: None) -> None:
+def test_a_missing_vf_is_named_within_a_minute(site: Site) -> None:
     site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
     site.renew(1, 180)
     began = time.monotonic()
@@ -61,7 +62,7 @@ def test_a_missing_vf_is_named_within_a_minute(site: Site, serving: None) -> Non
     assert all(condition(pod) for pod in site.ranks().values())
 
 
-def test_absent_takes_the_pods_away_and_gives_the_vfs_back(site: Site, serving: None) -> None:
+def test_absent_takes_the_pods_away_and_gives_the_vfs_back(site: Site) -> None:
     began = time.monotonic()
     assert site.good(k8s_dgx_state="absent") > 0
     assert not site.ranks()

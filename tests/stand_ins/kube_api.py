@@ -48,6 +48,8 @@ KINDS: dict[str, dict[str, tuple[str, bool]]] = {
     "rbac.authorization.k8s.io/v1": {
         "clusterroles": ("ClusterRole", False),
         "clusterrolebindings": ("ClusterRoleBinding", False),
+        "roles": ("Role", True),
+        "rolebindings": ("RoleBinding", True),
     },
     "apiextensions.k8s.io/v1": {"customresourcedefinitions": ("CustomResourceDefinition", False)},
 }

@@ -7,19 +7,26 @@ This one file needs nothing but Python's standard library. It lies in a ConfigMa
 in the rank's container before every start; by hand: `python3 preflight.py RANK.json`. Exit status 0 says that the rank
 may start; any other names the cause (CAUSES), and one line on standard error says what, where and what to do.
 
-RANK.json is `{rank, rails, verbs, port, bounds: {peers_s}}` with `rails` = `[{name, interface, address, prefix, mtu,
+RANK.json is `{rank, rails, verbs, port, anew, bounds: {peers_s}}` with `rails` = `[{name, interface, address, prefix, mtu,
 hca, peers: [{rank, host, address}, …]}, …]`. Peers are asked by UDP, which every supervisor echoes on `port`: a small
 packet, and one of the full MTU that must not be fragmented. That fills the ARP tables, too: NCCL would wait minutes.
+
+VFs are moved into a pod when it is made, and never later. Where Multus was not at work then, as after a reboot of the node
+(k8snetworkplumbingwg/multus-cni#1387), the pod has the cluster's network alone for as long as it lives, however often its
+container starts. With `anew` = `{namespace, pod}` such a pod is deleted by its own account, for its set to make the next.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import http.client
 import json
+import os
 import pathlib
 import select
 import socket
+import ssl
 import sys
 import time
 import typing as t
@@ -35,6 +42,9 @@ SMALL = 64  # bytes of a packet that passes any path
 PAUSE = 0.5  # seconds between questions to a peer that has not answered
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # linux/in.h: set DF, and do not believe a cached path MTU
 ROCE_V2 = "RoCE v2"
+ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"  # where the kubelet puts what a pod's account is
+NOTED = "dev/shm/dgxspark-no-address"  # lives as long as the pod
+API_S = 20
 
 
 class Refusal(Exception):
@@ -95,6 +105,15 @@ def check_verbs(host: Host, rail: Rail) -> None:
             f"{rail['name']}: /dev/infiniband/{devices[hca]} of {hca}: {why}. The device plugin has not handed it to this "
             "pod, or the pod is not privileged.",
         )
+
+
+def has_address(rail: Rail) -> bool:
+    """Whether the planned address is here."""
+    try:
+        check_address(rail)
+    except Refusal:
+        return False
+    return True
 
 
 def check_address(rail: Rail) -> None:
@@ -214,6 +233,36 @@ def _missing(waiting: t.Mapping[tuple[str, int, int], tuple[Rail, t.Mapping[str,
     return ", ".join(said[key] for key in sorted(said))
 
 
+def ask_anew(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> None:
+    """Have a pod without its VFs made anew, the second time that it has none: at first its status shall tell the cause."""
+    own = config.get("anew")
+    if not own or all(map(has_address, config["rails"])):
+        return
+    noted = host.root / NOTED
+    with contextlib.suppress(OSError):
+        noted.touch(exist_ok=False)
+        return
+    token = host.read(f"{ACCOUNT}/token") or ""
+    try:
+        context = ssl.create_default_context(cafile=str(host.root / ACCOUNT / "ca.crt"))
+        # Python 3.13 refuses authorities without a key usage, which clusters have and Kubernetes' own clients take.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        where = (os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"]))
+        connection = http.client.HTTPSConnection(*where, timeout=API_S, context=context)
+        path = f"/api/v1/namespaces/{own['namespace']}/pods/{own['pod']}"
+        connection.request("DELETE", path, headers={"Authorization": f"Bearer {token}"})
+        status = connection.getresponse().status
+    except (OSError, LookupError, ValueError, http.client.HTTPException) as exc:
+        say(
+            f"this pod cannot be made anew by itself: {type(exc).__name__}: {exc}. `kubectl delete pod {own['pod']}` does it."
+        )
+        return
+    if status >= http.client.BAD_REQUEST:
+        say(f"the API server did not let this pod be made anew ({status}). `kubectl delete pod {own['pod']}` does it.")
+    else:
+        say("this pod is made anew, for its VFs were not moved into it")
+
+
 def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str], None] = lambda _text: None) -> None:
     """Check all of it; Refusal for the first thing that is wrong, the rank's own before its peers'."""
     host = Host(root)
@@ -238,6 +287,7 @@ def main(arguments: t.Sequence[str]) -> int:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))
         check(config, arguments[1] if len(arguments) > 1 else "/", say)
     except Refusal as exc:
+        ask_anew(Host(arguments[1] if len(arguments) > 1 else "/"), config, say)
         say(f"{exc.cause}: {exc}")
         return STATUS[exc.cause]
     except (OSError, ValueError, LookupError, TypeError) as exc:

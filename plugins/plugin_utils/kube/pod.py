@@ -54,6 +54,11 @@ class Member:
     argv: tuple[str, ...]
     rails: tuple[Rail, ...]
 
+    @property
+    def attached(self) -> bool:
+        """Whether VFs are moved into its pod."""
+        return any(rail.attachment for rail in self.rails)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -157,6 +162,8 @@ def template(
         ],
         "priorityClassName": priority_class(chosen),
         "serviceAccountName": service,
+        # Its account may have this pod made anew, and nothing else (preflight.py).
+        "automountServiceAccountToken": member.attached,
         "terminationGracePeriodSeconds": 60,
         "volumes": volumes,
     }

@@ -88,10 +88,12 @@ def serving(
     files = {key: {**value, "plan": stamp} for key, value in files.items()}
     told = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
     sets = [_rank_set(member, group, instance, name, told) for member in members]
+    attached = [member for member in members if member.attached]
     common = [
         thing("v1", "Namespace", chosen.namespace, None, labels()),
         _priority(chosen),
         account,
+        *(_may_be_made_anew(name, attached, chosen, instance) if attached else ()),
         _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
         *_services(name, chosen, instance, supervisor),
         *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
@@ -169,12 +171,13 @@ def _files(
             "listen": "0.0.0.0",
             "port": supervisor,
             # On a ring not all are on one wire: then it is the pod network.
-            "head": wiring.way_to(first, member, f"{name}-rank0-0.{name}-ranks.{chosen.namespace}.svc"),
+            "head": wiring.way_to(first, member, f"{_pod(name, first)}.{name}-ranks.{chosen.namespace}.svc"),
             "api": instance.port,
             "argv": list(member.argv),
             "before": [applier] if plan.get("patches") else [],
             "mark": f"{MARKS}/serve-{instance.name}-rank{member.rank}",
             "verbs": verbs,
+            "anew": {"namespace": chosen.namespace, "pod": _pod(name, member)} if member.attached else None,
             "rails": [
                 {key: value for key, value in vars(rail).items() if key != "attachment"}
                 | {
@@ -228,6 +231,23 @@ def _rank_set(member: pod.Member, group: pod.Group, instance: Instance, name: st
         "template": _template(member, group, instance, name, told),
     }
     return made
+
+
+def _pod(name: str, member: pod.Member) -> str:
+    return f"{name}-rank{member.rank}-0"
+
+
+def _may_be_made_anew(name: str, members: t.Sequence[pod.Member], chosen: Settings, instance: Instance) -> list[Plain]:
+    """Let the ranks delete their own pods, and nothing else: one that was made without its VFs never gets them."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
+    rules = [{**pods, "resourceNames": [_pod(name, member) for member in members]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": chosen.namespace}]
+    api, own = "rbac.authorization.k8s.io/v1", labels(instance.name)
+    return [
+        thing(api, "Role", name, chosen.namespace, own, rules=rules),
+        thing(api, "RoleBinding", name, chosen.namespace, own, roleRef=role, subjects=subjects),
+    ]
 
 
 def _config_map(name: str, chosen: Settings, instance: Instance, data: t.Mapping[str, str]) -> Plain:

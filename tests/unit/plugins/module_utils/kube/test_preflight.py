@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import pathlib
 import socket
+import ssl
+import subprocess
 import threading
 import typing as t
 
@@ -158,3 +161,105 @@ def test_the_program_ends_with_the_cause_s_status(tmp_path: pathlib.Path, capsys
     place.write_text("{}")
     assert preflight.main([str(place)]) == preflight.STATUS["config"]
     assert "Traceback" not in capsys.readouterr().err
+
+
+# --- a pod that was made without its VFs ------------------------------------------------------------------------------------
+
+
+class Server(http.server.HTTPServer):
+    """An API server as a pod meets it: TLS by the cluster's own authority. asked: what it was asked, and by whom."""
+
+    def __init__(self, root: pathlib.Path, status: int) -> None:
+        asked: list[tuple[str, str, str | None]] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_DELETE(self) -> None:
+                asked.append((self.command, self.path, self.headers.get("Authorization")))
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_arguments: t.Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked = asked
+        account = root / preflight.ACCOUNT
+        account.mkdir(parents=True)
+        (account / "token").write_text("the-token")
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ]
+        command += ["-subj", "/CN=cluster", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(root / "key")]
+        subprocess.run([*command, "-out", str(account / "ca.crt")], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(account / "ca.crt", root / "key")
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+
+
+@pytest.fixture
+def server(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> t.Iterator[Server]:
+    with Server(tmp_path, getattr(request, "param", 200)) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(made.server_port))
+        yield made
+        made.shutdown()
+
+
+def start(root: pathlib.Path, **changes: t.Any) -> int:
+    """Start a rank's container, as its kubelet does; /dev/shm is the pod's."""
+    (root / "dev/shm").mkdir(parents=True, exist_ok=True)
+    own = {"anew": {"namespace": "dgx-serving", "pod": "serve-default-rank1-0"}}
+    (root / "rank.json").write_text(json.dumps({**config(**changes), **own}))
+    return preflight.main([str(root / "rank.json"), tree(root)])
+
+
+def test_a_pod_without_its_vfs_tells_it_and_is_then_made_anew(
+    tmp_path: pathlib.Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lacking = preflight.STATUS["address"]
+    assert start(tmp_path, address="198.51.100.7") == lacking
+    assert server.asked == []
+    assert start(tmp_path, address="198.51.100.7") == lacking
+    path = "/api/v1/namespaces/dgx-serving/pods/serve-default-rank1-0"
+    assert server.asked == [("DELETE", path, "Bearer the-token")]
+    *_before, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("preflight: address: p0f0v0: 198.51.100.7 is on no interface here"), (
+        "the cause has the last word"
+    )
+
+
+def test_a_pod_with_its_vfs_is_never_made_anew_whatever_else_is_wrong(tmp_path: pathlib.Path, server: Server) -> None:
+    for _start in range(3):
+        assert start(tmp_path, mtu=4200) == preflight.STATUS["mtu"]
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("server", [403], indirect=True)
+def test_who_may_not_have_it_made_anew_is_told_the_command(
+    tmp_path: pathlib.Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(tmp_path, address="198.51.100.7")
+    start(tmp_path, address="198.51.100.7")
+    assert server.asked
+    assert "`kubectl delete pod serve-default-rank1-0` does it" in capsys.readouterr().err
+
+
+def test_an_api_server_that_is_not_there_leaves_the_cause_as_it_is(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for _start in range(2):
+        assert start(tmp_path, address="198.51.100.7") == preflight.STATUS["address"]
+    assert "cannot be made anew by itself" in capsys.readouterr().err

@@ -170,6 +170,24 @@ def test_on_a_ring_a_rank_asks_its_neighbours_and_finds_a_far_head_over_the_pod_
     assert told[3]["head"] in own
 
 
+def test_ranks_with_vfs_may_delete_their_own_pods_and_nothing_else() -> None:
+    made = serve()
+    (role,) = [each for each in made["common"] if each["kind"] == "Role"]
+    (binding,) = [each for each in made["common"] if each["kind"] == "RoleBinding"]
+    (account,) = [each for each in made["common"] if each["kind"] == "ServiceAccount"]
+    own = [f"{each['metadata']['name']}-0" for each in [*made["head"], *made["workers"]]]
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"], "resourceNames": own}
+    assert role["rules"] == [rule]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == [account["metadata"]["name"]]
+    for each in [*made["head"], *made["workers"]]:
+        assert each["spec"]["template"]["spec"]["automountServiceAccountToken"]
+    # On the host network nothing is moved into a pod: nobody needs to ask for another.
+    made = serve(attachment="host")
+    assert not [each for each in made["common"] if each["kind"].startswith("Role")]
+    assert not any(each["spec"]["template"]["spec"]["automountServiceAccountToken"] for each in made["workers"])
+
+
 def test_a_single_rank_has_no_network_and_no_peers() -> None:
     served = serve(next(inputs.fitting("qwen3-vl-8b-instruct-fp8", 1, "vf")), 1)
     assert networks_of(pods(served)[0]) == []
