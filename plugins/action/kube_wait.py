@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_wait import ARGUMENTS, REQUIRED_IF
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, status
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 display = Display()
 
@@ -24,6 +25,7 @@ class ActionModule(ActionBase):
 
     _supports_check_mode = True
     _supports_diff = False
+    _before: dict[str, int] | None = None  # restarts when this began to look
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the group's state; failed with its cause where it is stuck or the time is over."""
@@ -67,9 +69,14 @@ class ActionModule(ActionBase):
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
         if asked["state"] == "gone":
             return status.leaving(pods)
-        judge = status.ended if asked["state"] == "ended" else status.group
-        seen = judge(pods, [], asked["ranks"], asked["plan"])
+        if self._before is None:
+            self._before = status.restarts(pods)
+        seen = self._judge(asked, pods, [])
         if seen["state"] == "ready" or not pods:
             return seen
-        events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
-        return judge(pods, events, asked["ranks"], asked["plan"])
+        return self._judge(asked, pods, ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars))
+
+    def _judge(self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain]) -> Plain:
+        if asked["state"] == "ended":
+            return status.ended(pods, events, asked["ranks"], asked["plan"])
+        return status.group(pods, events, asked["ranks"], asked["plan"], self._before)

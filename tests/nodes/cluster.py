@@ -66,7 +66,7 @@ class Site(harness.Site, Asked):
                 "image_pull": "Never",
                 "requests": {"cpu": "100m", "memory": "64Mi"},
                 "shm": "16Mi",
-                "peers_timeout_s": 120,
+                "peers_timeout_s": 420,
                 "load_timeout_s": 60,
                 "hang_after_s": 60,
                 # This server has no policy/v1.

@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
 ]
 DOWN_S, BACK_S = 90, 420
+NODE_BACK_S = 1200  # an emulated node takes minutes until its kubelet has its pods again
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,7 @@ def test_a_rebooted_node_comes_back_with_its_rank(site: Site) -> None:
     def again() -> bool:
         return site.ready() and site.lane.ssh(2, "cat /proc/sys/kernel/random/boot_id", check=False) not in ("", boot)
 
-    until("vm2 reboots: the group is back", BACK_S, again, began)
+    until("vm2 reboots: the group is back", NODE_BACK_S, again, began)
     site.works()
 
 
@@ -68,7 +69,7 @@ def test_a_node_without_power_takes_the_group_down_until_it_is_back(site: Site) 
     finally:
         began = time.monotonic()
         site.lane.start_again(2, command)
-    until("vm2 has power again: the group is back", BACK_S, lambda: site.ready() and site.node_ready("vm2"), began)
+    until("vm2 has power again: the group is back", NODE_BACK_S, lambda: site.ready() and site.node_ready("vm2"), began)
     site.works()
 
 

@@ -112,7 +112,7 @@ class Served(Cluster, Asked):
                 "image_pull": "Never",
                 "requests": {"cpu": "100m", "memory": "64Mi"},
                 "shm": "16Mi",
-                "peers_timeout_s": 300,
+                "peers_timeout_s": 420,
                 "load_timeout_s": 120,
                 "hang_after_s": 120,
                 # This server has no policy/v1.

@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.tests.site.site import Served
 
 pytestmark = pytest.mark.long
 DOWN_S, BACK_S = 120, 600
+NODE_BACK_S = 1200  # an emulated node takes minutes until its kubelet has its pods again
 LOST = 3  # the rank, of spark4
 
 
@@ -49,7 +50,7 @@ def test_a_rebooted_node_comes_back_with_its_rank(served: Served) -> None:
     def again() -> bool:
         return served.ready() and sh("spark4", "cat /proc/sys/kernel/random/boot_id", check=False) not in ("", boot)
 
-    until("spark4 reboots: the group is back", BACK_S, again, began)
+    until("spark4 reboots: the group is back", NODE_BACK_S, again, began)
     served.works()
 
 
@@ -68,7 +69,7 @@ def test_a_node_without_power_takes_the_group_down_until_it_is_back(served: Serv
         lab("power", "on", "spark4")
     until(
         "spark4 has power again: the group is back",
-        BACK_S,
+        NODE_BACK_S,
         lambda: served.ready() and served.node_ready("spark4"),
         began,
     )

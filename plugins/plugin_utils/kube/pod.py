@@ -18,6 +18,9 @@ CACHE = "/cache"
 TOKEN = "/run/secrets/dgxspark"
 CONTAINER = "rank"
 PERIOD_S = 5
+# The kubelet counts failures of a container that ended by itself on in the next one (pkg/kubelet/prober/worker.go: resultRun is
+# set back by its own restarts alone), so a load must not pay for the starts before it.
+STARTS = 4
 LIVENESS_FAILURES = 6
 # What engines and their compilers keep between starts. Weights are shared by instances; kernels belong to an image.
 CACHES = {
@@ -148,7 +151,7 @@ def template(
         "volumeMounts": mounts,
         # Until the group is whole and the API gives tokens nobody is restarted for being slow; the supervisor's own
         # bounds end a start earlier, with a cause. Later a dead supervisor is noticed within half a minute.
-        "startupProbe": _probe("/started", group.supervisor, failureThreshold=-(-group.start_s // PERIOD_S)),
+        "startupProbe": _probe("/started", group.supervisor, failureThreshold=-(-STARTS * group.start_s // PERIOD_S)),
         "readinessProbe": _probe("/ready", group.supervisor, failureThreshold=2),
         "livenessProbe": _probe("/live", group.supervisor, failureThreshold=LIVENESS_FAILURES),
         "terminationMessagePolicy": "File",

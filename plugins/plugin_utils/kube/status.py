@@ -21,6 +21,10 @@ Pod = t.Mapping[str, t.Any]
 
 _IMAGE = {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImagePullBackOff"}
 _FINAL = {"verbs", "address", "mtu", "arp", "gid", "path-mtu", "config", "patches", "program", "plan", "port"}
+# A pod that was made without its VFs is made anew by itself (preflight.ask_anew), unless it stays for another start.
+_MADE_ANEW = {"address", "verbs"}
+_STAYS = 2  # restarts
+TRIES = 1  # how often a first try may be repeated
 _REMEDY = {
     "verbs": "Run playbooks/verify.yml; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
     "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then playbooks/verify.yml.",
@@ -92,7 +96,7 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Finding | N
     return None
 
 
-def _ended(pod: Pod, state: t.Mapping[str, t.Any]) -> Finding:
+def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
     """Name why a container ended: by the programs' own exit statuses, and by what they left as their last word."""
     code = state.get("exitCode")
     said = str(state.get("message") or "").strip()
@@ -102,7 +106,8 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any]) -> Finding:
         return _wrong("oom", pod, "it was killed for want of memory.", remedy, final=True)
     if cause:
         message = said or f"{cause} (exit status {code})"
-        return _wrong(cause, pod, message, _REMEDY.get(cause, ""), final=cause in _FINAL)
+        final = cause in _FINAL and (cause not in _MADE_ANEW or restarts >= _STAYS)
+        return _wrong(cause, pod, message, _REMEDY.get(cause, ""), final=final)
     message = said or f"it ended with exit status {code} ({state.get('reason', 'no reason')})."
     return _wrong(
         "ended", pod, message, f"Its log has the engine's own words: kubectl logs --previous {pod['metadata']['name']}"
@@ -123,7 +128,7 @@ def _container(pod: Pod) -> Finding | None:
             text = waiting.get("message") or waiting["reason"]
             return _wrong("container", pod, text, "See the pod's events.", final=True)
         if ended:
-            return _ended(pod, ended)
+            return _ended(pod, ended, status.get("restartCount", 0))
     return None
 
 
@@ -153,21 +158,34 @@ def findings(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = 
     return sorted(telling, key=lambda finding: finding.severity != "error")
 
 
+def restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
+    """Return by pod (uid) how often a container of it has been started again."""
+    return {
+        str(pod["metadata"].get("uid")): max(
+            (each.get("restartCount", 0) for each in (pod.get("status") or {}).get("containerStatuses") or ()),
+            default=0,
+        )
+        for pod in pods
+    }
+
+
 def group(
-    pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], ranks: int, plan: str, restarts: int = 1
+    pods: t.Sequence[Pod],
+    events: t.Sequence[t.Mapping[str, t.Any]],
+    ranks: int,
+    plan: str,
+    before: t.Mapping[str, int] | None = None,
 ) -> Plain:
     """Return `state` (ready, waiting or stuck), `findings`, `ready` (ranks), and `restarts`, of one plan's group.
 
-    restarts: how often the first try may be repeated before a cause that might pass counts as final.
+    before: restarts() when one began to look; a group that has lost ranks in its life is not stuck for that. A cause that might
+    pass counts as final once a rank has tried again twice since.
     """
     own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan]
     good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
     found = findings(own, events)
-    tries = max(
-        (s.get("restartCount", 0) for pod in own for s in (pod.get("status") or {}).get("containerStatuses") or ()),
-        default=0,
-    )
-    crashed = tries > restarts and any(finding.id == "kube.ended" for finding in found)
+    tries = max((count - (before or {}).get(uid, 0) for uid, count in restarts(own).items()), default=0)
+    crashed = tries > TRIES and any(finding.id == "kube.ended" for finding in found)
     stuck = any(finding.severity == "error" for finding in found) or crashed
     state = "ready" if len(good) == ranks and len(own) == ranks else "stuck" if stuck else "waiting"
     return {"state": state, "ready": good, "restarts": tries, "findings": found}

@@ -107,7 +107,7 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "no RoCE v2 GID",
             "fabric part",
         ),
-        (ended(1, preflight.STATUS["verbs"]), [], "verbs", True, "verbs (exit status 11)", "verify.yml"),
+        (ended(1, preflight.STATUS["verbs"], restarts=2), [], "verbs", True, "verbs (exit status 11)", "verify.yml"),
         (ended(1, supervisor.STATUS["load"], "no token"), [], "load", False, "no token", "load_timeout_s"),
         (ended(1, 3), [], "ended", False, "exit status 3", "kubectl logs --previous"),
     ],
@@ -155,6 +155,24 @@ def test_the_rank_that_fell_is_named_and_not_those_that_fell_with_it() -> None:
 def test_an_engine_that_keeps_ending_is_not_waited_for() -> None:
     assert status.group([ended(0, 1)], [], 1, "p1")["state"] == "waiting"
     assert status.group([ended(0, 1, restarts=2)], [], 1, "p1")["state"] == "stuck"
+
+
+def test_what_a_group_went_through_before_does_not_count() -> None:
+    """A group that lost ranks in its life comes back by itself; only what happens while one looks is of this run."""
+    survivor = [ended(0, 1, restarts=5)]
+    before = status.restarts(survivor)
+    assert status.group(survivor, [], 1, "p1", before)["state"] == "waiting"
+    assert status.group([ended(0, 1, restarts=6)], [], 1, "p1", before)["state"] == "waiting"
+    assert status.group([ended(0, 1, restarts=7)], [], 1, "p1", before)["state"] == "stuck"
+
+
+def test_a_pod_without_its_vfs_is_given_the_time_to_be_made_anew() -> None:
+    code = preflight.STATUS["address"]
+    said = "p0f0v0: 10.100.0.1 is on no interface here"
+    seen = status.group([ended(0, code, said, restarts=1)], [], 1, "p1")
+    assert seen["state"] == "waiting"
+    assert said in seen["findings"][0].message
+    assert status.group([ended(0, code, said, restarts=2)], [], 1, "p1")["state"] == "stuck"
 
 
 def test_events_of_a_pod_of_the_same_name_before_do_not_count() -> None:
