@@ -29,13 +29,17 @@ from importlib import machinery, util
 loader = machinery.SourceFileLoader("multus", "/root/multus")
 multus = util.module_from_spec(util.spec_from_loader("multus", loader))
 loader.exec_module(multus)
+def check(each):
+    # The plugin tuning puts the interface's name for IFNAME at ADD and forgets it at CHECK; no kubelet asks for CHECK.
+    named = json.loads(json.dumps(each["network"]).replace("IFNAME", each["ifname"]))
+    multus.check({**each, "network": named})
 place = pathlib.Path("/root/delegates.json")
 delegates = json.loads(place.read_text())
 try:
     if sys.argv[1] == "DEL":
         multus.delete(delegates)
     for each in delegates if sys.argv[1] != "DEL" else ():
-        {"ADD": multus.add, "CHECK": multus.check}[sys.argv[1]](each)
+        {"ADD": multus.add, "CHECK": check}[sys.argv[1]](each)
 except multus.Fault as exc:
     sys.exit(f"{sys.argv[1]}: {exc}")
 place.write_text(json.dumps(delegates))
