@@ -11,6 +11,7 @@ import typing as t
 Plain = dict[str, t.Any]
 NAMESPACE = "dgx-serving"
 PORT = 30000
+MINUTE = 60
 RAILS = ("net1", "net2")
 SYSCTLS = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 
@@ -99,6 +100,9 @@ class Asked:
             for rank, config in ranks.items()
         }
 
+    def named_within(self, bound_s: int) -> str:
+        raise NotImplementedError
+
     # --- what must hold of both sites -----------------------------------------------------------------------------------
 
     def works(self) -> None:
@@ -113,6 +117,42 @@ class Asked:
         logs = self.kubectl("logs", "-n", NAMESPACE, "serve-default-rank0-0")
         assert f"all {self.size} ranks are here" in logs
         assert "serving; the first tokens: ' six seven eight nine'" in logs
+
+    def switches(self, run: t.Callable[[], int]) -> None:
+        """A run that changes something serves the second model by other pods, behind the same service."""
+        before = {pod["metadata"]["uid"] for pod in self.ranks().values()}
+        service = self.service()
+        assert run() > 0
+        ranks = self.ranks()
+        assert not before & {pod["metadata"]["uid"] for pod in ranks.values()}
+        assert all(condition(pod) for pod in ranks.values())
+        assert self.ask("/v1/models")["data"][0]["id"] == "dgxspark/scripted-two"
+        assert self.service() == service
+
+    def names(self, what: str, renewed_s: float, *words: str) -> None:
+        """With something missing, the next pod of rank 1 is said within a minute to lack it, in these words."""
+        self.renew(1, renewed_s)
+        began = time.monotonic()
+        said = self.named_within(MINUTE)
+        print(f"missing {what}: named after {time.monotonic() - began:.0f} s")
+        for each in words:
+            assert each in said
+
+    def recovers(self, rank: int, host: str, kill: t.Callable[[], object], down_s: float, back_s: float) -> None:
+        """A rank whose engine is killed takes its group down, which comes back by itself; each says why."""
+        before = {number: restarts(pod) for number, pod in self.ranks().items()}
+        began = time.monotonic()
+        kill()
+        until(f"engine of rank {rank} killed: the group is down", down_s, lambda: not self.ready(), began)
+
+        def again() -> bool:
+            ranks = self.ranks()
+            return self.ready() and all(restarts(ranks[number]) > before[number] for number in before)
+
+        until(f"engine of rank {rank} killed: the group is back", back_s, again, began)
+        assert "was killed by SIGKILL" in self.ended(rank)
+        assert f"rank {rank} ({host}) is lost: rank {rank}: the engine was killed by SIGKILL" in self.ended(0)
+        self.works()
 
     def has_its_vfs(self) -> None:
         """Each rank has its VFs, with address, MTU and ARP settings."""

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import lane
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, restarts, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, until
 from ansible_collections.dgxspark.cluster.tests.nodes.cluster import Site
 
 pytestmark = [
@@ -30,19 +30,7 @@ def serving(site: Site) -> None:
 
 
 def test_a_killed_engine_takes_its_group_down_and_it_comes_back(site: Site) -> None:
-    before = {rank: restarts(pod) for rank, pod in site.ranks().items()}
-    began = time.monotonic()
-    site.lane.ssh(2, "pkill -KILL -f sglang.launch_server")
-    until("engine of rank 1 killed: the group is down", DOWN_S, lambda: not site.ready(), began)
-
-    def again() -> bool:
-        ranks = site.ranks()
-        return site.ready() and all(restarts(ranks[rank]) > before[rank] for rank in before)
-
-    until("engine of rank 1 killed: the group is back", BACK_S, again, began)
-    assert "was killed by SIGKILL" in site.ended(1)
-    assert "rank 1 (spark2) is lost: rank 1: the engine was killed by SIGKILL" in site.ended(0)
-    site.works()
+    site.recovers(1, "spark2", lambda: site.lane.ssh(2, "pkill -KILL -f sglang.launch_server"), DOWN_S, BACK_S)
 
 
 def test_a_rebooted_node_comes_back_with_its_rank(site: Site) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import lane
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import MINUTE, NAMESPACE, condition, until
 from ansible_collections.dgxspark.cluster.tests.nodes.cluster import NODES, ONE, Site
 
 pytestmark = [
@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.skipif(bool(lane.why_not()), reason=lane.why_not()),
     pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
 ]
-MINUTE = 60
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +36,8 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site) ->
 
 def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
     site.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
-    site.renew(1, 180)
-    began = time.monotonic()
-    said = site.named_within(MINUTE)
-    print(f"missing attachment: named after {time.monotonic() - began:.0f} s")
-    assert "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)" in said
-    assert "serve-default-rank1-0 on vm2" in said
+    lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
+    site.names("attachment", 180, lacking, "serve-default-rank1-0 on vm2")
     # The next run makes it, and the ranks need no more than that.
     site.good()
     assert all(condition(pod) for pod in site.ranks().values())
@@ -50,13 +45,8 @@ def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
 
 def test_a_missing_vf_is_named_within_a_minute(site: Site) -> None:
     site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
-    site.renew(1, 180)
-    began = time.monotonic()
-    said = site.named_within(MINUTE)
-    print(f"missing VF: named after {time.monotonic() - began:.0f} s")
-    assert "serve-default-rank1-0 on vm2" in said
-    assert "failed to find host device" in said
-    assert "The VF is not on the node" in said
+    lacking = ("failed to find host device", "The VF is not on the node")
+    site.names("VF", 180, "serve-default-rank1-0 on vm2", *lacking)
     # The next run makes the VFs of that node anew.
     site.good()
     assert all(condition(pod) for pod in site.ranks().values())

@@ -10,7 +10,7 @@ import time
 import pytest
 from harness import NODES, lab, sh
 
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, restarts, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, until
 from ansible_collections.dgxspark.cluster.tests.site.site import Served
 
 pytestmark = pytest.mark.long
@@ -26,19 +26,7 @@ def serving(served: Served) -> None:
 
 
 def test_a_killed_engine_takes_its_group_down_and_it_comes_back(served: Served) -> None:
-    before = {rank: restarts(pod) for rank, pod in served.ranks().items()}
-    began = time.monotonic()
-    sh("spark4", "pkill -KILL -f [s]glang.launch_server")
-    until("engine of rank 3 killed: the group is down", DOWN_S, lambda: not served.ready(), began)
-
-    def again() -> bool:
-        ranks = served.ranks()
-        return served.ready() and all(restarts(ranks[rank]) > before[rank] for rank in before)
-
-    until("engine of rank 3 killed: the group is back", BACK_S, again, began)
-    assert "was killed by SIGKILL" in served.ended(LOST)
-    assert "rank 3 (spark4) is lost: rank 3: the engine was killed by SIGKILL" in served.ended(0)
-    served.works()
+    served.recovers(LOST, "spark4", lambda: sh("spark4", "pkill -KILL -f [s]glang.launch_server"), DOWN_S, BACK_S)
 
 
 def test_a_rebooted_node_comes_back_with_its_rank(served: Served) -> None:
