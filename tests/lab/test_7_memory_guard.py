@@ -19,8 +19,6 @@ NODE = "spark1"
 # A bystander that is larger than the rank, and a rank that grows until somebody stops it. Names as the kernel knows them.
 HOG = """
 import ctypes, sys, time
-
-pytestmark = pytest.mark.long
 name, start_mib, step_mib, score = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
 open("/proc/self/oom_score_adj", "w").write(str(score))
@@ -61,11 +59,13 @@ def alive(name: str) -> bool:
     return sh(NODE, f"systemctl is-active hog-{name}", check=False) == "active"
 
 
+@pytest.mark.long
 def test_the_second_run_changes_nothing() -> None:
     again = guard()
     assert again.code == 0 and again.changed[NODE] == 0, again.output
 
 
+@pytest.mark.long
 def test_memory_is_kept_for_what_the_node_is_reached_by() -> None:
     for unit in ("ssh.service", "systemd-journald.service", "system.slice"):
         assert int(sh(NODE, f"systemctl show --value --property=MemoryMin {unit}")) > 0, unit
@@ -83,6 +83,7 @@ def test_the_process_that_must_go_is_the_one_that_goes() -> None:
     sh(NODE, "systemctl stop hog-bystander; systemctl reset-failed 'hog-*'", check=False)
 
 
+@pytest.mark.long
 def test_during_a_load_the_page_cache_is_dropped_and_otherwise_not() -> None:
     fill = "head -c 250M /dev/zero > /root/hog/weights; cat /root/hog/weights > /dev/null"
     sh(NODE, fill)
@@ -119,6 +120,7 @@ def longest_gap(seconds: float) -> float:
     return max(gaps)
 
 
+@pytest.mark.long
 def test_a_node_is_heard_of_four_times_as_often(tmp_path: pathlib.Path) -> None:
     guarded = [longest_gap(60) for _turn in range(3)]
     play("playbooks/teardown.yml", "--tags", "memory_guard", "-i", str(guard.inventory), limit=NODE)  # type: ignore[attr-defined]
