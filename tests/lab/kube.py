@@ -26,7 +26,7 @@ def address(node: str) -> str:
     return f"10.77.0.{node.removeprefix('spark')}"
 
 
-FUNCTION = "enp1s0f0np0"
+FUNCTION, NETPLAN = "enp1s0f0np0", "dgx-p0f0"  # the netdev, and what our netplan file calls it
 NETWORK = "/etc/systemd/network"
 
 
@@ -35,7 +35,7 @@ def management(node: str) -> None:
     address_of_it = f"[Network]\nAddress={address(node)}/24\n"
     files = {
         f"{NETWORK}/90-management.network": f"[Match]\nName={FUNCTION}\n{address_of_it}LinkLocalAddressing=no\n",
-        f"{NETWORK}/10-netplan-{FUNCTION}.network.d/management.conf": address_of_it,
+        f"{NETWORK}/10-netplan-{NETPLAN}.network.d/management.conf": address_of_it,
     }
     for path, text in files.items():
         sh(node, f"mkdir -p {pathlib.Path(path).parent} && printf %s {shlex.quote(text)} >{path}")
