@@ -195,10 +195,14 @@ def _copied(wanted: Wanted, progress: Progress) -> Manifest:
 
 def _copy(source: pathlib.Path, goal: parcels.Parcel, item: parcels.Item) -> None:
     try:
-        with source.open("rb") as stream:
-            made = parcels.keep(goal, item, stream)
+        stream = source.open("rb")
     except FileNotFoundError as exc:
         raise FabricError(f"{source} is not there, though the list in that folder names it. Copy it anew.") from exc
+    except OSError as exc:
+        raise FabricError(f"{source} cannot be read: {exc.strerror}. See to the folder, and run as root.") from exc
+    try:
+        with stream:
+            made = parcels.keep(goal, item, stream)
     except OSError as exc:
         raise placed.cannot_write(str(parcels.part(parcels.place(goal, item.path))), exc) from exc
     if made != item.sha256:

@@ -89,6 +89,8 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Finding | N
             return _wrong("vf", pod, text, remedy)
         if reason == "FailedCreatePodSandBox":
             return _wrong("sandbox", pod, text, "See the kubelet's and Multus' logs on the node.")
+        if reason == "FailedMount" and "failed to sync" in text:
+            return _wrong("volume", pod, text, "The kubelet has not read it yet, and tries again by itself.")
         if reason in ("FailedMount", "FailedAttachVolume"):
             return _wrong(
                 "volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret."
@@ -176,7 +178,7 @@ def group(
     plan: str,
     before: t.Mapping[str, int] | None = None,
 ) -> Plain:
-    """Return `state` (ready, waiting or stuck), `findings`, `ready` (ranks), and `restarts`, of one plan's group.
+    """Return `state` (ready, waiting or stuck), `findings` and `ready` (ranks) of one plan's group.
 
     before: restarts() when one began to look; a group that has lost ranks in its life is not stuck for that. A cause that might
     pass counts as final once a rank has tried again twice since.
@@ -188,7 +190,7 @@ def group(
     crashed = tries > TRIES and any(finding.id == "kube.ended" for finding in found)
     stuck = any(finding.severity == "error" for finding in found) or crashed
     state = "ready" if len(good) == ranks and len(own) == ranks else "stuck" if stuck else "waiting"
-    return {"state": state, "ready": good, "restarts": tries, "findings": found}
+    return {"state": state, "ready": good, "findings": found}
 
 
 def ended(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], ranks: int, plan: str) -> Plain:
@@ -210,7 +212,6 @@ def ended(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], rank
         "state": "ready" if done else "stuck" if stuck else "waiting",
         "ready": [rank for rank in over if phases[rank] == "Succeeded"],
         "codes": {str(rank): _code(own[rank]) for rank in over},
-        "restarts": 0,
         "findings": found,
     }
 
@@ -234,4 +235,4 @@ def leaving(pods: t.Sequence[Pod]) -> Plain:
         )
         for pod in pods
     ]
-    return {"state": "waiting" if pods else "ready", "ready": [], "restarts": 0, "findings": found}
+    return {"state": "waiting" if pods else "ready", "ready": [], "findings": found}

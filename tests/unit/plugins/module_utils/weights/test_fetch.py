@@ -199,6 +199,9 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     blob.unlink()
     with pytest.raises(FabricError, match="is not there, though the list"):
         have(third)
+    blob.symlink_to(blob.name)
+    with pytest.raises(FabricError, match=rf"{blob.name} cannot be read: Too many levels"):
+        have(third)
     (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
     with pytest.raises(FabricError, match="has no list of org/model"):
         prospect(third)

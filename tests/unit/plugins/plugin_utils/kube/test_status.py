@@ -98,6 +98,14 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "sriov_roce_reset_stranded",
         ),
         (creating(1), [event(1, "FailedMount", 'secret "hub" not found')], "volume", False, '"hub"', "hf_token_secret"),
+        (
+            creating(1),
+            [event(1, "FailedMount", 'MountVolume.SetUp failed for volume "start": failed to sync configmap cache')],
+            "volume",
+            False,
+            '"start"',
+            "tries again by itself",
+        ),
         (ended(1, 137, reason="OOMKilled"), [], "oom", True, "want of memory", "memory_guard"),
         (
             ended(1, preflight.STATUS["gid"], "rank 1: preflight: gid: p0f0v0: roce0v0 has no RoCE v2 GID"),
