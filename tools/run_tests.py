@@ -82,7 +82,11 @@ def stages() -> list[Stage]:
         Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-rs", "-s"]], long=True, alone=True),
         Stage(
             "site",
-            [["python", "tests/site/make_guest.py"], [*lab, "4", "pytest", "tests/site", "-m", "long", "-rs", "-s"]],
+            [
+                ["python", "tests/site/make_guest.py"],
+                [*lab, "4", "pytest", "tests/site", "-m", "long", "-rs", "-s"],
+                [*lab, "5", "pytest", "tests/site/test_5_elsewhere.py", "-m", "long", "-rs", "-s"],
+            ],
             long=True,
             alone=True,
             environment=guest,

@@ -59,16 +59,21 @@ def release(folder: pathlib.Path, version: str, *, broken: str = "", images: byt
 
 
 class Cluster:
-    """The owner's K3s part of the lab's inventory, in a file beside it. images: the release's archive of images."""
+    """The owner's K3s part of the lab's inventory, in a file beside it. images: the release's archive of images.
 
-    def __init__(self, folder: pathlib.Path, images: bytes = b"images") -> None:
+    server: its name; where it is none of NODES, it is a machine that is no Spark.
+    """
+
+    def __init__(self, folder: pathlib.Path, images: bytes = b"images", server: str = "spark1") -> None:
+        self.server = server
+        self.all = tuple(dict.fromkeys([*NODES, server]))
         self.folder, self.releases = folder, folder / "releases"
         self.digest = release(self.releases, VERSION, images=images)
         release(self.releases, NEXT, images=images)
         self._overlay(VERSION, NEXT)
         self.kubeconfig = folder / "kubeconfig"
         self.of_hosts: dict[str, t.Any] = {}  # variables that stand above those of the lab's group
-        for node in NODES:
+        for node in self.all:
             management(node)
 
     def _overlay(self, *shipped: str) -> None:
@@ -107,7 +112,13 @@ class Cluster:
             **variables,
         }
         hosts = {node: {"k3s_node_ip": address(node), **self.of_hosts} for node in NODES}
-        groups = {"k3s_server": {"hosts": {"spark1": {}}}, "k3s_agent": {"hosts": {n: {} for n in NODES[1:]}}}
+        if self.server not in NODES:
+            ways = yaml.safe_load((ROOT / "inventories" / "lab" / "group_vars" / "dgx.yml").read_text(encoding="utf-8"))
+            ways = {key: value for key, value in ways.items() if key.startswith(("ansible_", "__"))}
+            number = int(self.server.removeprefix("spark"))
+            hosts[self.server] = {"k3s_node_ip": address(self.server), "lab_node": number, **ways}
+        agents = {node: {} for node in self.all if node != self.server}
+        groups = {"k3s_server": {"hosts": {self.server: {}}}, "k3s_agent": {"hosts": agents}}
         inventory = {"all": {"hosts": hosts, "vars": common, "children": groups}}
         path = self.folder / "k3s.yml"
         path.write_text(yaml.safe_dump(inventory), encoding="utf-8")

@@ -60,16 +60,16 @@ def why_not() -> str:
 
 
 class Served(Cluster, Asked):
-    """Four Sparks, spark1 the server, and what their owner says of the model."""
+    """Four Sparks, one of them or another machine the server, and what their owner says of the model."""
 
     size = len(NODES)
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, server: str = "spark1") -> None:
         lane = Lane()
         joined = folder / "images.tar"
         image.join(joined, (lane.images / f"{name}.tar" for name in ("pause", "plugin", "multus")))
         packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
-        super().__init__(folder, packed)
+        super().__init__(folder, packed, server)
         self.of_hosts = {"dgxspark_fabric": FABRIC}
         self.before: dict[str, str] = {}
         self.said = ""
@@ -155,14 +155,14 @@ class Served(Cluster, Asked):
 
     def reach(self) -> None:
         """Let this machine reach the API at the server's own address, as an owner's machine does: by ssh and loopback."""
-        subprocess.run(["ip", "address", "replace", f"{address('spark1')}/32", "dev", "lo"], check=True)
-        where = f"{address('spark1')}:{API}"
+        subprocess.run(["ip", "address", "replace", f"{address(self.server)}/32", "dev", "lo"], check=True)
+        where = f"{address(self.server)}:{API}"
         base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
         cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
         options = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]
         self.tunnel = subprocess.Popen(
             ["ssh", "-F", "none", "-N", "-i", f"{cache}/id_lab", *options, "-o", "ExitOnForwardFailure=yes",
-             "-L", f"{where}:{where}", "-p", str(base + 1), "root@127.0.0.1"],
+             "-L", f"{where}:{where}", "-p", str(base + int(self.server.removeprefix("spark"))), "root@127.0.0.1"],
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -171,7 +171,7 @@ class Served(Cluster, Asked):
         if self.tunnel:
             self.tunnel.kill()
             self.tunnel.wait()
-        subprocess.run(["ip", "address", "delete", f"{address('spark1')}/32", "dev", "lo"], check=False)
+        subprocess.run(["ip", "address", "delete", f"{address(self.server)}/32", "dev", "lo"], check=False)
 
     def kubectl(self, *arguments: str, check: bool = True) -> str:
         ran = subprocess.run(
