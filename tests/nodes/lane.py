@@ -222,7 +222,8 @@ class Lane:
     def _images(self) -> None:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
         text = {name: (STAND_INS / name).read_bytes() for name in names}
-        stamp = self.lab / f"made.{digest(*text.values(), ENGINE_PACKAGES.encode(), WASTE.encode())}"
+        layout = pathlib.Path(image.__file__).read_bytes()
+        stamp = self.lab / f"made.{digest(*text.values(), layout, ENGINE_PACKAGES.encode(), WASTE.encode())}"
         if stamp.is_file():
             return
         images = self.images
