@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.tests.nodes import lane  # noqa: E402 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUEST = ROOT / "build" / "guest"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+PROGRAMS = ("kubelet", "kubectl")
 
 
 def main() -> int:

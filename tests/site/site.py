@@ -1,7 +1,8 @@
 """A site that serves on the lab's nodes, whose guest has real components of Kubernetes (make_guest.py).
 
 Kubelets, containerd, runc, the API server, the scheduler, the controllers, etcd and the CNI plugins are real (Kubernetes 1.20.2;
-Debian's). Stand-ins: K3s itself, flannel and kube-proxy, Multus, both device plugins, the engine. REAL K3S IS NOT RUN HERE.
+Debian's); the control plane's processes run beside the virtual machines (control_plane.py). Stand-ins: K3s itself, flannel and
+kube-proxy, Multus, both device plugins, the engine. REAL K3S IS NOT RUN HERE.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import pathlib
 import secrets
 import subprocess
+import threading
 import time
 import typing as t
 
@@ -20,6 +22,7 @@ from kube import Cluster, address
 from ansible_collections.dgxspark.cluster.tests.nodes import image
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
+from ansible_collections.dgxspark.cluster.tests.site import control_plane
 
 STAND_IN = "stand-ins: K3s (real K3s not run), flannel, kube-proxy, Multus, both device plugins, the engine (scripted)"
 ONE, TWO = "scripted-four", "scripted-four-other"
@@ -29,7 +32,7 @@ CNI = "/var/tmp/cni-plugins.tgz"
 PACK_CNI = (
     "tar -C /usr/lib/cni --sort=name --mtime=@0 --owner=0 --group=0 -c ./host-device ./static ./tuning | gzip -n1"
 )
-API = 6443
+API, KUBELET = 6443, 10250
 FABRIC = {
     **yaml.safe_load((ROOT / "inventories/lab/group_vars/dgx.yml").read_text(encoding="utf-8"))["dgxspark_fabric"],
     "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
@@ -77,7 +80,10 @@ class Served(Cluster, Asked):
         self.engine = lane.images / "engine.tar"
         self.program = str(lane.bin / "kubectl")
         self._knowledge()
-        self.tunnel: subprocess.Popen[bytes] | None = None
+        self.control_plane = control_plane.ControlPlane(folder, lane.bin)
+        self.tunnels: dict[str, subprocess.Popen[bytes]] = {}
+        self.ways: list[threading.Thread] = []
+        self.left = False
 
     def _knowledge(self) -> None:
         """The CNI plugins of the guest, by their checksum, and the scripted models."""
@@ -154,24 +160,54 @@ class Served(Cluster, Asked):
     # --- reaching it --------------------------------------------------------------------------------------------------
 
     def reach(self) -> None:
-        """Let this machine reach the API at the server's own address, as an owner's machine does: by ssh and loopback."""
-        subprocess.run(["ip", "address", "replace", f"{address(self.server)}/32", "dev", "lo"], check=True)
-        where = f"{address(self.server)}:{API}"
+        """Take the nodes' addresses: kubelets are reached there by ssh, and the API is there, as for an owner's machine."""
+        for node in self.all:
+            subprocess.run(["ip", "address", "replace", f"{address(node)}/32", "dev", "lo"], check=True)
+            self.ways.append(threading.Thread(target=self._keep_way, args=(node,), daemon=True))
+            self.ways[-1].start()
+
+    def _keep_way(self, node: str) -> None:
+        """Hold a node's ports open, also after it was away."""
         base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
         cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
-        options = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]
-        self.tunnel = subprocess.Popen(
-            ["ssh", "-F", "none", "-N", "-i", f"{cache}/id_lab", *options, "-o", "ExitOnForwardFailure=yes",
-             "-L", f"{where}:{where}", "-p", str(base + int(self.server.removeprefix("spark"))), "root@127.0.0.1"],
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        kubelet = f"{address(node)}:{KUBELET}"
+        ways = ["-L", f"{kubelet}:{kubelet}"]
+        if node == self.server:
+            ways += ["-R", f"{control_plane.API_AWAY}:{address(node)}:{API}"]
+            ways += ["-R", f"{control_plane.STARTER_AWAY}:127.0.0.1:{self.control_plane.port}"]
+        alive = ["-o", "ServerAliveInterval=20", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"]
+        known = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]
+        port = str(base + int(node.removeprefix("spark")))
+        command = [
+            "ssh",
+            "-q",
+            "-F",
+            "none",
+            "-N",
+            "-i",
+            f"{cache}/id_lab",
+            *known,
+            *alive,
+            *ways,
+            "-p",
+            port,
+            "root@127.0.0.1",
+        ]
+        while not self.left:
+            self.tunnels[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            self.tunnels[node].wait()
+            time.sleep(2)
 
     def leave(self) -> None:
         """Undo reach()."""
-        if self.tunnel:
-            self.tunnel.kill()
-            self.tunnel.wait()
-        subprocess.run(["ip", "address", "delete", f"{address(self.server)}/32", "dev", "lo"], check=False)
+        self.left = True
+        for tunnel in self.tunnels.values():
+            tunnel.kill()
+        for way in self.ways:
+            way.join(10)
+        self.control_plane.stop()
+        for node in self.all:
+            subprocess.run(["ip", "address", "delete", f"{address(node)}/32", "dev", "lo"], check=False)
 
     def kubectl(self, *arguments: str, check: bool = True) -> str:
         ran = subprocess.run(
