@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
 
     _supports_check_mode = True
     _supports_diff = False
-    _before: dict[str, int] | None = None  # restarts when this began to look
+    _before: status.Before | None = None  # what there was when this began to look
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the group's state; failed with its cause where it is stuck or the time is over."""
@@ -69,12 +69,12 @@ class ActionModule(ActionBase):
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
         if asked["state"] == "gone":
             return status.leaving(pods)
-        if self._before is None:
-            self._before = status.restarts(pods)
         seen = self._judge(asked, pods, [])
-        if seen["state"] == "ready" or not pods:
-            return seen
-        return self._judge(asked, pods, ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars))
+        unwell = pods and seen["state"] != "ready"
+        events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars) if unwell else []
+        if self._before is None:
+            self._before = status.first_look(pods, events)
+        return self._judge(asked, pods, events)
 
     def _judge(self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain]) -> Plain:
         if asked["state"] == "ended":

@@ -14,6 +14,7 @@ description:
     until no pod is left.
   - Fails at once for a cause that waiting cannot mend, such as an image that cannot be pulled or a preflight that refuses,
     and otherwise when the time is over, each time with the cause, the pod, the node, and what to do.
+  - What was wrong before it began to look may have been mended since. It is told, and counts when it happens anew.
   - Changes nothing. In check mode it looks once and never fails, since nothing was started.
   - Runs on the controller, by its action plugin.
 extends_documentation_fragment:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
@@ -18,6 +19,16 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, Plain
 
 Pod = t.Mapping[str, t.Any]
+Found = tuple[Finding, str]  # and the record that it rests on; empty where it is so now
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there was when one began to look: it may have been mended since. restarts: by pod; records: of ends and events."""
+
+    restarts: t.Mapping[str, int]
+    records: frozenset[str]
+
 
 _IMAGE = {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImagePullBackOff"}
 _FINAL = {"verbs", "address", "mtu", "arp", "gid", "path-mtu", "config", "patches", "program", "plan", "port"}
@@ -58,7 +69,7 @@ def _wrong(kind: str, pod: Pod, message: str, remedy: str, *, final: bool = Fals
     return Finding(f"kube.{kind}", "error" if final else "warning", subject, message, remedy)
 
 
-def _unscheduled(pod: Pod) -> Finding | None:
+def _unscheduled(pod: Pod) -> Found | None:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") != "PodScheduled" or condition.get("status") != "False":
             continue
@@ -72,29 +83,34 @@ def _unscheduled(pod: Pod) -> Finding | None:
             remedy = "Lower k8s_dgx_serving.requests, or free the node."
         else:
             remedy = "See that the node is in the cluster under this name (k8s_dgx_node_names), ready and not cordoned."
-        return _wrong("unschedulable", pod, f"no node takes it: {text}", remedy)
+        return _wrong("unschedulable", pod, f"no node takes it: {text}", remedy), ""
     return None
 
 
-def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Finding | None:
+def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
     """What keeps a pod at ContainerCreating: its network and its volumes."""
     for event in reversed(_events(pod, events)):
-        reason, text = event.get("reason"), " ".join(str(event.get("message", "")).split())
-        if reason == "FailedCreatePodSandBox" and re.search(
-            r"network-attachment-definition.*not found|cannot find a network-attachment", text
-        ):
-            return _wrong("attachment", pod, text, "Let k8s_dgx_parts.networks be present.", final=True)
-        if reason == "FailedCreatePodSandBox" and "failed to find host device" in text:
-            remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
-            return _wrong("vf", pod, text, remedy)
-        if reason == "FailedCreatePodSandBox":
-            return _wrong("sandbox", pod, text, "See the kubelet's and Multus' logs on the node.")
-        if reason == "FailedMount" and "failed to sync" in text:
-            return _wrong("volume", pod, text, "The kubelet has not read it yet, and tries again by itself.")
-        if reason in ("FailedMount", "FailedAttachVolume"):
-            return _wrong(
-                "volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret."
-            )
+        found = _event(pod, event.get("reason"), " ".join(str(event.get("message", "")).split()))
+        if found:
+            about = event.get("metadata") or {}
+            return found, repr((about.get("uid"), about.get("resourceVersion"), event.get("lastTimestamp")))
+    return None
+
+
+def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
+    if reason == "FailedCreatePodSandBox" and re.search(
+        r"network-attachment-definition.*not found|cannot find a network-attachment", text
+    ):
+        return _wrong("attachment", pod, text, "Let k8s_dgx_parts.networks be present.", final=True)
+    if reason == "FailedCreatePodSandBox" and "failed to find host device" in text:
+        remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
+        return _wrong("vf", pod, text, remedy)
+    if reason == "FailedCreatePodSandBox":
+        return _wrong("sandbox", pod, text, "See the kubelet's and Multus' logs on the node.")
+    if reason == "FailedMount" and "failed to sync" in text:
+        return _wrong("volume", pod, text, "The kubelet has not read it yet, and tries again by itself.")
+    if reason in ("FailedMount", "FailedAttachVolume"):
+        return _wrong("volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret.")
     return None
 
 
@@ -116,7 +132,7 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
     )
 
 
-def _container(pod: Pod) -> Finding | None:
+def _container(pod: Pod) -> Found | None:
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("name") != CONTAINER:
             continue
@@ -125,12 +141,13 @@ def _container(pod: Pod) -> Finding | None:
         if waiting.get("reason") in _IMAGE:
             text = waiting.get("message") or waiting["reason"]
             remedy = "Name an image that can be had (k8s_dgx_image), or import it on the nodes."
-            return _wrong("image", pod, f"{status.get('image')}: {text}", remedy, final=True)
+            return _wrong("image", pod, f"{status.get('image')}: {text}", remedy, final=True), ""
         if waiting.get("reason") in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
             text = waiting.get("message") or waiting["reason"]
-            return _wrong("container", pod, text, "See the pod's events.", final=True)
+            return _wrong("container", pod, text, "See the pod's events.", final=True), ""
         if ended:
-            return _ended(pod, ended, status.get("restartCount", 0))
+            record = repr((pod["metadata"].get("uid"), sorted(ended.items())))
+            return _ended(pod, ended, status.get("restartCount", 0)), record
     return None
 
 
@@ -142,8 +159,7 @@ def ready(pod: Pod) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def findings(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = ()) -> list[Finding]:
-    """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot mend first."""
+def _causes(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) -> list[Found]:
     found = []
     for pod in pods:
         if ready(pod):
@@ -152,15 +168,29 @@ def findings(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = 
             "running" in (status.get("state") or {})
             for status in (pod.get("status") or {}).get("containerStatuses") or ()
         )
-        finding = _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
-        if finding:
-            found.append(finding)
+        cause = _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
+        if cause:
+            found.append(cause)
+    return found
+
+
+def findings(
+    pods: t.Iterable[Pod],
+    events: t.Sequence[t.Mapping[str, t.Any]] = (),
+    before: Before | None = None,
+) -> list[Finding]:
+    """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot mend first.
+
+    What rests on a record from before may have been mended: it is told, and waited for until it happens anew.
+    """
+    old = before.records if before else frozenset()
+    found = [replace(cause, severity="warning") if record in old else cause for cause, record in _causes(pods, events)]
     # "Another rank is lost" is true of all the others and tells nothing: the first cause is in another pod.
     telling = [finding for finding in found if finding.id not in ("kube.lost", "kube.peer")] or found
     return sorted(telling, key=lambda finding: finding.severity != "error")
 
 
-def restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
+def _restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
     """Return by pod (uid) how often a container of it has been started again."""
     return {
         str(pod["metadata"].get("uid")): max(
@@ -171,22 +201,29 @@ def restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
     }
 
 
+def first_look(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) -> Before:
+    """Return what there is when one begins to look."""
+    records = frozenset(record for _cause, record in _causes(pods, events) if record)
+    return Before(_restarts(pods), records)
+
+
 def group(
     pods: t.Sequence[Pod],
     events: t.Sequence[t.Mapping[str, t.Any]],
     ranks: int,
     plan: str,
-    before: t.Mapping[str, int] | None = None,
+    before: Before | None = None,
 ) -> Plain:
     """Return `state` (ready, waiting or stuck), `findings` and `ready` (ranks) of one plan's group.
 
-    before: restarts() when one began to look; a group that has lost ranks in its life is not stuck for that. A cause that might
-    pass counts as final once a rank has tried again twice since.
+    before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
+    once a rank has tried again twice since.
     """
     own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan]
     good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
-    found = findings(own, events)
-    tries = max((count - (before or {}).get(uid, 0) for uid, count in restarts(own).items()), default=0)
+    found = findings(own, events, before)
+    known = before.restarts if before else {}
+    tries = max((count - known.get(uid, 0) for uid, count in _restarts(own).items()), default=0)
     crashed = tries > TRIES and any(finding.id == "kube.ended" for finding in found)
     stuck = any(finding.severity == "error" for finding in found) or crashed
     state = "ready" if len(good) == ranks and len(own) == ranks else "stuck" if stuck else "waiting"

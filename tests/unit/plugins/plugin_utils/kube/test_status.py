@@ -42,7 +42,8 @@ def creating(rank: int) -> Plain:
 
 
 def ended(rank: int, code: int, message: str = "", **more: t.Any) -> Plain:
-    gone = {"terminated": {"exitCode": code, "message": message, "reason": more.pop("reason", "Error")}}
+    finished = {"finishedAt": more.pop("finished", "2026-11-21T10:00:00Z")}
+    gone = {"terminated": {"exitCode": code, "message": message, "reason": more.pop("reason", "Error"), **finished}}
     back = {"waiting": {"reason": "CrashLoopBackOff"}}
     return pod(rank, conditions=[NOT_READY], state=back, lastState=gone, **more)
 
@@ -168,10 +169,32 @@ def test_an_engine_that_keeps_ending_is_not_waited_for() -> None:
 def test_what_a_group_went_through_before_does_not_count() -> None:
     """A group that lost ranks in its life comes back by itself; only what happens while one looks is of this run."""
     survivor = [ended(0, 1, restarts=5)]
-    before = status.restarts(survivor)
+    before = status.first_look(survivor, [])
     assert status.group(survivor, [], 1, "p1", before)["state"] == "waiting"
     assert status.group([ended(0, 1, restarts=6)], [], 1, "p1", before)["state"] == "waiting"
     assert status.group([ended(0, 1, restarts=7)], [], 1, "p1", before)["state"] == "stuck"
+
+
+def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_anew() -> None:
+    """A run that mends something finds what was said of it before: kubelets try again within minutes."""
+    said = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
+    old = {**event(0, "FailedCreatePodSandBox", said), "metadata": {"uid": "e1", "resourceVersion": "7"}}
+    anew = {**old, "metadata": {"uid": "e1", "resourceVersion": "9"}, "count": 2}
+    before = status.first_look([creating(0)], [old])
+    waiting = status.group([creating(0)], [old], 1, "p1", before)
+    assert waiting["state"] == "waiting"
+    assert said in waiting["findings"][0].message
+    assert status.group([creating(0)], [anew], 1, "p1", before)["state"] == "stuck"
+    # Not at the first look either: what is final is what happens from then on, or of a pod that was not there.
+    assert status.group([creating(0)], [old], 1, "p1", status.first_look([], []))["state"] == "stuck"
+
+
+def test_an_end_from_before_is_waited_for_until_there_is_another() -> None:
+    ill = ended(0, preflight.STATUS["gid"], "no RoCE v2 GID", finished="2026-11-21T10:00:00Z")
+    before = status.first_look([ill], [])
+    assert status.group([ill], [], 1, "p1", before)["state"] == "waiting"
+    next_one = ended(0, preflight.STATUS["gid"], "no RoCE v2 GID", finished="2026-11-21T10:04:00Z", restarts=1)
+    assert status.group([next_one], [], 1, "p1", before)["state"] == "stuck"
 
 
 def test_a_pod_without_its_vfs_is_given_the_time_to_be_made_anew() -> None:
