@@ -67,8 +67,6 @@ class ActionModule(ActionBase):
     def _look(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         place = ask.where(asked)
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
-        if asked["state"] == "gone":
-            return status.leaving(pods)
         seen = self._judge(asked, pods, [])
         unwell = pods and seen["state"] != "ready"
         events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars) if unwell else []
@@ -77,6 +75,8 @@ class ActionModule(ActionBase):
         return self._judge(asked, pods, events)
 
     def _judge(self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain]) -> Plain:
+        if asked["state"] == "gone":
+            return status.leaving(pods, events)
         if asked["state"] == "ended":
             return status.ended(pods, events, asked["ranks"], asked["plan"])
         return status.group(pods, events, asked["ranks"], asked["plan"], self._before)

@@ -64,10 +64,22 @@ class Asked:
         made = json.loads(self.kubectl("get", "service", "-n", NAMESPACE, "serve-default", "-o", "json"))
         return str(made["metadata"]["uid"])
 
-    def renew(self, rank: int, bound_s: float) -> None:
-        """Have a rank's pod made anew, as after an eviction."""
-        uid = self.ranks()[rank]["metadata"]["uid"]
+    def dismiss(self, rank: int, bound_s: float) -> str:
+        """Delete a rank's pod, as an eviction does, and wait until its engine has ended; return the pod's uid."""
+        uid = str(self.ranks()[rank]["metadata"]["uid"])
         self.kubectl("delete", "pod", "-n", NAMESPACE, f"serve-default-rank{rank}-0", "--wait=false")
+
+        def ended() -> bool:
+            pod = self.ranks().get(rank)
+            states = [each.get("state", {}) for each in pod["status"].get("containerStatuses", ())] if pod else []
+            return pod is None or pod["metadata"]["uid"] != uid or not any("running" in state for state in states)
+
+        until(f"rank {rank}: its pod's engine has ended", bound_s, ended)
+        return uid
+
+    def renew(self, rank: int, bound_s: float) -> None:
+        """Have a rank's pod made anew."""
+        uid = self.dismiss(rank, bound_s)
         until(
             f"rank {rank}: its next pod is there",
             bound_s,
@@ -129,9 +141,8 @@ class Asked:
         assert self.ask("/v1/models")["data"][0]["id"] == "dgxspark/scripted-two"
         assert self.service() == service
 
-    def names(self, what: str, renewed_s: float, *words: str) -> None:
-        """With something missing, the next pod of rank 1 is said within a minute to lack it, in these words."""
-        self.renew(1, renewed_s)
+    def names(self, what: str, *words: str) -> None:
+        """With something missing, it is said within a minute what is, in these words."""
         began = time.monotonic()
         said = self.named_within(MINUTE)
         print(f"missing {what}: named after {time.monotonic() - began:.0f} s")

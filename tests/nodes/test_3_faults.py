@@ -37,7 +37,8 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site) ->
 def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
     site.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
     lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
-    site.names("attachment", 180, lacking, "serve-default-rank1-0 on vm2")
+    site.renew(1, 180)
+    site.names("attachment", lacking, "serve-default-rank1-0 on vm2")
     # The next run makes it, and the ranks need no more than that.
     site.good()
     assert all(condition(pod) for pod in site.ranks().values())
@@ -45,9 +46,10 @@ def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
 
 def test_a_missing_vf_is_named_within_a_minute(site: Site) -> None:
     site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
-    lacking = ("failed to find host device", "The VF is not on the node")
-    site.names("VF", 180, "serve-default-rank1-0 on vm2", *lacking)
-    # The next run makes the VFs of that node anew.
+    site.dismiss(1, 180)
+    # The plugin cannot give it back, so the pod stays.
+    site.names("VF", "serve-default-rank1-0 on vm2", "host device", "The VF is not on the node")
+    # The next run makes the VFs of that node anew, and the pod goes.
     site.good()
     assert all(condition(pod) for pod in site.ranks().values())
 

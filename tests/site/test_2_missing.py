@@ -32,7 +32,8 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(served: Served
 def test_a_missing_attachment_is_named_within_a_minute(served: Served) -> None:
     served.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
     lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
-    served.names("attachment", 240, lacking, "serve-default-rank1-0 on spark2")
+    served.renew(1, 240)
+    served.names("attachment", lacking, "serve-default-rank1-0 on spark2")
     # The next run makes it, and the ranks need no more than that.
     served.serve()
     assert all(condition(pod) for pod in served.ranks().values())
@@ -40,8 +41,9 @@ def test_a_missing_attachment_is_named_within_a_minute(served: Served) -> None:
 
 def test_a_missing_vf_is_named_within_a_minute(served: Served) -> None:
     sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
-    lacking = ("failed to find host device", "The VF is not on the node")
-    served.names("VF", 240, "serve-default-rank1-0 on spark2", *lacking)
-    # The next run makes the VFs of that node anew.
+    served.dismiss(1, 240)
+    # The plugin cannot give it back, so the pod stays.
+    served.names("VF", "serve-default-rank1-0 on spark2", "host device", "The VF is not on the node")
+    # The next run makes the VFs of that node anew, and the pod goes.
     served.good()
     assert all(condition(pod) for pod in served.ranks().values())

@@ -97,7 +97,17 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
     return None
 
 
+def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
+    """What keeps a pod from going."""
+    return _sandbox(pod, [event for event in events if event.get("reason") == "FailedKillPod"])
+
+
 def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
+    if reason == "FailedKillPod" and re.search(r"host.device.*no such file", text):
+        # The plugin gives back what is not there any more, again and again; the pod stays until it can.
+        return _wrong("vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes.")
+    if reason == "FailedKillPod":
+        return _wrong("leaving", pod, text, "See the kubelet's and Multus' logs on the node.")
     if reason == "FailedCreatePodSandBox" and re.search(
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
     ):
@@ -168,7 +178,8 @@ def _causes(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) ->
             "running" in (status.get("state") or {})
             for status in (pod.get("status") or {}).get("containerStatuses") or ()
         )
-        cause = _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
+        held = _held(pod, events) if pod["metadata"].get("deletionTimestamp") else None
+        cause = held or _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
         if cause:
             found.append(cause)
     return found
@@ -261,15 +272,14 @@ def _code(pod: Pod) -> int | None:
     return None
 
 
-def leaving(pods: t.Sequence[Pod]) -> Plain:
+def leaving(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = ()) -> Plain:
     """Return `state` (ready: all are gone; else waiting) of pods that shall go, and which still hold on."""
+    remedy = (
+        "Where its node is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
+    )
+    known = [_held(pod, events) for pod in pods]
     found = [
-        _wrong(
-            "leaving",
-            pod,
-            "it is still there.",
-            "Where its node is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded).",
-        )
-        for pod in pods
+        cause[0] if cause else _wrong("leaving", pod, "it is still there.", remedy)
+        for pod, cause in zip(pods, known, strict=True)
     ]
     return {"state": "waiting" if pods else "ready", "ready": [], "findings": found}

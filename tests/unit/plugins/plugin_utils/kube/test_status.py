@@ -41,6 +41,13 @@ def creating(rank: int) -> Plain:
     return pod(rank, conditions=[NOT_READY], state=waiting)
 
 
+def going(rank: int) -> Plain:
+    """A pod that shall go, of which the containers have ended."""
+    gone = ended(rank, 0)
+    gone["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z"
+    return gone
+
+
 def ended(rank: int, code: int, message: str = "", **more: t.Any) -> Plain:
     finished = {"finishedAt": more.pop("finished", "2026-11-21T10:00:00Z")}
     gone = {"terminated": {"exitCode": code, "message": message, "reason": more.pop("reason", "Error"), **finished}}
@@ -98,6 +105,22 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "Link not found",
             "sriov_roce_reset_stranded",
         ),
+        (
+            going(1),
+            [
+                event(
+                    1,
+                    "FailedKillPod",
+                    'failed to "KillPodSandbox": plugin type="multus-shim" failed (delete): plugin host-device (net2): '
+                    "error with host device: lstat /sys/bus/pci/devices/0000:02:10.0: no such file or directory",
+                )
+            ],
+            "vf",
+            False,
+            "0000:02:10.0",
+            "run the fabric part again",
+        ),
+        (going(1), [event(1, "FailedKillPod", "no route to host")], "leaving", False, "no route", "kubelet's"),
         (creating(1), [event(1, "FailedMount", 'secret "hub" not found')], "volume", False, '"hub"', "hf_token_secret"),
         (
             creating(1),
@@ -218,3 +241,5 @@ def test_a_running_rank_that_loads_is_no_finding() -> None:
 def test_what_must_go_is_waited_for() -> None:
     assert status.leaving([])["state"] == "ready"
     assert "still there" in status.leaving([pod(2)])["findings"][0].message
+    held = status.leaving([going(2)], [event(2, "FailedCreatePodSandBox", "x"), event(2, "FailedKillPod", "no route")])
+    assert "no route" in held["findings"][0].message
