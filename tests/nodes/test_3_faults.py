@@ -45,11 +45,23 @@ def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
 
 
 def test_a_missing_vf_is_named_within_a_minute(site: Site) -> None:
+    site.kubectl("cordon", "vm2")
+    try:
+        site.renew(1, 180)
+        site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
+    finally:
+        site.kubectl("uncordon", "vm2")
+    site.names("VF", "serve-default-rank1-0", "Insufficient dgxspark.cluster/p0f1v0", "is the VF there and free?")
+    # The next run makes the VFs of that node anew.
+    site.good()
+    assert all(condition(pod) for pod in site.ranks().values())
+
+
+def test_a_vf_that_a_pod_lost_is_named_within_a_minute(site: Site) -> None:
+    """The plugin cannot give it back, so the pod stays until there is one again."""
     site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
     site.dismiss(1, 180)
-    # The plugin cannot give it back, so the pod stays.
-    site.names("VF", "serve-default-rank1-0 on vm2", "host device", "The VF is not on the node")
-    # The next run makes the VFs of that node anew, and the pod goes.
+    site.names("VF of a pod", "serve-default-rank1-0 on vm2: it shall go, and is still there", "Where a VF of it")
     site.good()
     assert all(condition(pod) for pod in site.ranks().values())
 

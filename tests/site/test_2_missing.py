@@ -40,10 +40,22 @@ def test_a_missing_attachment_is_named_within_a_minute(served: Served) -> None:
 
 
 def test_a_missing_vf_is_named_within_a_minute(served: Served) -> None:
+    served.kubectl("cordon", "spark2")
+    try:
+        served.renew(1, 240)
+        sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
+    finally:
+        served.kubectl("uncordon", "spark2")
+    served.names("VF", "serve-default-rank1-0", "Insufficient dgxspark.cluster/p0f1v0", "is the VF there and free?")
+    # The next run makes the VFs of that node anew.
+    served.good()
+    assert all(condition(pod) for pod in served.ranks().values())
+
+
+def test_a_vf_that_a_pod_lost_is_named_within_a_minute(served: Served) -> None:
+    """The plugin cannot give it back, so the pod stays until there is one again."""
     sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
     served.dismiss(1, 240)
-    # The plugin cannot give it back, so the pod stays.
-    served.names("VF", "serve-default-rank1-0 on spark2", "host device", "The VF is not on the node")
-    # The next run makes the VFs of that node anew, and the pod goes.
+    served.names("VF of a pod", "serve-default-rank1-0 on spark2: it shall go, and is still there", "Where a VF of it")
     served.good()
     assert all(condition(pod) for pod in served.ranks().values())

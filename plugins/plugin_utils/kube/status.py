@@ -97,9 +97,15 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
     return None
 
 
-def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
-    """What keeps a pod from going."""
-    return _sandbox(pod, [event for event in events if event.get("reason") == "FailedKillPod"])
+def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
+    """What keeps a pod from going. How its container ended is not why, and a kubelet may say nothing of it (1.20 does not)."""
+    said = "it shall go, and is still there."
+    remedy = (
+        "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "
+        "is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
+    )
+    told = _sandbox(pod, [event for event in events if event.get("reason") == "FailedKillPod"])
+    return told or (_wrong("leaving", pod, said, remedy), "")
 
 
 def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
@@ -178,8 +184,10 @@ def _causes(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) ->
             "running" in (status.get("state") or {})
             for status in (pod.get("status") or {}).get("containerStatuses") or ()
         )
-        held = _held(pod, events) if pod["metadata"].get("deletionTimestamp") else None
-        cause = held or _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
+        if pod["metadata"].get("deletionTimestamp"):
+            found.append(_held(pod, events))
+            continue
+        cause = _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
         if cause:
             found.append(cause)
     return found
@@ -274,12 +282,5 @@ def _code(pod: Pod) -> int | None:
 
 def leaving(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = ()) -> Plain:
     """Return `state` (ready: all are gone; else waiting) of pods that shall go, and which still hold on."""
-    remedy = (
-        "Where its node is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
-    )
-    known = [_held(pod, events) for pod in pods]
-    found = [
-        cause[0] if cause else _wrong("leaving", pod, "it is still there.", remedy)
-        for pod, cause in zip(pods, known, strict=True)
-    ]
+    found = [_held(pod, events)[0] for pod in pods]
     return {"state": "waiting" if pods else "ready", "ready": [], "findings": found}

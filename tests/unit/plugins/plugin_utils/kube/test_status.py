@@ -120,6 +120,7 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "0000:02:10.0",
             "run the fabric part again",
         ),
+        (going(1), [], "leaving", False, "still there", "run the fabric part again"),
         (going(1), [event(1, "FailedKillPod", "no route to host")], "leaving", False, "no route", "kubelet's"),
         (creating(1), [event(1, "FailedMount", 'secret "hub" not found')], "volume", False, '"hub"', "hf_token_secret"),
         (
