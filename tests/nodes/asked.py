@@ -141,13 +141,13 @@ class Asked:
         assert self.ask("/v1/models")["data"][0]["id"] == "dgxspark/scripted-two"
         assert self.service() == service
 
-    def names(self, what: str, *words: str) -> None:
-        """With something missing, it is said within a minute what is, in these words."""
+    def names(self, what: str, *words: str | tuple[str, ...]) -> None:
+        """With something missing, it is said within a minute what is, in these words, or in one of several."""
         began = time.monotonic()
         said = self.named_within(MINUTE)
         print(f"missing {what}: named after {time.monotonic() - began:.0f} s")
         for each in words:
-            assert each in said
+            assert any(one in said for one in (each if isinstance(each, tuple) else (each,))), (each, said)
 
     def recovers(self, rank: int, host: str, kill: t.Callable[[], object], down_s: float, back_s: float) -> None:
         """A rank whose engine is killed takes its group down, which comes back by itself; each says why."""

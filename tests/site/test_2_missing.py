@@ -46,7 +46,8 @@ def test_a_missing_vf_is_named_within_a_minute(served: Served) -> None:
         sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
     finally:
         served.kubectl("uncordon", "spark2")
-    served.names("VF", "serve-default-rank1-0", "Insufficient dgxspark.cluster/p0f1v0", "is the VF there and free?")
+    # By the plugin, or before it by the scheduler, where the device plugin was quicker.
+    served.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF there and free?"))
     # The next run makes the VFs of that node anew.
     served.good()
     assert all(condition(pod) for pod in served.ranks().values())

@@ -109,7 +109,8 @@ def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
 
 
 def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
-    if reason == "FailedKillPod" and re.search(r"host.device.*no such file", text):
+    gone = re.search(r"failed to find host device|error with host device: lstat \S+ no such file", text)
+    if reason == "FailedKillPod" and gone:
         # The plugin gives back what is not there any more, again and again; the pod stays until it can.
         return _wrong("vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes.")
     if reason == "FailedKillPod":
@@ -118,7 +119,7 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
     ):
         return _wrong("attachment", pod, text, "Let k8s_dgx_parts.networks be present.", final=True)
-    if reason == "FailedCreatePodSandBox" and "failed to find host device" in text:
+    if reason == "FailedCreatePodSandBox" and gone:
         remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
         return _wrong("vf", pod, text, remedy)
     if reason == "FailedCreatePodSandBox":

@@ -106,6 +106,22 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "sriov_roce_reset_stranded",
         ),
         (
+            creating(1),
+            [
+                event(
+                    1,
+                    "FailedCreatePodSandBox",
+                    'plugin type="multus-shim" failed (add): error adding container to network "dgx-serving/p0f1v0": plugin '
+                    "host-device (net2): error with host device: lstat /sys/bus/pci/devices/0000:02:10.0: no such file or "
+                    "directory",
+                )
+            ],
+            "vf",
+            False,
+            "0000:02:10.0",
+            "The VF is not on the node",
+        ),
+        (
             going(1),
             [
                 event(
