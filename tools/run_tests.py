@@ -2,7 +2,7 @@
 
 Usage: run_tests.py test|long [STAGE …]. Stages that keep one core busy run two at a time where the machine has two; those
 with virtual machines have it to themselves. Output of each stage goes to build/logs/<stage>.log; the end of a failed
-one's is shown. Exit status 0 only when every stage passed and something was tested.
+one's is shown. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
 """
 
 from __future__ import annotations

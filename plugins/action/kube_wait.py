@@ -67,9 +67,9 @@ class ActionModule(ActionBase):
     def _look(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         place = ask.where(asked)
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
-        seen = self._judge(asked, pods, [])
-        unwell = pods and seen["state"] != "ready"
-        events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars) if unwell else []
+        events: list[Plain] = []
+        if pods and self._judge(asked, pods, events)["state"] != "ready":
+            events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
         if self._before is None:
             self._before = status.first_look(pods, events)
         return self._judge(asked, pods, events)

@@ -22,10 +22,16 @@ BINARY, SUMS, ARCHIVE = "k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.t
 UNITS = {"spark1": "k3s", "spark2": "k3s-agent", "spark3": "k3s-agent", "spark4": "k3s-agent"}
 
 
+def number(node: str) -> int:
+    return int(node.removeprefix("spark"))
+
+
 def address(node: str) -> str:
-    return f"10.77.0.{node.removeprefix('spark')}"
+    return f"10.77.0.{number(node)}"
 
 
+# The variables of the lab's Sparks.
+SPARKS = yaml.safe_load((ROOT / "inventories" / "lab" / "group_vars" / "dgx.yml").read_text(encoding="utf-8"))
 FUNCTION, NETPLAN = "enp1s0f0np0", "dgx-p0f0"  # the netdev, and what our netplan file calls it
 NETWORK = "/etc/systemd/network"
 
@@ -113,10 +119,8 @@ class Cluster:
         }
         hosts = {node: {"k3s_node_ip": address(node), **self.of_hosts} for node in NODES}
         if self.server not in NODES:
-            ways = yaml.safe_load((ROOT / "inventories" / "lab" / "group_vars" / "dgx.yml").read_text(encoding="utf-8"))
-            ways = {key: value for key, value in ways.items() if key.startswith(("ansible_", "__"))}
-            number = int(self.server.removeprefix("spark"))
-            hosts[self.server] = {"k3s_node_ip": address(self.server), "lab_node": number, **ways}
+            ways = {key: value for key, value in SPARKS.items() if key.startswith(("ansible_", "__"))}
+            hosts[self.server] = {"k3s_node_ip": address(self.server), "lab_node": number(self.server), **ways}
         agents = {node: {} for node in self.all if node != self.server}
         groups = {"k3s_server": {"hosts": {self.server: {}}}, "k3s_agent": {"hosts": agents}}
         inventory = {"all": {"hosts": hosts, "vars": common, "children": groups}}

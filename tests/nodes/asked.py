@@ -149,6 +149,38 @@ class Asked:
         for each in words:
             assert any(one in said for one in (each if isinstance(each, tuple) else (each,))), (each, said)
 
+    def misses_an_attachment(self, node: str, run: t.Callable[[], object], bound_s: float) -> None:
+        """Of a definition that is gone, the next pod of rank 1 says so; the run makes it, and ranks need no more than that."""
+        self.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
+        self.renew(1, bound_s)
+        lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
+        self.names("attachment", lacking, f"serve-default-rank1-0 on {node}")
+        self._is_mended_by(run)
+
+    def misses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:
+        """Of a VF that is taken before the next pod of rank 1 has it, that pod says so; the run makes it anew."""
+        self.kubectl("cordon", node)
+        try:
+            self.renew(1, bound_s)
+            take()
+        finally:
+            self.kubectl("uncordon", node)
+        # By the plugin, or before it by the scheduler, where the device plugin was quicker.
+        self.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF there and free?"))
+        self._is_mended_by(run)
+
+    def loses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:
+        """Of a VF that is taken from the pod of rank 1, the pod cannot go, and says so; the run makes it anew."""
+        take()
+        self.dismiss(1, bound_s)
+        # In the plugin's words where the kubelet has told them.
+        self.names("VF of a pod", f"serve-default-rank1-0 on {node}", ("The VF is not on the node", "Where a VF of it"))
+        self._is_mended_by(run)
+
+    def _is_mended_by(self, run: t.Callable[[], object]) -> None:
+        run()
+        assert all(condition(pod) for pod in self.ranks().values())
+
     def recovers(self, rank: int, host: str, kill: t.Callable[[], object], down_s: float, back_s: float) -> None:
         """A rank whose engine is killed takes its group down, which comes back by itself; each says why."""
         before = {number: restarts(pod) for number, pod in self.ranks().items()}

@@ -34,38 +34,20 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site) ->
     assert site.ask("/v1/models")["data"][0]["id"] == f"dgxspark/{ONE}"
 
 
+def take_the_vf(site: Site) -> None:
+    site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
+
+
 def test_a_missing_attachment_is_named_within_a_minute(site: Site) -> None:
-    site.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
-    lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
-    site.renew(1, 180)
-    site.names("attachment", lacking, "serve-default-rank1-0 on vm2")
-    # The next run makes it, and the ranks need no more than that.
-    site.good()
-    assert all(condition(pod) for pod in site.ranks().values())
+    site.misses_an_attachment("vm2", site.good, 180)
 
 
 def test_a_missing_vf_is_named_within_a_minute(site: Site) -> None:
-    site.kubectl("cordon", "vm2")
-    try:
-        site.renew(1, 180)
-        site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
-    finally:
-        site.kubectl("uncordon", "vm2")
-    # By the plugin, or before it by the scheduler, where the device plugin was quicker.
-    site.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF there and free?"))
-    # The next run makes the VFs of that node anew.
-    site.good()
-    assert all(condition(pod) for pod in site.ranks().values())
+    site.misses_a_vf("vm2", lambda: take_the_vf(site), site.good, 180)
 
 
 def test_a_vf_that_a_pod_lost_is_named_within_a_minute(site: Site) -> None:
-    """The plugin cannot give it back, so the pod stays until there is one again."""
-    site.lane.ssh(2, "echo 0 >/sys/class/net/enp2s0/device/sriov_numvfs")
-    site.dismiss(1, 180)
-    # In the plugin's words where the kubelet has told them.
-    site.names("VF of a pod", "serve-default-rank1-0 on vm2", ("The VF is not on the node", "Where a VF of it"))
-    site.good()
-    assert all(condition(pod) for pod in site.ranks().values())
+    site.loses_a_vf("vm2", lambda: take_the_vf(site), site.good, 180)
 
 
 def test_absent_takes_the_pods_away_and_gives_the_vfs_back(site: Site) -> None:

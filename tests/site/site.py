@@ -7,6 +7,7 @@ kube-proxy, Multus, both device plugins, the engine. REAL K3S IS NOT RUN HERE.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import secrets
@@ -14,12 +15,13 @@ import subprocess
 import threading
 import time
 import typing as t
+from collections.abc import Iterator
 
 import yaml
 from harness import NODES, Run, sh
-from kube import Cluster, address
+from kube import SPARKS, Cluster, address, number
 
-from ansible_collections.dgxspark.cluster.tests.nodes import image
+from ansible_collections.dgxspark.cluster.tests.nodes import image, lane
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
 from ansible_collections.dgxspark.cluster.tests.site import control_plane
@@ -34,7 +36,7 @@ PACK_CNI = (
 )
 API, KUBELET = 6443, 10250
 FABRIC = {
-    **yaml.safe_load((ROOT / "inventories/lab/group_vars/dgx.yml").read_text(encoding="utf-8"))["dgxspark_fabric"],
+    **SPARKS["dgxspark_fabric"],
     "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
 }
 
@@ -57,6 +59,8 @@ def spelled(token: str) -> str:
 
 def why_not() -> str:
     """Return why this lab has no real nodes; empty where it has."""
+    if reason := lane.why_not():
+        return reason
     if sh("spark1", f"test -x {COMPONENTS} && echo there", check=False) != "there":
         return "not run: the lab's guest has no components of Kubernetes (tests/site/make_guest.py)"
     return ""
@@ -68,22 +72,22 @@ class Served(Cluster, Asked):
     size = len(NODES)
 
     def __init__(self, folder: pathlib.Path, server: str = "spark1") -> None:
-        lane = Lane()
+        built = Lane()
         joined = folder / "images.tar"
-        image.join(joined, (lane.images / f"{name}.tar" for name in ("pause", "plugin", "multus")))
+        image.join(joined, (built.images / f"{name}.tar" for name in ("pause", "plugin", "multus")))
         packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
         super().__init__(folder, packed, server)
         self.of_hosts = {"dgxspark_fabric": FABRIC}
         self.before: dict[str, str] = {}
         self.said = ""
         self.hf_token = "hf_" + secrets.token_hex(16)
-        self.engine = lane.images / "engine.tar"
-        self.program = str(lane.bin / "kubectl")
+        self.engine = built.images / "engine.tar"
+        self.program = str(built.bin / "kubectl")
         self._knowledge()
-        self.control_plane = control_plane.ControlPlane(folder, lane.bin)
+        self.control_plane = control_plane.ControlPlane(folder, built.bin)
         self.tunnels: dict[str, subprocess.Popen[bytes]] = {}
-        self.ways: list[threading.Thread] = []
-        self.left = False
+        self.ways: dict[str, threading.Thread] = {}
+        self.left = threading.Event()
 
     def _knowledge(self) -> None:
         """The CNI plugins of the guest, by their checksum, and the scripted models."""
@@ -163,8 +167,8 @@ class Served(Cluster, Asked):
         """Take the nodes' addresses: kubelets are reached there by ssh, and the API is there, as for an owner's machine."""
         for node in self.all:
             subprocess.run(["ip", "address", "replace", f"{address(node)}/32", "dev", "lo"], check=True)
-            self.ways.append(threading.Thread(target=self._keep_way, args=(node,), daemon=True))
-            self.ways[-1].start()
+            self.ways[node] = threading.Thread(target=self._keep_way, args=(node,), daemon=True)
+            self.ways[node].start()
 
     def _keep_way(self, node: str) -> None:
         """Hold a node's ports open, also after it was away."""
@@ -177,7 +181,7 @@ class Served(Cluster, Asked):
             ways += ["-R", f"{control_plane.STARTER_AWAY}:127.0.0.1:{self.control_plane.port}"]
         alive = ["-o", "ServerAliveInterval=20", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"]
         known = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]
-        port = str(base + int(node.removeprefix("spark")))
+        port = str(base + number(node))
         command = [
             "ssh",
             "-q",
@@ -193,18 +197,19 @@ class Served(Cluster, Asked):
             port,
             "root@127.0.0.1",
         ]
-        while not self.left:
+        while not self.left.is_set():
             self.tunnels[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
             self.tunnels[node].wait()
-            time.sleep(2)
+            self.left.wait(2)
 
     def leave(self) -> None:
         """Undo reach()."""
-        self.left = True
-        for tunnel in self.tunnels.values():
-            tunnel.kill()
-        for way in self.ways:
-            way.join(10)
+        self.left.set()
+        for node, way in self.ways.items():
+            while way.is_alive():  # it may just have made another
+                if node in self.tunnels:
+                    self.tunnels[node].kill()
+                way.join(1)
         self.control_plane.stop()
         for node in self.all:
             subprocess.run(["ip", "address", "delete", f"{address(node)}/32", "dev", "lo"], check=False)
@@ -218,3 +223,17 @@ class Served(Cluster, Asked):
         )
         assert not check or ran.returncode == 0, f"{arguments}: {ran.stdout}{ran.stderr}"
         return ran.stdout
+
+
+@contextlib.contextmanager
+def standing(folder: pathlib.Path, server: str = "spark1", limit: str = "spark[1:4]") -> Iterator[Served]:
+    """The site, before anything is on its nodes; taken down within the limit at the end. KEEP=1 leaves what is there."""
+    print(STAND_IN)
+    made = Served(folder, server)
+    made.reach()
+    try:
+        yield made
+        if not os.environ.get("KEEP"):
+            made.run(playbook="playbooks/teardown.yml", limit=limit)
+    finally:
+        made.leave()

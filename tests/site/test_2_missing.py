@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness import sh
 
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, plain
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import condition, plain
 from ansible_collections.dgxspark.cluster.tests.site.site import Served
 
 pytestmark = pytest.mark.long
@@ -29,35 +29,17 @@ def test_a_missing_image_is_named_and_the_model_before_comes_back(served: Served
     assert served.ask("/v1/models")["data"][0]["id"] == model
 
 
+def take_the_vf() -> None:
+    sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
+
+
 def test_a_missing_attachment_is_named_within_a_minute(served: Served) -> None:
-    served.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
-    lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
-    served.renew(1, 240)
-    served.names("attachment", lacking, "serve-default-rank1-0 on spark2")
-    # The next run makes it, and the ranks need no more than that.
-    served.serve()
-    assert all(condition(pod) for pod in served.ranks().values())
+    served.misses_an_attachment("spark2", served.serve, 240)
 
 
 def test_a_missing_vf_is_named_within_a_minute(served: Served) -> None:
-    served.kubectl("cordon", "spark2")
-    try:
-        served.renew(1, 240)
-        sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
-    finally:
-        served.kubectl("uncordon", "spark2")
-    # By the plugin, or before it by the scheduler, where the device plugin was quicker.
-    served.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF there and free?"))
-    # The next run makes the VFs of that node anew.
-    served.good()
-    assert all(condition(pod) for pod in served.ranks().values())
+    served.misses_a_vf("spark2", take_the_vf, served.good, 240)
 
 
 def test_a_vf_that_a_pod_lost_is_named_within_a_minute(served: Served) -> None:
-    """The plugin cannot give it back, so the pod stays until there is one again."""
-    sh("spark2", "echo 0 >/sys/class/net/enP2p1s0f0np0/device/sriov_numvfs")
-    served.dismiss(1, 240)
-    # In the plugin's words where the kubelet has told them.
-    served.names("VF of a pod", "serve-default-rank1-0 on spark2", ("The VF is not on the node", "Where a VF of it"))
-    served.good()
-    assert all(condition(pod) for pod in served.ranks().values())
+    served.loses_a_vf("spark2", take_the_vf, served.good, 240)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from harness import NODES, sh
 
-from ansible_collections.dgxspark.cluster.tests.nodes import lane
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import condition
 from ansible_collections.dgxspark.cluster.tests.site import site
 
@@ -19,20 +17,13 @@ SERVER = "spark5"
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[site.Served]:
     """The server is there, put by a run that is limited to it."""
-    if reason := lane.why_not() or site.why_not():
+    if reason := site.why_not():
         pytest.skip(reason)
     if sh(SERVER, "echo here", check=False) != "here":
         pytest.skip("not run: the lab has no fifth machine")
-    print(site.STAND_IN)
-    made = site.Served(tmp_path_factory.mktemp("site"), SERVER)
-    made.reach()
-    try:
+    with site.standing(tmp_path_factory.mktemp("site"), SERVER, "all") as made:
         assert made.good(limit=SERVER, tags="k3s") > 0
         yield made
-        if not os.environ.get("KEEP"):
-            made.run(playbook="playbooks/teardown.yml", limit="all")
-    finally:
-        made.leave()
 
 
 def test_the_sparks_of_the_limit_join_a_server_outside_of_it_and_serve(elsewhere: site.Served) -> None:

@@ -98,7 +98,7 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
 
 
 def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
-    """What keeps a pod from going. How its container ended is not why, and a kubelet may say nothing of it (1.20 does not)."""
+    """What keeps a pod from going. How its container ended is not why, and a kubelet may say nothing of it (1.20 not always)."""
     said = "it shall go, and is still there."
     remedy = (
         "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "
@@ -110,10 +110,11 @@ def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
 
 def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     gone = re.search(r"failed to find host device|error with host device: lstat \S+ no such file", text)
-    if reason == "FailedKillPod" and gone:
-        # The plugin gives back what is not there any more, again and again; the pod stays until it can.
-        return _wrong("vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes.")
     if reason == "FailedKillPod":
+        if gone:  # the plugin shall give back what is not there, again and again; the pod stays until it can
+            return _wrong(
+                "vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes."
+            )
         return _wrong("leaving", pod, text, "See the kubelet's and Multus' logs on the node.")
     if reason == "FailedCreatePodSandBox" and re.search(
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
@@ -176,22 +177,17 @@ def ready(pod: Pod) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
+def _cause(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
+    """What is wrong with a pod that is not ready."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return _held(pod, events)
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    running = any("running" in (status.get("state") or {}) for status in statuses)
+    return _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
+
+
 def _causes(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) -> list[Found]:
-    found = []
-    for pod in pods:
-        if ready(pod):
-            continue
-        running = any(
-            "running" in (status.get("state") or {})
-            for status in (pod.get("status") or {}).get("containerStatuses") or ()
-        )
-        if pod["metadata"].get("deletionTimestamp"):
-            found.append(_held(pod, events))
-            continue
-        cause = _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
-        if cause:
-            found.append(cause)
-    return found
+    return [cause for pod in pods if not ready(pod) and (cause := _cause(pod, events))]
 
 
 def findings(

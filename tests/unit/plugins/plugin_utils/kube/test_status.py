@@ -225,7 +225,7 @@ def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_a
     assert waiting["state"] == "waiting"
     assert said in waiting["findings"][0].message
     assert status.group([creating(0)], [anew], 1, "p1", before)["state"] == "stuck"
-    # Not at the first look either: what is final is what happens from then on, or of a pod that was not there.
+    # Of a pod that was not there when one began to look, it counts at once.
     assert status.group([creating(0)], [old], 1, "p1", status.first_look([], []))["state"] == "stuck"
 
 
