@@ -10,6 +10,7 @@ One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, one `systemctl`, one
 from __future__ import annotations
 
 import pathlib
+import time
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,10 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 Links = t.Mapping[str, t.Mapping[str, t.Any]]
 
+# A pod's namespace has no process while its VFs are put into it, or taken out again. CNI plugins need a second for that, on
+# an overloaded node several: one that has had none for so long is dead.
+SETTLE_S = 20.0
+
 
 def read_node(
     sysfs: Sysfs,
@@ -57,14 +62,19 @@ def read_node(
     units whose enablement is asked for. The roots are parameters for tests. enter: how to look into a network
     namespace (tests have their own). details: False reads functions and VFs alone, without firmware, active_mtu,
     eswitch mode, users, netplan and units: what a check that is repeated needs.
+    Takes up to 3 SETTLE_S longer where a VF is in a namespace without processes: it may be a pod's in the making.
     Raises FabricError where `ip` fails, a file may not be read, or a VF's namespace cannot be looked into.
     """
-    reading = _Reading(sysfs, run, proc_root, read_links(run), details)
-    if details:
-        reading.active_mtu = read_active_mtu(run, sysfs)
-        reading.users = read_users(run, sysfs)
-    functions = [reading.function(pci) for pci in sysfs.physical_functions(device_ids)]
-    functions = _find_missing(functions, reading, netns_root, enter or entering(run))
+
+    def look() -> tuple[list[Function], _Reading]:
+        reading = _Reading(sysfs, run, proc_root, read_links(run), details)
+        if details:
+            reading.active_mtu = read_active_mtu(run, sysfs)
+            reading.users = read_users(run, sysfs)
+        functions = [reading.function(pci) for pci in sysfs.physical_functions(device_ids)]
+        return _find_missing(functions, reading, netns_root, enter or entering(run)), reading
+
+    functions, reading = _settled(look)
     if not details:
         return Node(functions=tuple(functions))
     netplan, states = read_system(run, units=units, system_root=system_root)
@@ -249,6 +259,19 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
     if lost and unread:
         raise FabricError(f"VF {', '.join(lost)}: its netdev is not on the host, and {' '.join(unread)}")
     return [replace(function, vfs=tuple(_placed(vf, found, reading) for vf in function.vfs)) for function in functions]
+
+
+def _settled(look: t.Callable[[], tuple[list[Function], _Reading]]) -> tuple[list[Function], _Reading]:
+    """Look until each VF in a namespace without processes has been there for SETTLE_S: until then it may be moving."""
+    began, since = time.monotonic(), dict[tuple[str, str | None], float]()
+    while True:
+        functions, reading = look()
+        now = time.monotonic()
+        dead = [(v.pci, v.place.netns) for f in functions for v in f.vfs if v.place.state == "stranded"]
+        since = {each: since.get(each, now) for each in dead}
+        if now - began >= 3 * SETTLE_S or all(now - first >= SETTLE_S for first in since.values()):
+            return functions, reading
+        time.sleep(1)
 
 
 def _placed(vf: Vf, found: t.Mapping[str, tuple[Netdev, Hca | None, Place]], reading: _Reading) -> Vf:

@@ -14,7 +14,8 @@ description:
     configuration, and the digests of files, in one go. It changes nothing.
   - An RDMA device belongs to a netdev by what the kernel links together, never by a name.
   - A VF whose netdev is in another network namespace is read there. V(pod) means that processes run in that namespace,
-    V(stranded) that none does, V(unbound) that the VF has no driver or no netdev anywhere.
+    V(stranded) that none did for 20 seconds (a pod's gets its VFs before its first process), V(unbound) that the VF has no
+    driver or no netdev anywhere.
   - Of netplan's files only what finds clashes is returned, never a password.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import types
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import facts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -191,13 +193,67 @@ def test_mlx5_keeps_its_hca_on_the_host(tmp_path: pathlib.Path) -> None:
     assert {gid.netdev for gid in found.hca.ports[0].gids} == {"net1"}
 
 
-def test_a_vf_in_a_namespace_without_processes_is_stranded(tmp_path: pathlib.Path) -> None:
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., list[float]]:
+    """Make time pass by sleep alone; what the node does in each of the pauses is given."""
+
+    def patch(*between: t.Callable[[], t.Any]) -> list[float]:
+        now, todo = [0.0], list(between)
+
+        def sleep(seconds: float) -> None:
+            now.append(now[-1] + seconds)
+            if todo:
+                todo.pop(0)()
+
+        monkeypatch.setattr(facts, "SETTLE_S", 20.0)
+        monkeypatch.setattr(facts, "time", types.SimpleNamespace(sleep=sleep, monotonic=lambda: now[-1]))
+        return now
+
+    return patch
+
+
+def test_a_vf_in_a_namespace_without_processes_is_stranded(tmp_path: pathlib.Path, looks: t.Any) -> None:
+    looks()
     node = spark(tmp_path, vfs=1)
     node.add_namespace("cni-1", pids=1)
     node.move("enp1s0f0v0", "cni-1")
     node.end_processes("cni-1")
     place = vf(node, 0).place
     assert (place.state, place.pids, place.netns) == ("stranded", 0, f"{node.netns}/cni-1")
+
+
+def test_a_vf_of_a_pod_in_the_making_is_not_stranded(tmp_path: pathlib.Path, looks: t.Any) -> None:
+    """Its namespace gets its VFs before its first process: it is looked at again."""
+    node = lab(tmp_path, vfs=2)
+    node.add_namespace("cni-1", pids=0)
+    node.move("enp1s0f0v1", "cni-1", "net1")
+    looks(lambda: node.address("net1", "10.100.0.7/24"), lambda: node._process("4711", "cni-1"))
+    found = vf(node, 1)
+    assert (found.place.state, found.place.pids) == ("pod", 1)
+    assert found.netdev and found.netdev.ipv4 == ("10.100.0.7/24",)
+
+
+def test_a_vf_that_a_failed_sandbox_gives_back_is_on_the_host(tmp_path: pathlib.Path, looks: t.Any) -> None:
+    node = spark(tmp_path, vfs=1)
+    for name in ("cni-1", "cni-2"):
+        node.add_namespace(name, pids=0)
+    node.move("enp1s0f0v0", "cni-1")
+    seen = looks(lambda: node.move("enp1s0f0v0", "cni-2"), lambda: node.move("enp1s0f0v0", None))
+    found = vf(node, 0)
+    assert found.place.state == "host" and found.netdev and found.netdev.name == "enp1s0f0v0"
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("moves", [0, 100])
+def test_a_vf_that_stays_without_processes_is_stranded(tmp_path: pathlib.Path, looks: t.Any, moves: int) -> None:
+    """Also where it is in another namespace each time, which must not be looked at for ever."""
+    node = spark(tmp_path, vfs=1)
+    for name in ("cni-0", "cni-1"):
+        node.add_namespace(name, pids=0)
+    node.move("enp1s0f0v0", "cni-0")
+    seen = looks(*(lambda n=n: node.move("enp1s0f0v0", f"cni-{(n + 1) % 2}") for n in range(moves)))
+    assert vf(node, 0).place.state == "stranded"
+    assert 20 <= seen[-1] <= (61 if moves else 21)
 
 
 def test_a_namespace_without_a_name_is_found_by_its_processes(tmp_path: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import facts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import PlannedFunction, PlannedVf, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules import sriov_vf
@@ -47,9 +48,8 @@ def host(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     fake = FakeHost(node)
     monkeypatch.setattr(restore, "Host", lambda *_roots: fake)
     monkeypatch.setattr(sriov_vf, "module_runner", lambda _module: node.run)
-    monkeypatch.setattr(
-        "ansible_collections.dgxspark.cluster.plugins.module_utils.facts.entering", lambda _run: node.enter
-    )
+    monkeypatch.setattr(facts, "entering", lambda _run: node.enter)
+    monkeypatch.setattr(facts, "SETTLE_S", 0.0)
     return fake
 
 
