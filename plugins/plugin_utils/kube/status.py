@@ -87,13 +87,17 @@ def _unscheduled(pod: Pod) -> Found | None:
     return None
 
 
+def _record(event: t.Mapping[str, t.Any]) -> str:
+    about = event.get("metadata") or {}
+    return repr((about.get("uid"), about.get("resourceVersion"), event.get("lastTimestamp")))
+
+
 def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
     """What keeps a pod at ContainerCreating: its network and its volumes."""
     for event in reversed(_events(pod, events)):
         found = _event(pod, event.get("reason"), " ".join(str(event.get("message", "")).split()))
         if found:
-            about = event.get("metadata") or {}
-            return found, repr((about.get("uid"), about.get("resourceVersion"), event.get("lastTimestamp")))
+            return found, _record(event)
     return None
 
 
@@ -150,19 +154,27 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
     )
 
 
-def _container(pod: Pod) -> Found | None:
+def _is_a_failure(event: t.Mapping[str, t.Any]) -> bool:
+    """Whether a kubelet tried and failed; that it does not try yet, it tells as an event, too."""
+    return event.get("type") != "Normal" and "BackOff" not in f"{event.get('reason')} {event.get('message')}"
+
+
+def _container(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("name") != CONTAINER:
             continue
         waiting = (status.get("state") or {}).get("waiting") or {}
         ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
+        # The state stays until the kubelet has tried again: another event then says that it failed.
+        failed = [_record(each) for each in _events(pod, events) if _is_a_failure(each)]
+        record = repr((pod["metadata"].get("uid"), failed))
         if waiting.get("reason") in _IMAGE:
             text = waiting.get("message") or waiting["reason"]
             remedy = "Name an image that can be had (k8s_dgx_image), or import it on the nodes."
-            return _wrong("image", pod, f"{status.get('image')}: {text}", remedy, final=True), ""
+            return _wrong("image", pod, f"{status.get('image')}: {text}", remedy, final=True), record
         if waiting.get("reason") in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
             text = waiting.get("message") or waiting["reason"]
-            return _wrong("container", pod, text, "See the pod's events.", final=True), ""
+            return _wrong("container", pod, text, "See the pod's events.", final=True), record
         if ended:
             record = repr((pod["metadata"].get("uid"), sorted(ended.items())))
             return _ended(pod, ended, status.get("restartCount", 0)), record
@@ -183,7 +195,7 @@ def _cause(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
         return _held(pod, events)
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     running = any("running" in (status.get("state") or {}) for status in statuses)
-    return _unscheduled(pod) or _container(pod) or (None if running else _sandbox(pod, events))
+    return _unscheduled(pod) or _container(pod, events) or (None if running else _sandbox(pod, events))
 
 
 def _causes(pods: t.Iterable[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) -> list[Found]:

@@ -237,6 +237,28 @@ def test_an_end_from_before_is_waited_for_until_there_is_another() -> None:
     assert status.group([next_one], [], 1, "p1", before)["state"] == "stuck"
 
 
+@pytest.mark.parametrize("reason", ["ErrImageNeverPull", "CreateContainerConfigError"])
+def test_a_container_that_waits_since_before_is_waited_for_until_that_happens_anew(reason: str) -> None:
+    """The image, or the Secret, may be there since: a kubelet says the old state until it tries again."""
+    ill = pod(0, conditions=[NOT_READY], state={"waiting": {"reason": reason, "message": "it is not there"}})
+    tried = {**event(0, "Failed", f"Error: {reason}"), "metadata": {"uid": "e1", "resourceVersion": "7"}}
+    before = status.first_look([ill], [tried])
+    waiting = status.group([ill], [tried], 1, "p1", before)
+    assert waiting["state"] == "waiting" and "it is not there" in waiting["findings"][0].message
+    # To say that it does not try yet, or that it begins to, is not to have failed again.
+    pause = {**event(0, "BackOff", "Back-off pulling image"), "metadata": {"uid": "e2", "resourceVersion": "8"}}
+    slow = {**event(0, "Failed", "Error: ImagePullBackOff"), "metadata": {"uid": "e3", "resourceVersion": "9"}}
+    begun = {
+        **event(0, "Pulling", "Pulling image"),
+        "metadata": {"uid": "e4", "resourceVersion": "10"},
+        "type": "Normal",
+    }
+    assert status.group([ill], [tried, pause, slow, begun], 1, "p1", before)["state"] == "waiting"
+    anew = {**tried, "metadata": {"uid": "e1", "resourceVersion": "11"}, "count": 2}
+    assert status.group([ill], [anew], 1, "p1", before)["state"] == "stuck"
+    assert status.group([ill], [tried], 1, "p1", status.first_look([], []))["state"] == "stuck"
+
+
 def test_a_pod_without_its_vfs_is_given_the_time_to_be_made_anew() -> None:
     code = preflight.STATUS["address"]
     said = "p0f0v0: 10.100.0.1 is on no interface here"
