@@ -1,4 +1,4 @@
-"""Container images without docker or registry: what `ctr images import` takes, made of files."""
+"""Container images without docker or registry: OCI archives, made of files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import json
 import pathlib
 import tarfile
 import typing as t
+
+NAME = "io.containerd.image.name"  # where containerd reads an image's name in an archive
 
 
 def _file(layer: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:
@@ -42,37 +44,58 @@ def archive(
     The folder is a layer of its own: emulated nodes unpack it once for all images that have it.
     """
     parts = [_layer({}, root)] if root is not None else []
-    layers = {hashlib.sha256(data).hexdigest(): data for data in [*parts, _layer(files)]}
+    layers = [*parts, _layer(files)]
     env = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
     config = {
         "architecture": "amd64",
         "os": "linux",
         "config": {"Env": env, "Entrypoint": list(entrypoint) or None},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in layers]},
+        "rootfs": {"type": "layers", "diff_ids": [_digest(data) for data in layers]},
     }
-    text = json.dumps(config, sort_keys=True).encode()
-    own = hashlib.sha256(text).hexdigest()
-    paths = [f"{digest}/layer.tar" for digest in layers]
-    manifest = [{"Config": f"{own}.json", "RepoTags": [name], "Layers": paths}]
-    with tarfile.open(place, "w") as made:
-        _file(made, f"{own}.json", text, 0o644)
-        for path, data in zip(paths, layers.values(), strict=True):
-            _file(made, path, data, 0o644)
-        _file(made, "manifest.json", json.dumps(manifest).encode(), 0o644)
+    blobs: list[bytes] = []
+
+    def blob(kind: str, data: bytes) -> dict[str, t.Any]:
+        blobs.append(data)
+        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": _digest(data), "size": len(data)}
+
+    described = [blob("layer.v1.tar", data) for data in layers]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": blob("config.v1+json", _json(config)),
+        "layers": described,
+    }
+    entry = blob("manifest.v1+json", _json(manifest)) | {"annotations": {NAME: name}}
+    _write(place, {_digest(data): data for data in blobs}, [entry])
 
 
 def join(place: pathlib.Path, archives: t.Iterable[pathlib.Path]) -> None:
     """Write several such archives as one."""
-    manifest: list[t.Any] = []
-    there: set[str] = set()
+    entries: list[t.Any] = []
+    blobs: dict[str, bytes] = {}
+    for each in archives:
+        with tarfile.open(each) as one:
+            for member in one:
+                data = t.cast(io.BufferedReader, one.extractfile(member)).read()
+                if member.name == "index.json":
+                    entries += json.loads(data)["manifests"]
+                elif member.name.startswith("blobs/"):
+                    blobs[_digest(data)] = data
+    _write(place, blobs, entries)
+
+
+def _write(place: pathlib.Path, blobs: t.Mapping[str, bytes], entries: t.Sequence[t.Any]) -> None:
+    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries}
     with tarfile.open(place, "w") as made:
-        for archive_place in archives:
-            with tarfile.open(archive_place) as one:
-                for member in one:
-                    data = t.cast(io.BufferedReader, one.extractfile(member)).read()
-                    if member.name == "manifest.json":
-                        manifest += json.loads(data)
-                    elif member.name not in there:
-                        there.add(member.name)
-                        _file(made, member.name, data, 0o644)
-        _file(made, "manifest.json", json.dumps(manifest).encode(), 0o644)
+        _file(made, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}), 0o644)
+        _file(made, "index.json", _json(index), 0o644)
+        for digest, data in blobs.items():
+            _file(made, f"blobs/{digest.replace(':', '/')}", data, 0o644)
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _json(value: t.Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
