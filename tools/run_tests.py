@@ -48,7 +48,7 @@ def stages() -> list[Stage]:
     guest = {
         "DGXSPARK_LAB_GUEST": str(ROOT / "build" / "guest"),
         "DGXSPARK_LAB_MEMORY": "2048",
-        "DGXSPARK_LAB_CPUS": "2",
+        "DGXSPARK_LAB_CPUS": "1",
         "DGXSPARK_LAB_NAME": "site",
     }
     return [

@@ -39,7 +39,8 @@ FABRIC = {
     **SPARKS["dgxspark_fabric"],
     "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
 }
-
+# An emulated node that makes its VFs beside three others may not answer for a quarter of a minute.
+PATIENT = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=10 -o ServerAliveCountMax=9"
 
 PLACES = (
     "/etc/rancher /etc/systemd/system /etc/netplan /etc/sysctl.d /usr/local /var/lib/rancher /var/lib/dgxspark /var/lib/kubelet"
@@ -229,6 +230,7 @@ class Served(Cluster, Asked):
 def standing(folder: pathlib.Path, server: str = "spark1", limit: str = "spark[1:4]") -> Iterator[Served]:
     """The site, before anything is on its nodes; taken down within the limit at the end. KEEP=1 leaves what is there."""
     print(STAND_IN)
+    os.environ["ANSIBLE_SSH_ARGS"] = PATIENT
     made = Served(folder, server)
     made.reach()
     try:
