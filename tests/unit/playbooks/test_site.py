@@ -1,4 +1,4 @@
-"""site.yml and teardown.yml without the groups of K3s: they say so, and reach no node for it."""
+"""site.yml and teardown.yml: without the groups of K3s they reach no node for it; without a node, no model is served."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import sys
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.tests.unit.fakes import spark
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(sys.executable).parent
 DOWN = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
@@ -18,20 +23,17 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executa
 pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
 
 
-@pytest.mark.parametrize(
-    ("playbook", "tags", "said"),
-    [("site.yml", "k3s,memory_guard", "K3s and memory guard: skipped."), ("teardown.yml", "k3s,memory_guard", "")],
-)
-def test_without_the_groups_no_node_is_reached(tmp_path: pathlib.Path, playbook: str, tags: str, said: str) -> None:
+def run(tmp_path: pathlib.Path, playbook: str, *arguments: str, spark1: dict[str, object] = DOWN) -> tuple[int, str]:
+    """Run a playbook for two Sparks, of which spark2 does not answer."""
     place = tmp_path / "collections" / "ansible_collections" / "dgxspark"
     place.mkdir(parents=True)
     (place / "cluster").symlink_to(ROOT)
     (tmp_path / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
-    groups = {"spark_controller": {"hosts": {"controller": HERE}}, "dgx": {"hosts": {"spark1": DOWN, "spark2": DOWN}}}
+    groups = {"spark_controller": {"hosts": {"controller": HERE}}, "dgx": {"hosts": {"spark1": spark1, "spark2": DOWN}}}
     inventory = {"all": {"vars": {"dgxspark_fabric": {"topology": "switch"}}, "children": groups}}
     (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     done = subprocess.run(
-        [str(BIN / "ansible-playbook"), "-i", "inventory.yml", str(ROOT / "playbooks" / playbook), "--tags", tags],
+        [str(BIN / "ansible-playbook"), "-i", "inventory.yml", str(ROOT / "playbooks" / playbook), *arguments],
         cwd=tmp_path,
         check=False,
         capture_output=True,
@@ -39,12 +41,35 @@ def test_without_the_groups_no_node_is_reached(tmp_path: pathlib.Path, playbook:
         timeout=300,
         env={
             **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+            "ANSIBLE_COLLECTIONS_PATH": f"{tmp_path}/collections:{os.environ.get('ANSIBLE_COLLECTIONS_PATH', '')}",
             "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
         },
     )
-    output = done.stdout + done.stderr
-    assert done.returncode == 0, output
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("playbook", "tags", "said"),
+    [("site.yml", "k3s,memory_guard", "K3s and memory guard: skipped."), ("teardown.yml", "k3s,memory_guard", "")],
+)
+def test_without_the_groups_no_node_is_reached(tmp_path: pathlib.Path, playbook: str, tags: str, said: str) -> None:
+    code, output = run(tmp_path, playbook, "--tags", tags)
+    assert code == 0, output
     assert said in output
     assert "unreachable=1" not in output and "UNREACHABLE" not in output
     assert "Could not match supplied host pattern" not in output
+
+
+@pytest.mark.parametrize("tags", ["platform", "serve"])
+def test_a_node_that_this_run_has_lost_is_named_before_the_cluster_is_touched(
+    tmp_path: pathlib.Path, tags: str
+) -> None:
+    node = spark(tmp_path / "node", vfs=2)
+    seen = read_node(Sysfs(node.sysfs), node.run, device_ids=node.device_ids, **node.roots)
+    chosen = ["-e", "k8s_dgx_model_profile=glm-4.7-nvfp4", "-e", "k8s_dgx_kubeconfig=/nonexistent"]
+    here = {**HERE, "dgxspark_roce": to_plain(seen)}
+    code, output = run(tmp_path, "site.yml", "--tags", tags, *chosen, spark1=here)
+    assert code != 0
+    said = " ".join(output.split())
+    assert "spark2 was lost in this run" in said, output
+    assert "/nonexistent" not in said
