@@ -129,7 +129,7 @@ class Served(Cluster, Asked):
                 # This server has no policy/v1.
                 "max_unavailable": None,
             },
-            "timeout": 2400,
+            "timeout": 5400,
             "tags": "",
         }
         began = time.monotonic()
