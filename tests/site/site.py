@@ -126,6 +126,8 @@ class Served(Cluster, Asked):
                 "peers_timeout_s": 420,
                 "load_timeout_s": 120,
                 "hang_after_s": 120,
+                # Beside Ansible, an emulated node is silent for longer than a real one.
+                "lost_after_s": 40,
                 # This server has no policy/v1.
                 "max_unavailable": None,
             },
