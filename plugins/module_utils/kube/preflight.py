@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rank checks before its engine starts: verbs device, address, MTU, ARP settings, GID, and that its peers answer.
+"""What a rank checks before its engine starts: verbs device, address, MTU, ARP settings, GID, carrier, and that its peers answer.
 
 This one file needs nothing but Python's standard library. It lies in a ConfigMap beside the supervisor, which runs it
 in the rank's container before every start; by hand: `python3 preflight.py RANK.json`. Exit status 0 says that the rank
@@ -34,11 +34,22 @@ import typing as t
 Rail = t.Mapping[str, t.Any]
 
 # Exit status -> cause. Below 10 is left to Python and the shell; those from 30 on are the supervisor's.
-CAUSES = {10: "config", 11: "verbs", 12: "address", 13: "mtu", 14: "arp", 15: "gid", 16: "peer", 17: "path-mtu"}
+CAUSES = {
+    10: "config",
+    11: "verbs",
+    12: "address",
+    13: "mtu",
+    14: "arp",
+    15: "gid",
+    16: "peer",
+    17: "path-mtu",
+    18: "link",
+}
 STATUS = {cause: status for status, cause in CAUSES.items()}
 ARP = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 HEADERS = 28  # bytes of an IPv4 and a UDP header
 SMALL = 64  # bytes of a packet that passes any path
+CARRIER_S = 30.0  # within which the link of a VF comes up after its move
 PAUSE = 0.5  # seconds between questions to a peer that has not answered
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # linux/in.h: set DF, and do not believe a cached path MTU
 ROCE_V2 = "RoCE v2"
@@ -170,6 +181,19 @@ def check_gid(host: Host, rail: Rail) -> None:
     )
 
 
+def check_link(host: Host, rail: Rail) -> None:
+    """The interface has a carrier. What cannot be read is no answer: the address says that it is set up."""
+    until = time.monotonic() + CARRIER_S
+    while host.read(f"sys/class/net/{rail['interface']}/carrier") == "0":
+        if time.monotonic() >= until:
+            raise Refusal(
+                "link",
+                f"{rail['name']}: {rail['interface']} has no carrier: nothing gets in or out. Check the cable and the "
+                "switch port of this function, and its link on the node (`ip link`).",
+            )
+        time.sleep(PAUSE)
+
+
 def _probe_socket(rail: Rail) -> socket.socket:
     probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     probe.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
@@ -274,6 +298,7 @@ def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str],
         check_arp(host, rail)
         if config["verbs"]:
             check_gid(host, rail)
+        check_link(host, rail)
     check_peers(config["rails"], config["port"], config["bounds"]["peers_s"], say)
 
 

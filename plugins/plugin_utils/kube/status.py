@@ -40,6 +40,7 @@ _REMEDY = {
     "verbs": "Run playbooks/verify.yml; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
     "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then playbooks/verify.yml.",
     "mtu": "Run the fabric part again on that node, then playbooks/verify.yml.",
+    "link": "Plug the cable in, or see why the VF has no link; kubectl delete pod makes the pod anew with its VFs.",
     "path-mtu": "Run playbooks/verify.yml: its step mtu names the link.",
     "address": "See that the network attachment and Multus are ours, or make them alike.",
     "arp": "See that the network attachment is ours: it sets the sysctls.",

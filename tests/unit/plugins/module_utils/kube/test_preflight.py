@@ -111,6 +111,22 @@ def test_a_wrong_mtu(tmp_path: pathlib.Path) -> None:
     assert "net1 has MTU 9000, planned is 4200" in str(found)
 
 
+def test_an_interface_without_carrier_is_the_cause_and_not_its_silent_peers(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "CARRIER_S", 0.0)
+    root = tree(tmp_path)
+    carrier = tmp_path / "sys/class/net/net1/carrier"
+    carrier.write_text("0\n", encoding="ascii")
+    found = refusal(config(), root)
+    assert found.cause == "link"
+    assert "p0f0v0: net1 has no carrier" in str(found)
+    # A VF's link needs a moment after its move.
+    monkeypatch.setattr(preflight, "CARRIER_S", 20.0)
+    threading.Timer(0.7, lambda: carrier.write_text("1\n", encoding="ascii")).start()
+    assert refusal(config(), root).cause == "peer"
+
+
 def test_all_interfaces_setting_counts_as_the_kernel_counts_it(tmp_path: pathlib.Path) -> None:
     root = tree(tmp_path)
     (tmp_path / "proc/sys/net/ipv4/conf/all/arp_ignore").write_text("2")
