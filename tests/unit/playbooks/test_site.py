@@ -23,13 +23,18 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executa
 pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
 
 
-def run(tmp_path: pathlib.Path, playbook: str, *arguments: str, spark1: dict[str, object] = DOWN) -> tuple[int, str]:
+def run(
+    tmp_path: pathlib.Path, playbook: str, *arguments: str, spark1: dict[str, object] | None = None
+) -> tuple[int, str]:
     """Run a playbook for two Sparks, of which spark2 does not answer."""
     place = tmp_path / "collections" / "ansible_collections" / "dgxspark"
     place.mkdir(parents=True)
     (place / "cluster").symlink_to(ROOT)
     (tmp_path / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
-    groups = {"spark_controller": {"hosts": {"controller": HERE}}, "dgx": {"hosts": {"spark1": spark1, "spark2": DOWN}}}
+    groups = {
+        "spark_controller": {"hosts": {"controller": HERE}},
+        "dgx": {"hosts": {"spark1": spark1 or DOWN, "spark2": DOWN}},
+    }
     inventory = {"all": {"vars": {"dgxspark_fabric": {"topology": "switch"}}, "children": groups}}
     (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     done = subprocess.run(
