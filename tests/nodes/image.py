@@ -6,10 +6,52 @@ import hashlib
 import io
 import json
 import pathlib
+import re
+import shutil
+import subprocess
 import tarfile
 import typing as t
 
 NAME = "io.containerd.image.name"  # where containerd reads an image's name in an archive
+
+
+def lean(
+    root: pathlib.Path,
+    place: pathlib.Path,
+    programs: t.Iterable[str],
+    files: t.Iterable[str],
+    lacks: t.Iterable[str],
+) -> None:
+    """Make of a Debian root with Python one that has only these programs of /usr/bin, what they load, and these files.
+
+    lacks: patterns of names of Python's library that it does not have.
+    """
+    for name in ("dev", "proc", "root", "run", "sys", "tmp"):
+        (place / name).mkdir(parents=True)
+    for name in files:
+        _copy(root / name, place / name)
+    library = next(root.glob("usr/lib/python3.*")).relative_to(root)
+    shutil.copytree(root / library, place / library, symlinks=True, ignore=shutil.ignore_patterns(*lacks))
+    kept = {f"usr/bin/{name}" for name in programs}
+    kept |= {f"usr/bin/{(root / name).readlink()}" for name in kept if (root / name).is_symlink()}
+    for name in kept:
+        _copy(root / name, place / name)
+    kept |= {str(path.relative_to(place)) for path in place.glob(f"{library}/lib-dynload/*.so")}
+    for name in sorted(kept):
+        command = ["chroot", str(root), "/lib64/ld-linux-x86-64.so.2", "--list", f"/{name}"]
+        said = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+        for needed in re.findall(r"(/lib\S*/\S+) \(0x", said):
+            (place / f"usr{needed}").parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / f"usr{needed}", place / f"usr{needed}")
+
+
+def _copy(path: pathlib.Path, place: pathlib.Path) -> None:
+    """Copy a file, a link as a link, or a folder."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.copytree(path, place, symlinks=True)
+    else:
+        shutil.copy2(path, place, follow_symlinks=False)
 
 
 def _file(layer: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:

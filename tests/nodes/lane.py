@@ -37,15 +37,14 @@ COMMANDS = (
     "zstd",
 )
 ENGINE_PACKAGES = "python3,iproute2,procps"
-# What Debian's minimal system has and a scripted engine does not need: emulated nodes hash and unpack every byte of an image.
-WASTE = """
-boot media mnt opt srv usr/games usr/include usr/sbin usr/share usr/src var/backups var/cache var/lib/apt var/lib/dpkg var/log
-usr/bin/bash usr/bin/perl* usr/bin/sqv usr/bin/dpkg* usr/bin/apt* usr/bin/[ef]grep usr/bin/grep usr/bin/gpgv usr/bin/diff* usr/bin/x86_64*
-usr/lib/apt usr/lib/dpkg usr/lib/systemd usr/lib/udev usr/lib/x86_64-linux-gnu/gconv usr/lib/x86_64-linux-gnu/perl*
-usr/lib/x86_64-linux-gnu/libapt* usr/lib/x86_64-linux-gnu/libstdc++* usr/lib/x86_64-linux-gnu/libdb-*
-usr/lib/x86_64-linux-gnu/libmvec* usr/lib/x86_64-linux-gnu/libkrb5* usr/lib/x86_64-linux-gnu/libsqlite3*
-usr/lib/python3.*/test usr/lib/python3.*/pydoc_data usr/lib/python3.*/ensurepip usr/lib/python3.*/idlelib
-"""
+# Of Debian's minimal system, an image has these and what they need: emulated nodes copy, hash and unpack every byte of it.
+ENGINE_PROGRAMS = "cat chmod cp dash env id ip ln ls mkdir mv ps python3 rm sh sleep uname"
+ENGINE_FILES = "bin lib lib64 etc/group etc/ld.so.cache etc/ld.so.conf etc/ld.so.conf.d etc/nsswitch.conf etc/passwd usr/lib/locale"
+ENGINE_LACKS = (
+    "_pyrepl asyncio curses dbm ensurepip idlelib lib2to3 multiprocessing pydoc_data sqlite3 test tkinter turtledemo unittest"
+    " venv wsgiref xml xmlrpc _codecs_* _test* _sqlite3* _curses* _dbm* readline* _asyncio*"
+    " big5* cp* euc* gb* hz* iso* johab* koi* mac_* ptcp* shift* tis* turtle* pickletools* pydoc* doctest* _pydecimal*"
+)
 FUNCTIONS = ("enp1s0", "enp2s0")  # a card's two functions in a VM
 # A real handler's name, and a runtime that has no GPU to inject.
 HANDLER = """
@@ -223,7 +222,8 @@ class Lane:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
         text = {name: (STAND_INS / name).read_bytes() for name in names}
         layout = pathlib.Path(image.__file__).read_bytes()
-        stamp = self.lab / f"made.{digest(*text.values(), layout, ENGINE_PACKAGES.encode(), WASTE.encode())}"
+        content = " ".join((ENGINE_PACKAGES, ENGINE_PROGRAMS, ENGINE_FILES, ENGINE_LACKS))
+        stamp = self.lab / f"made.{digest(*text.values(), layout, content.encode())}"
         if stamp.is_file():
             return
         images = self.images
@@ -256,14 +256,15 @@ class Lane:
         root = self.lab / "engine-root"
         if not (root / "usr/bin/python3").exists():
             shutil.rmtree(root, ignore_errors=True)
-            lean = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("man", "doc", "locale")]
+            less = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("man", "doc", "locale")]
             self.run(
-                "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--include={ENGINE_PACKAGES}", *lean,
+                "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--include={ENGINE_PACKAGES}", *less,
                 '--aptopt=Acquire::Languages "none"', '--aptopt=Apt::Install-Recommends "false"', "trixie", str(root),
             )  # fmt: skip
-            for path in (found for waste in WASTE.split() for found in root.glob(waste)):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        return root
+        lean = self.lab / "engine-lean"
+        shutil.rmtree(lean, ignore_errors=True)
+        image.lean(root, lean, ENGINE_PROGRAMS.split(), ENGINE_FILES.split(), ENGINE_LACKS.split())
+        return lean
 
     # --- the cluster ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Usage: kube_api.py KUBECONFIG [NODE …] writes a kubeconfig and serves on loopback until it is stopped. It has discovery;
 get, list (label selectors), pods' logs, server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
-delete; strict schemas where kubernetes-validate is installed; and two controllers: for each StatefulSet a pod on the node
+delete; strict schemas where kubernetes-validate is installed; events of containers that wait; and two controllers: for each StatefulSet a pod on the node
 that its selector names, for each DaemonSet one on every node, ready at once (a pod that runs once has ended well at once),
 unless told otherwise by what a test POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a
 few, no watches, no other controllers, no authorization. The lane with a real one proves those (KUBECONFIG).
@@ -175,6 +175,23 @@ class Cluster:
         body["spec"] = copy.deepcopy(template["spec"]) | ({"nodeName": node} if there else {})
         self.put(("v1", "pods", space, name), {**body, "status": status})
 
+    def failures(self) -> list[Plain]:
+        """Stand in for kubelets that try what waits again, in vain: one more event whenever somebody looks."""
+        self.version += 1
+        return [
+            {
+                "metadata": {"name": f"{key[3]}.failed", "namespace": key[2], "resourceVersion": str(self.version)},
+                "involvedObject": {"kind": "Pod", "name": key[3], "uid": pod["metadata"]["uid"]},
+                "type": "Warning",
+                "reason": "Failed",
+                "message": f"Error: {waiting['reason']}",
+            }
+            for key, pod in self.objects.items()
+            if key[1] == "pods"
+            for status in pod["status"].get("containerStatuses", ())
+            if (waiting := status["state"].get("waiting"))
+        ]
+
     def delete(self, key: tuple[str, str, str, str]) -> Plain:
         """Take an object away, and what belongs to it."""
         gone = self.objects.pop(key)
@@ -305,12 +322,13 @@ class Handler(BaseHTTPRequestHandler):
         wanted = dict(
             part.split("=", 1) for part in query.get("labelSelector", "").replace("==", "=").split(",") if part
         )
+        objects = [(key[2], made) for key, made in self.cluster.objects.items() if key[:2] == (group, plural)]
+        if plural == "events":
+            objects = [(event["metadata"]["namespace"], event) for event in self.cluster.failures()]
         found = [
             made
-            for (g, p, s, _name), made in self.cluster.objects.items()
-            if (g, p) == (group, plural)
-            and (not space or s == space)
-            and wanted.items() <= (made["metadata"].get("labels") or {}).items()
+            for s, made in objects
+            if (not space or s == space) and wanted.items() <= (made["metadata"].get("labels") or {}).items()
         ]
         return {"kind": f"{kind}List", "apiVersion": group, "metadata": {"resourceVersion": "1"}, "items": found}
 
