@@ -2,10 +2,11 @@
 
 Usage: kube_api.py KUBECONFIG [NODE …] writes a kubeconfig and serves on loopback until it is stopped. It has discovery;
 get, list (label selectors), pods' logs, server-side apply with ownership of fields (one manager) and dry run, merge patch, create and
-delete; strict schemas where kubernetes-validate is installed; events of containers that wait; and two controllers: for each StatefulSet a pod on the node
+delete; strict schemas where kubernetes-validate is installed; and two controllers: for each StatefulSet a pod on the node
 that its selector names, for each DaemonSet one on every node, ready at once (a pod that runs once has ended well at once),
-unless told otherwise by what a test POSTs to /_say, `{pod: status}`. It is no API server: no admission, no defaults beyond a
-few, no watches, no other controllers, no authorization. The lane with a real one proves those (KUBECONFIG).
+unless told otherwise by what a test POSTs to /_say, `{pod: status}`. Events tell what containers wait for. It is no API server:
+no admission, no defaults beyond a few, no watches, no other controllers, no authorization. The lane with a real one proves those
+(KUBECONFIG).
 """
 
 from __future__ import annotations
@@ -184,12 +185,12 @@ class Cluster:
                 "involvedObject": {"kind": "Pod", "name": key[3], "uid": pod["metadata"]["uid"]},
                 "type": "Warning",
                 "reason": "Failed",
-                "message": f"Error: {waiting['reason']}",
+                "message": waiting["message"],
             }
             for key, pod in self.objects.items()
             if key[1] == "pods"
             for status in pod["status"].get("containerStatuses", ())
-            if (waiting := status["state"].get("waiting"))
+            if (waiting := status["state"].get("waiting")) and waiting.get("message")
         ]
 
     def delete(self, key: tuple[str, str, str, str]) -> Plain:
