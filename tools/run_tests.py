@@ -2,13 +2,15 @@
 
 Usage: run_tests.py test|long [STAGE …]. Stages that keep one core busy run two at a time where the machine has two; those
 with virtual machines have it to themselves. Output of each stage goes to build/logs/<stage>.log; the end of a failed
-one's is shown. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
+one's is shown. A stage of `make test` that is not done after LIMIT_S is stopped, and has failed. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ LOGS = ROOT / "build" / "logs"
 CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
+LIMIT_S = 2700  # of one stage of `make test`: one that hangs shall not cost what the others found
 NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
 
 
@@ -118,15 +121,22 @@ def run(stage: Stage) -> tuple[str, float]:
         for command in stage.commands:
             output.write(f"$ {' '.join(command)}\n")
             output.flush()
-            code = subprocess.run(
+            ran = subprocess.Popen(
                 command,
-                check=False,
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-            ).returncode
+            )
+            try:
+                code = ran.wait(None if stage.long else start + LIMIT_S - time.monotonic())
+            except subprocess.TimeoutExpired:
+                ran.send_signal(signal.SIGINT)  # pytest then tells where it was, and with_lab takes its lab down
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    ran.wait(120)
+                ran.kill()
+                code = f"none: stopped after {LIMIT_S} s"
             if code == NOT_RUN:
                 return "not run", time.monotonic() - start
             if code != 0:  # pytest's 5, no test collected, is a failure too
@@ -155,6 +165,7 @@ def main(arguments: list[str]) -> int:
         s for s in stages() if s.name in arguments[1:] or (not arguments[1:] and s.long <= (arguments[0] == "long"))
     ]
     LOGS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would pass its deafness on to the stages
     start = time.monotonic()
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as lanes:
         results = list(lanes.map(tell, (stage for stage in chosen if not stage.alone)))
