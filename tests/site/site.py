@@ -121,7 +121,7 @@ class Served(Cluster, Asked):
             },
             "k8s_dgx_serving": {
                 "image_pull": "Never",
-                "requests": {"cpu": "100m", "memory": "64Mi"},
+                "requests": {"cpu": "500m", "memory": "64Mi"},
                 "shm": "16Mi",
                 "peers_timeout_s": 420,
                 "load_timeout_s": 120,
