@@ -38,7 +38,7 @@ COMMANDS = (
 )
 ENGINE_PACKAGES = "python3,iproute2,procps"
 # Of Debian's minimal system, an image has these and what they need: emulated nodes copy, hash and unpack every byte of it.
-ENGINE_PROGRAMS = "cat chmod cp dash env id ip ln ls mkdir mv ps python3 rm sh sleep uname"
+ENGINE_PROGRAMS = "cat chmod cp dash env id ip ln ls mkdir mv ps python3 readlink rm sh sleep uname"
 ENGINE_FILES = "bin lib lib64 etc/group etc/ld.so.cache etc/ld.so.conf etc/ld.so.conf.d etc/nsswitch.conf etc/passwd usr/lib/locale"
 ENGINE_LACKS = (
     "_pyrepl asyncio curses dbm ensurepip idlelib lib2to3 multiprocessing pydoc_data sqlite3 test tkinter turtledemo unittest"
