@@ -33,6 +33,7 @@ class ActionModule(ActionBase):
         host = str((task_vars or {}).get("inventory_hostname", ""))
         said = ""
         while True:
+            began = time.monotonic()
             seen = self._job(asked["jid"], "status", task_vars)
             if seen.get("failed") or seen.get("finished"):
                 self._job(asked["jid"], "cleanup", task_vars)
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
             if line and line != said:
                 said = line
                 display.display(line)
-            time.sleep(asked["interval"])
+            time.sleep(pace.pause(asked["interval"], time.monotonic() - began))
 
     def _job(self, jid: str, mode: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))

@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   interval:
-    description: Seconds between two looks.
+    description: Seconds between two looks, at the least. A node that takes long to answer is asked less often.
     type: float
     default: 5
 seealso:

@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
+_SHARE = 3  # a look costs a node at most a quarter of its time
 _PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied", "export": "laid out", "import": "imported"}
 
 
@@ -19,3 +20,11 @@ def line(host: str, what: str, told: t.Mapping[str, t.Any]) -> str:
         return ""
     done = min(int(told.get("bytes") or 0), total)
     return f"{host}: {what}: {done / GIB:.2f} of {total / GIB:.2f} GiB {phase} ({100 * done // total} %)"
+
+
+def pause(interval: float, took: float) -> float:
+    """Return how many seconds to wait for the next look, of a node that took so many to answer this one.
+
+    One that is slow is busy, perhaps with the very thing that is waited for.
+    """
+    return max(interval, _SHARE * took)

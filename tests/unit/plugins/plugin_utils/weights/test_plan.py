@@ -155,3 +155,8 @@ def test_a_line_of_progress() -> None:
     assert pace.line("spark2", REPO, told) == "spark2: org/model: 1.00 of 4.00 GiB copied (25 %)"
     assert pace.line("spark2", REPO, {}) == ""
     assert "100 %" in pace.line("spark2", REPO, {**told, "bytes": 9 * GIB})
+
+
+def test_a_node_that_is_slow_to_answer_is_asked_less_often() -> None:
+    assert pace.pause(5, 0.4) == 5
+    assert pace.pause(5, 10) == 30
