@@ -12,7 +12,7 @@ description:
   - Ansible reads C(-l 'spark[1-4]') as positions in the group C(spark), counted from 0. Where hosts of these names
     exist, and others or fewer are reached, the limit does not mean what its writer meant.
   - A limit that leaves no host of the playbook's groups would pass with exit status 0 and do nothing.
-positional: groups, reached, targets
+positional: groups, reached, targets, also
 options:
   _input:
     description: The limit, usually C(ansible_limit | default('')).
@@ -32,6 +32,11 @@ options:
     type: list
     elements: str
     required: true
+  also:
+    description: Groups on which it works too, where the inventory has them.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -56,9 +61,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_f
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.limits import check_limit
 
 
-def limit_guard(limit: str, groups: t.Any, reached: list[str], targets: list[str]) -> list[str]:
+def limit_guard(
+    limit: str, groups: t.Any, reached: list[str], targets: list[str], also: t.Sequence[str] = ()
+) -> list[str]:
     """Return the problems of a limit as sentences."""
-    return [str(finding) for finding in check_limit(limit, groups, reached, targets)]
+    return [str(finding) for finding in check_limit(limit, groups, reached, targets, also)]
 
 
 class FilterModule:

@@ -46,12 +46,17 @@ def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True) -
 
 
 def check_limit(
-    limit: str, groups: t.Mapping[str, t.Sequence[str]], reached: t.Sequence[str], targets: t.Sequence[str]
+    limit: str,
+    groups: t.Mapping[str, t.Sequence[str]],
+    reached: t.Sequence[str],
+    targets: t.Sequence[str],
+    also: t.Sequence[str] = (),
 ) -> list[Finding]:
     """Find what is wrong with a limit before anything is touched.
 
     limit: the value of `-l`, or "". groups: Ansible's `groups`. reached: the hosts that the limit leaves. targets: the
-    groups that the playbook works on; one of their hosts at least must be reached.
+    groups that the playbook works on; one of their hosts at least must be reached, or one of the groups `also`, which an
+    inventory need not have.
     """
     findings = []
     hosts = set(groups.get("all", ()))
@@ -90,13 +95,13 @@ def check_limit(
                 "Put the Sparks there, as inventories/example/hosts.yml does.",
             )
         )
-    elif not set(known) & set(reached) and not findings:
+    elif not {*known, *(name for group in also for name in groups.get(group, ()))} & set(reached) and not findings:
         findings.append(
             Finding(
                 "limit.nobody",
                 "error",
                 f"--limit {limit}",
-                f"it leaves no host of the group {' or '.join(targets)}, so there would be nothing to do.",
+                f"it leaves no host of the group {' or '.join([*targets, *also])}, so there would be nothing to do.",
                 f"Reach at least one of {', '.join(known)}, such as {_command(known[:1])}.",
             )
         )

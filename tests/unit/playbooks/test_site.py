@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -24,9 +25,13 @@ pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason=
 
 
 def run(
-    tmp_path: pathlib.Path, playbook: str, *arguments: str, spark1: dict[str, object] | None = None
+    tmp_path: pathlib.Path,
+    playbook: str,
+    *arguments: str,
+    spark1: dict[str, object] | None = None,
+    more: dict[str, object] | None = None,
 ) -> tuple[int, str]:
-    """Run a playbook for two Sparks, of which spark2 does not answer."""
+    """Run a playbook for two Sparks, of which spark2 does not answer. more: groups of the inventory."""
     place = tmp_path / "collections" / "ansible_collections" / "dgxspark"
     place.mkdir(parents=True)
     (place / "cluster").symlink_to(ROOT)
@@ -34,6 +39,7 @@ def run(
     groups = {
         "spark_controller": {"hosts": {"controller": HERE}},
         "dgx": {"hosts": {"spark1": spark1 or DOWN, "spark2": DOWN}},
+        **(more or {}),
     }
     inventory = {"all": {"vars": {"dgxspark_fabric": {"topology": "switch"}}, "children": groups}}
     (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
@@ -78,3 +84,11 @@ def test_a_node_that_this_run_has_lost_is_named_before_the_cluster_is_touched(
     said = " ".join(output.split())
     assert "spark2 was lost in this run" in said, output
     assert "/nonexistent" not in said
+
+
+@pytest.mark.parametrize("playbook", ["site.yml", "teardown.yml"])
+def test_a_server_that_is_no_spark_can_be_reached_alone(tmp_path: pathlib.Path, playbook: str) -> None:
+    more = {"k3s_server": {"hosts": {"server": DOWN}}, "k3s_agent": {"children": {"dgx": {}}}}
+    code, output = run(tmp_path, playbook, "-l", "server", "--tags", "k3s", more=more)
+    assert "leaves no host" not in output, output
+    assert code != 0 and re.search(r"server +: ok=\d+ +changed=0 +unreachable=1", output), output
