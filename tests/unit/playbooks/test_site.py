@@ -92,3 +92,11 @@ def test_a_server_that_is_no_spark_can_be_reached_alone(tmp_path: pathlib.Path, 
     code, output = run(tmp_path, playbook, "-l", "server", "--tags", "k3s", more=more)
     assert "leaves no host" not in output, output
     assert code != 0 and re.search(r"server +: ok=\d+ +changed=0 +unreachable=1", output), output
+
+
+def test_the_parts_that_are_for_sparks_are_left_out_where_only_the_server_is_reached(tmp_path: pathlib.Path) -> None:
+    more = {"k3s_server": {"hosts": {"server": DOWN}}, "k3s_agent": {"children": {"dgx": {}}}}
+    chosen = ("-e", "k8s_dgx_model_profile=glm-4.7-nvfp4")
+    code, output = run(tmp_path, "site.yml", "-l", "server", "--skip-tags", "k3s", *chosen, more=more)
+    assert code == 0, output
+    assert "unreachable=1" not in output
