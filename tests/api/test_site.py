@@ -26,7 +26,17 @@ class Owner(harness.Site):
         (folder / "home/.kube").mkdir(parents=True)
         self.kubeconfig = folder / "home/.kube/dgxspark.yml"
         self.server = kube_api.serve(self.cluster, self.kubeconfig)
-        super().__init__(folder, self.kubeconfig, dgxspark_fabric={"topology": "switch", "vf_count": 2})
+        self.places = {
+            name: (folder / "nodes" / name / "cache", folder / "nodes" / name / "files") for name in names(4)
+        }
+        nodes = f"{folder}/nodes/{{{{ inventory_hostname }}}}"
+        super().__init__(
+            folder,
+            self.kubeconfig,
+            dgxspark_fabric={"topology": "switch", "vf_count": 2},
+            k8s_dgx_serving={"cache_dir": f"{nodes}/cache"},
+            k8s_dgx_files_dir=f"{nodes}/files",
+        )
         self.environment = {"HOME": str(folder / "home")}
         inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))
         del inventory["dgx"]["vars"]["dgxspark_plan"], inventory["dgx"]["vars"]["k8s_dgx_kubeconfig"]
@@ -122,9 +132,23 @@ def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) 
     owner.server.shutdown()
     owner.server.server_close()
     owner.choose("teardown.yml")
+    # What engines and we ourselves left on the nodes goes; weights stay, and what is not ours.
+    for cache, files in owner.places.values():
+        for folder in (cache / "kernels/sglang", cache / "huggingface/hub", files / "hub-python"):
+            folder.mkdir(parents=True)
+    weights, theirs = owner.places["spark2"][0] / "huggingface/hub/blob", owner.places["spark3"][0] / "theirs"
+    weights.touch()
+    theirs.touch()
+    code, said, changed = owner.run(*PARTS)
+    assert (code, changed > 0) == (0, True), said
+    assert "Kubernetes: left out. The cluster does not answer" in said
+    assert [line for line in said.splitlines() if "weights stay in" in line and "spark2" in line], said
+    left = {path for path in (owner.folder / "nodes").glob("*/**/*") if not path.is_dir()}
+    assert left == {weights, theirs}
+    assert [path.name for path in (owner.folder / "nodes/spark1").iterdir()] == []
+    assert sorted(path.name for path in theirs.parent.iterdir()) == ["theirs"]
     code, said, changed = owner.run(*PARTS)
     assert (code, changed) == (0, 0), said
-    assert "Kubernetes: left out. The cluster does not answer" in said
 
 
 def test_teardown_stops_where_an_owner_s_cluster_does_not_answer(tmp_path: pathlib.Path) -> None:

@@ -44,13 +44,17 @@ PATIENT = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=10
 
 PLACES = (
     "/etc/rancher /etc/systemd/system /etc/netplan /etc/sysctl.d /usr/local /var/lib/rancher /var/lib/dgxspark /var/lib/kubelet"
-    " /var/lib/cni /run/k3s /run/netns"
+    " /var/lib/cni /run/k3s"
 )
 
 
 def tree(node: str) -> str:
-    """Return all files of a node in the places where roles put some."""
-    return sh(node, f"find {PLACES} -printf '%y %m %p %l\\n' 2>/dev/null | sort", check=False)
+    """Return all files of a node in the places where roles put some, and its network namespaces.
+
+    The folder of the namespaces comes with any runtime, and goes with the next start of the machine.
+    """
+    said = "-printf '%y %m %p %l\\n' 2>/dev/null"
+    return sh(node, f"(find {PLACES} {said}; find /run/netns -mindepth 1 {said}) | sort", check=False)
 
 
 def spelled(token: str) -> str:
