@@ -2,7 +2,8 @@
 
 Usage: run_tests.py test|long [STAGE …]. Stages that keep one core busy run two at a time where the machine has two; those
 with virtual machines have it to themselves. Output of each stage goes to build/logs/<stage>.log; the end of a failed
-one's is shown. A stage of `make test` that is not done after LIMIT_S is stopped, and has failed. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
+one's is shown. A stage of `make test` that is not done after LIMIT_S is stopped, and has failed. Exit status 0 only when
+no stage failed and at least one passed; what was not run is named as that.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ def main(arguments: list[str]) -> int:
         s for s in stages() if s.name in arguments[1:] or (not arguments[1:] and s.long <= (arguments[0] == "long"))
     ]
     LOGS.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would pass its deafness on to the stages
+    # A background job is deaf to SIGINT, and would pass that on to the stages.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
     with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as lanes:
         results = list(lanes.map(tell, (stage for stage in chosen if not stage.alone)))
