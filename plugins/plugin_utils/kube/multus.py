@@ -28,8 +28,12 @@ SYSTEM = "kube-system"
 CRD = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
-def multus(container: Plain, paths: t.Mapping[str, str]) -> list[Plain]:
-    """Return its objects. container: image, pull policy, resources; paths: of the nodes, as knowledge/platform has them."""
+def multus(container: Plain, paths: t.Mapping[str, str], place: t.Mapping[str, t.Any]) -> list[Plain]:
+    """Return its objects.
+
+    container: image, pull policy, resources; paths: of the nodes, as knowledge/platform has them; place: what keeps its pods
+    to the Sparks.
+    """
     own = labels(**{PART: "multus"})
     config = json.dumps(
         {
@@ -54,7 +58,7 @@ def multus(container: Plain, paths: t.Mapping[str, str]) -> list[Plain]:
         thing("rbac.authorization.k8s.io/v1", "ClusterRole", NAME, None, own, rules=_rules()),
         thing("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", NAME, None, own, roleRef=role, subjects=account),
         thing("v1", "ConfigMap", NAME, SYSTEM, own, data={"daemon-config.json": config + "\n"}),
-        _daemon(own, container, paths, checksum(config)),
+        _daemon(own, container, paths, checksum(config), place),
     ]
 
 
@@ -92,7 +96,9 @@ def _rules() -> list[Plain]:
     ]
 
 
-def _daemon(own: t.Mapping[str, str], container: Plain, paths: t.Mapping[str, str], told: str) -> Plain:
+def _daemon(
+    own: t.Mapping[str, str], container: Plain, paths: t.Mapping[str, str], told: str, place: t.Mapping[str, t.Any]
+) -> Plain:
     folders = {
         "cni": (paths["cni_conf"], "/host/etc/cni/net.d", None),
         # The daemon wants the plugins' folder under the path that the node knows it by.
@@ -140,11 +146,12 @@ def _daemon(own: t.Mapping[str, str], container: Plain, paths: t.Mapping[str, st
         "enableServiceLinks": False,
         "serviceAccountName": NAME,
         "terminationGracePeriodSeconds": 10,
-        # Every pod of a node goes through it once it is there, so it is wherever pods are.
+        # Every pod of a node goes through it once it is there, so no taint keeps it away.
         "tolerations": [{"operator": "Exists"}],
         "initContainers": [install],
         "containers": [daemon],
         "volumes": volumes,
+        **place,
     }
     template = {"metadata": {"labels": dict(own), "annotations": {f"{MANAGER}/config": told}}, "spec": spec}
     body = {

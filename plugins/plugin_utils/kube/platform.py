@@ -99,7 +99,9 @@ def platform(
         "runtime_class": _runtime_class,
         "nvidia_device_plugin": lambda: _nvidia(chosen, planned, known),
         "cni_plugins": list,
-        "multus": lambda: multus.multus(_container(chosen, known, "multus"), _paths(chosen, known)),
+        "multus": lambda: multus.multus(
+            _container(chosen, known, "multus"), _paths(chosen, known), _on(_nodes(chosen, planned))
+        ),
         "sriov_device_plugin": lambda: _sriov(chosen, planned, known),
         "networks": lambda: _networks(chosen, planned, wanted["networks"]),
     }
@@ -142,7 +144,7 @@ def _nodes(chosen: Platform, planned: t.Mapping[str, PlannedHost]) -> list[str]:
 
 
 def _on(nodes: t.Sequence[str]) -> Plain:
-    """Keep a daemon to the Sparks: on a control plane without GPU it has nothing to do."""
+    """Keep a daemon to the Sparks: on a control plane without GPU and VFs it has nothing to do."""
     wish = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]}
     terms = {"nodeSelectorTerms": [wish]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}} if nodes else {}

@@ -106,8 +106,8 @@ def test_each_node_offers_its_own_vfs_by_pci_address() -> None:
     assert {f"dgxspark.cluster/{name}" for name in offered} == {"dgxspark.cluster/p0f0v1", "dgxspark.cluster/p0f1v1"}
 
 
-def test_the_device_plugins_stay_away_from_a_control_plane_without_gpu() -> None:
-    for name in ("nvidia_device_plugin", "sriov_device_plugin"):
+def test_daemons_stay_away_from_a_control_plane_without_gpu_and_vfs() -> None:
+    for name in ("nvidia_device_plugin", "sriov_device_plugin", "multus"):
         spec = kind(part(name), "DaemonSet")["spec"]["template"]["spec"]
         terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert terms[0]["matchExpressions"][0]["values"] == ["spark1", "spark2", "spark3", "spark4"]
