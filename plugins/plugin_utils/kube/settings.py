@@ -59,7 +59,8 @@ class Settings:
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     service_port: int | None = None
     peers_timeout_s: int = 600
-    lost_after_s: int = 10
+    # A Spark short of memory may stand still for ten seconds and go on; a group taken down for it loads for minutes.
+    lost_after_s: int = 30
     hang_after_s: int = 180
     load_timeout_s: int | None = None
     max_unavailable: int | None = 1
