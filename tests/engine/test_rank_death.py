@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -14,8 +12,6 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import supervisor
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive, free_port
 
-# A Python with torch, where this one has none.
-PYTHON = os.environ.get("DGXSPARK_TORCH_PYTHON", sys.executable)
 ENGINE = """
 import http.server, json, os, pathlib, sys, threading
 import torch, torch.distributed as dist
@@ -56,20 +52,15 @@ while True:
 """
 
 
-def has_torch() -> bool:
-    return subprocess.run([PYTHON, "-c", "import torch.distributed"], check=False, capture_output=True).returncode == 0
-
-
 @pytest.mark.long
-def test_a_killed_rank_ends_the_group_which_comes_back_and_works(tmp_path: pathlib.Path) -> None:
-    if not has_torch():
-        pytest.skip("not run: torch is not installed here (DGXSPARK_TORCH_PYTHON names a Python that has it)")
+def test_a_killed_rank_ends_the_group_which_comes_back_and_works(engine: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    python = str(engine / "python")
     group = Group(tmp_path)
     (tmp_path / "torch_engine.py").write_text(ENGINE, encoding="utf-8")
     meeting = str(free_port())
     words = [str(tmp_path / "torch_engine.py"), str(group.api), str(tmp_path)]
     for rank in range(4):
-        group.configure(rank, argv=[PYTHON, *words, str(rank), meeting], before=[])
+        group.configure(rank, argv=[python, *words, str(rank), meeting], before=[])
     try:
         group.start()
         group.wait()
@@ -86,7 +77,7 @@ def test_a_killed_rank_ends_the_group_which_comes_back_and_works(tmp_path: pathl
         # Ranks that lost a peer hang in an all_reduce of gloo's own time-out, 30 minutes: it was not that which ended them.
         assert time.monotonic() - killed < PATIENCE
         for rank in range(4):
-            group.configure(rank, argv=[PYTHON, *words, str(rank), str(meeting)], before=[])
+            group.configure(rank, argv=[python, *words, str(rank), str(meeting)], before=[])
         again = time.monotonic()
         group.start()
         group.wait()
