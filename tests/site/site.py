@@ -182,9 +182,8 @@ class Served(Cluster, Asked):
         base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
         cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
         kubelet = f"{address(node)}:{KUBELET}"
-        ways = ["-L", f"{kubelet}:{kubelet}"]
+        ways = ["-L", f"{kubelet}:{kubelet}", "-R", f"{control_plane.API_AWAY}:{address(self.server)}:{API}"]
         if node == self.server:
-            ways += ["-R", f"{control_plane.API_AWAY}:{address(node)}:{API}"]
             ways += ["-R", f"{control_plane.STARTER_AWAY}:127.0.0.1:{self.control_plane.port}"]
         alive = ["-o", "ServerAliveInterval=20", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"]
         known = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]

@@ -275,14 +275,24 @@ class _Puller:
             )
         time.sleep(_PAUSE_S)
 
-    def say(self, what: str) -> None:
-        """Tell the parent that this node lives, or that it needs it no more."""
+    def say(self, what: str) -> bool:
+        """Tell the parent that this node lives, or that it needs it no more; return whether it answered."""
         connection = http.client.HTTPConnection(self.address, self.link.port, timeout=5)
-        with contextlib.suppress(OSError, http.client.HTTPException):
+        try:
             headers = {"Authorization": f"Bearer {self.token}", "Content-Length": "0"}
             connection.request("POST", what + urllib.parse.quote(self.link.name), headers=headers)
             connection.getresponse().read()
-        connection.close()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def part_well(self) -> None:
+        """Tell the parent that this node has all. One that had all from the start may come before its parent listens."""
+        began = time.monotonic()
+        while not self.say(DONE) and time.monotonic() - began < self.link.patience_s:
+            time.sleep(_PAUSE_S)
 
     @contextlib.contextmanager
     def company(self) -> t.Iterator[None]:
@@ -296,9 +306,12 @@ class _Puller:
         threading.Thread(target=beat, daemon=True).start()
         try:
             yield
-        finally:
+        except BaseException:
             over.set()
             self.say(DONE)
+            raise
+        over.set()
+        self.part_well()
 
 
 def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:

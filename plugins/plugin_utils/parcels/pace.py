@@ -9,7 +9,8 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
-_SHARE = 3  # a look costs a node at most a quarter of its time
+_SHARE = 3  # a look costs a node a quarter of its time
+_LONGEST = 60.0  # s: what was in its way may be over long before
 _PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied", "export": "laid out", "import": "imported"}
 
 
@@ -25,6 +26,7 @@ def line(host: str, what: str, told: t.Mapping[str, t.Any]) -> str:
 def pause(interval: float, took: float) -> float:
     """Return how many seconds to wait for the next look, of a node that took so many to answer this one.
 
-    One that is slow is busy, perhaps with the very thing that is waited for.
+    One that is slow is busy, perhaps with the very thing that is waited for. It is not left alone for longer than a minute
+    (or `interval`).
     """
-    return max(interval, _SHARE * took)
+    return max(interval, min(_SHARE * took, _LONGEST))

@@ -8,6 +8,7 @@ import os
 import pathlib
 import socket
 import threading
+import time
 import typing as t
 
 import pytest
@@ -45,7 +46,7 @@ def free_port() -> int:
 class Chain:
     """node1 → node2 → node3 …, each at 127.0.0.<number>. It is run until all have ended; `errors` says how."""
 
-    def __init__(self, folder: pathlib.Path, count: int, patience_s: float = 10.0) -> None:
+    def __init__(self, folder: pathlib.Path, count: int, patience_s: float = 100.0) -> None:
         self.roots = [folder / f"node{number}" for number in range(1, count + 1)]
         for root in self.roots:
             root.mkdir(exist_ok=True)
@@ -70,7 +71,7 @@ class Chain:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(150)
         assert not any(thread.is_alive() for thread in threads)
         return self
 
@@ -93,6 +94,18 @@ def test_every_node_of_the_chain_has_all_and_the_second_run_moves_nothing(tmp_pa
     again = Chain(tmp_path, 3)
     assert not again.run().errors
     assert [(counter.moved, counter.read) for counter in again.counters] == [(0, 0)] * 3
+
+
+def test_a_child_that_has_all_before_its_parent_listens_still_says_so(tmp_path: pathlib.Path) -> None:
+    chain = Chain(tmp_path, 2, patience_s=6)
+    for root in chain.roots:
+        fill(root)
+    child = threading.Thread(target=chain.run, kwargs={"only": [2]})
+    child.start()
+    time.sleep(1)
+    chain.run(only=[1])
+    child.join()
+    assert not chain.errors
 
 
 def test_a_part_is_gone_on_with(tmp_path: pathlib.Path) -> None:

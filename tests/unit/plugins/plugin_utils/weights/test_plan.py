@@ -160,3 +160,5 @@ def test_a_line_of_progress() -> None:
 def test_a_node_that_is_slow_to_answer_is_asked_less_often() -> None:
     assert pace.pause(5, 0.4) == 5
     assert pace.pause(5, 10) == 30
+    assert pace.pause(5, 160) == 60
+    assert pace.pause(120, 160) == 120
