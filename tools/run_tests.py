@@ -89,7 +89,17 @@ def stages() -> list[Stage]:
             [
                 ["python", "tests/site/make_guest.py"],
                 [*lab, "4", "pytest", "tests/site", "-m", "long", "-rs", "-s"],
-                [*lab, "5", "pytest", "tests/site/test_5_elsewhere.py", "-m", "long", "-rs", "-s"],
+                [
+                    *lab,
+                    "5",
+                    "pytest",
+                    "tests/site/test_1_site.py",
+                    "tests/site/test_4_gone.py",
+                    "-m",
+                    "long",
+                    "-rs",
+                    "-s",
+                ],
             ],
             long=True,
             alone=True,

@@ -1,4 +1,4 @@
-"""The site of four real nodes, once for all tests of this folder."""
+"""The site of four real nodes, once for all tests of this folder; a lab's fifth machine is its server, and no Spark."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from ansible_collections.dgxspark.cluster.tests.site import site
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[site.Served]:
-    """The site with spark1 as its server."""
+    """The site, with nothing on its nodes; where its server is no Spark, that one is there, put by a run limited to it."""
     if reason := site.why_not():
         pytest.skip(reason)
-    with site.standing(tmp_path_factory.mktemp("site")) as made:
+    server = site.FIFTH if site.has_a_fifth() else "spark1"
+    with site.standing(tmp_path_factory.mktemp("site"), server) as made:
+        if made.elsewhere:
+            assert made.good(limit=server, tags="k3s") > 0
+            made.server_has = site.tree(server)
         yield made

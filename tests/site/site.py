@@ -28,6 +28,7 @@ from ansible_collections.dgxspark.cluster.tests.site import control_plane
 
 STAND_IN = "stand-ins: K3s (real K3s not run), flannel, kube-proxy, Multus, both device plugins, the engine (scripted)"
 ONE, TWO = "scripted-four", "scripted-four-other"
+FIFTH = "spark5"
 COMPONENTS = "/etc/dgxspark-stand-in/components"
 # The archive that a release of the plugins is, of Debian's; the same bytes on every node.
 CNI = "/var/tmp/cni-plugins.tgz"
@@ -71,8 +72,16 @@ def why_not() -> str:
     return ""
 
 
+def has_a_fifth() -> bool:
+    """Whether this lab has a machine more than there are Sparks in the inventory."""
+    return sh(FIFTH, "echo here", check=False) == "here"
+
+
 class Served(Cluster, Asked):
-    """Four Sparks, one of them or another machine the server, and what their owner says of the model."""
+    """Four Sparks, one of them or another machine the server, and what their owner says of the model.
+
+    before: the files of each node before anything was put there. server_has: those of a server elsewhere, before the Sparks join it.
+    """
 
     size = len(NODES)
 
@@ -83,7 +92,8 @@ class Served(Cluster, Asked):
         packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
         super().__init__(folder, packed, server)
         self.of_hosts = {"dgxspark_fabric": FABRIC}
-        self.before: dict[str, str] = {}
+        self.before = {node: tree(node) for node in self.all}
+        self.server_has = ""
         self.said = ""
         self.hf_token = "hf_" + secrets.token_hex(16)
         self.engine = built.images / "engine.tar"
@@ -93,6 +103,11 @@ class Served(Cluster, Asked):
         self.tunnels: dict[str, subprocess.Popen[bytes]] = {}
         self.ways: dict[str, threading.Thread] = {}
         self.left = threading.Event()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the server is a machine that is no Spark, and that the limit leaves out."""
+        return self.server not in NODES
 
     def _knowledge(self) -> None:
         """The CNI plugins of the guest, by their checksum, and the scripted models."""
@@ -232,8 +247,8 @@ class Served(Cluster, Asked):
 
 
 @contextlib.contextmanager
-def standing(folder: pathlib.Path, server: str = "spark1", limit: str = "spark[1:4]") -> Iterator[Served]:
-    """The site, before anything is on its nodes; taken down within the limit at the end. KEEP=1 leaves what is there."""
+def standing(folder: pathlib.Path, server: str) -> Iterator[Served]:
+    """The site, before anything is on its nodes; taken down at the end. KEEP=1 leaves what is there."""
     print(STAND_IN)
     os.environ["ANSIBLE_SSH_ARGS"] = PATIENT
     made = Served(folder, server)
@@ -241,6 +256,6 @@ def standing(folder: pathlib.Path, server: str = "spark1", limit: str = "spark[1
     try:
         yield made
         if not os.environ.get("KEEP"):
-            made.run(playbook="playbooks/teardown.yml", limit=limit)
+            made.run(playbook="playbooks/teardown.yml", limit="all")
     finally:
         made.leave()

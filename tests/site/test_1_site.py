@@ -10,7 +10,6 @@ import re
 
 import pytest
 from harness import NODES, sh
-from kube import UNITS
 
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import condition, restarts
 from ansible_collections.dgxspark.cluster.tests.site.site import TWO, Served, spelled, tree
@@ -19,15 +18,26 @@ pytestmark = pytest.mark.long
 
 
 def test_site_brings_bare_nodes_to_a_served_model(served: Served) -> None:
-    served.before.update({node: tree(node) for node in NODES})
     assert served.good() > 0
-    for node, unit in UNITS.items():
-        assert sh(node, f"systemctl is-active {unit}") == "active"
-    assert sorted(node["metadata"]["name"] for node in served.listed("nodes") if condition(node)) == list(NODES)
+    for node in served.all:
+        assert sh(node, f"systemctl is-active {'k3s' if node == served.server else 'k3s-agent'}") == "active"
+    assert sorted(node["metadata"]["name"] for node in served.listed("nodes") if condition(node)) == list(served.all)
     ranks = served.ranks()
     assert {rank: pod["spec"]["nodeName"] for rank, pod in ranks.items()} == dict(enumerate(NODES))
     assert all(condition(pod) for pod in ranks.values())
     assert not any(restarts(pod) for pod in ranks.values())
+
+
+def test_a_server_outside_of_the_limit_is_left_as_it_is_and_runs_nothing_of_ours(served: Served) -> None:
+    """No rank, and no daemon that only a Spark needs."""
+    if not served.elsewhere:
+        pytest.skip("the server is a Spark of the limit: see a lab of five")
+    mine = [line for line in served.server_has.splitlines() if "/etc/" in line]
+    assert mine
+    assert [line for line in tree(served.server).splitlines() if "/etc/" in line] == mine
+    pods = served.listed("pods", "--all-namespaces", "-l", "app.kubernetes.io/managed-by=dgxspark.cluster")
+    assert pods
+    assert not [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == served.server]
 
 
 def test_each_rank_has_its_vfs_with_address_mtu_and_arp_settings(served: Served) -> None:
@@ -47,11 +57,11 @@ def test_ranks_are_unprivileged_and_hold_what_the_plugins_gave(served: Served) -
 
 def test_no_token_is_where_others_can_read_it(served: Served) -> None:
     """In argv, environments, logs, facts and diffs of the run, and world-readable files of nodes and of this machine."""
-    join = sh("spark1", "cat /var/lib/rancher/k3s/server/token").rpartition(":")[2]
+    join = sh(served.server, "cat /var/lib/rancher/k3s/server/token").rpartition(":")[2]
     for token in (join, served.hf_token):
         assert len(token) > 8
         assert token not in served.said
-        for node in NODES:
+        for node in served.all:
             where = "/proc/[0-9]*/cmdline /proc/[0-9]*/environ"
             assert sh(node, f"grep -l {spelled(token)} {where} 2>/dev/null", check=False) == ""
             assert sh(node, f"journalctl --no-pager | grep -c {spelled(token)}", check=False) == "0"
