@@ -18,6 +18,7 @@ import tarfile
 import tempfile
 import time
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.tests.nodes import image
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -299,6 +300,7 @@ class Lane:
         config = json.loads(json.dumps(CLUSTER_NETWORK))
         config["plugins"][0]["ipam"]["ranges"] = [[{"subnet": f"10.42.{node}.0/24"}]]
         files["cni/net.d/10-lab.conflist"] = json.dumps(config)
+        files[k3s.AT_BOOT.removeprefix("/etc/")] = k3s.at_boot()  # the role k3s has no part in this lane
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as made:
             for path, text in files.items():

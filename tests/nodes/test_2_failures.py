@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import lane
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, UNFLUSHED, condition, until
 from ansible_collections.dgxspark.cluster.tests.nodes.cluster import Site
 
 pytestmark = [
@@ -47,6 +47,7 @@ def test_a_rebooted_node_comes_back_with_its_rank(site: Site) -> None:
 
 
 def test_a_node_without_power_takes_the_group_down_until_it_is_back(site: Site) -> None:
+    site.lane.ssh(2, UNFLUSHED)
     began = time.monotonic()
     command = site.lane.stop(2)
     try:

@@ -44,8 +44,8 @@ FABRIC = {
 PATIENT = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=10 -o ServerAliveCountMax=9"
 
 PLACES = (
-    "/etc/rancher /etc/systemd/system /etc/netplan /etc/sysctl.d /usr/local /var/lib/rancher /var/lib/dgxspark /var/lib/kubelet"
-    " /var/lib/cni /run/k3s"
+    "/etc/rancher /etc/systemd/system /etc/tmpfiles.d /etc/netplan /etc/sysctl.d /usr/local /var/lib/rancher"
+    " /var/lib/dgxspark /var/lib/kubelet /var/lib/cni /run/k3s"
 )
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 from harness import NODES, lab, sh
 
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, UNFLUSHED, condition, until
 from ansible_collections.dgxspark.cluster.tests.site.site import Served
 
 pytestmark = pytest.mark.long
@@ -43,6 +43,7 @@ def test_a_rebooted_node_comes_back_with_its_rank(served: Served) -> None:
 
 
 def test_a_node_without_power_takes_the_group_down_until_it_is_back(served: Served) -> None:
+    sh("spark4", UNFLUSHED)
     began = time.monotonic()
     lab("power", "off", "spark4")
     try:

@@ -27,6 +27,7 @@ RECORD = f"{OURS}/record.json"
 STAGING = "/var/lib/dgxspark-k3s-staging"  # a folder of its own, so that it can go as a whole
 BEFORE = f"{OURS}/before"
 CDI = "/etc/cdi/nvidia.yaml"
+AT_BOOT = "/etc/tmpfiles.d/dgxspark-k3s.conf"
 UNITS = {"server": "k3s.service", "agent": "k3s-agent.service"}
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 TOOLKIT = "/usr/bin/nvidia-ctk"
@@ -71,6 +72,22 @@ RestartSec=5s
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def at_boot() -> str:
+    """Return what systemd-tmpfiles takes away at each boot: the results of CNI, of pods that ended when the node did.
+
+    A node that loses its power within half a minute of a pod's start finds zeros there. libcni before 1.2 can then
+    neither take that pod down nor start it again, until somebody removes the file (containernetworking/cni, issue 1055
+    and pull 1072; containerd 1.7 has libcni 1.1). Without the file it goes by the network's configuration, and the
+    leases of addresses lie elsewhere. A file of Multus's own that it cannot read, Multus removes itself.
+    """
+    return f"{_HEAD}R! /var/lib/cni/results\n"
+
+
+def fixed(role: Role) -> dict[str, str]:
+    """Return the files, by path, that are the same on all nodes of a role. Their mode is 0644."""
+    return {unit_path(role): unit(role), AT_BOOT: at_boot()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +159,13 @@ def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -
 def read_installed(run: Run, *, data: str = DATA, registries: str | None = None) -> Installed:
     """Read what there is of K3s on a node."""
     record = _record()
-    roles = [role for role in ("server", "agent") if pathlib.Path(unit_path(role)).exists()]
+    roles: list[Role] = [role for role in t.get_args(Role) if pathlib.Path(unit_path(role)).exists()]
     role = roles[0] if roles else None
     active, enabled = _unit(run, UNITS[role]) if role else ("inactive", "not-found")
     version = None
     if pathlib.Path(BINARY).exists():
         version = binary_version(run, BINARY) or "unknown"
-    files = tuple(_state(path) for path in (CONFIG, *([unit_path(role)] if role else ())))
+    files = tuple(_state(path) for path in (CONFIG, *(fixed(role) if role else ())))
     return Installed(
         version=version,
         role=role,

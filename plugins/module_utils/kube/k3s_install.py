@@ -48,10 +48,8 @@ class Wanted:
     @property
     def files(self) -> list[Placed]:
         """The files, but for the token."""
-        found = [
-            Placed(k3s.CONFIG, self.config, 0o600),
-            Placed(k3s.unit_path(self.role), k3s.unit(self.role)),
-        ]
+        found = [Placed(k3s.CONFIG, self.config, 0o600)]
+        found += [Placed(path, text) for path, text in k3s.fixed(self.role).items()]
         if self.registries is not None:
             found.append(Placed(k3s.REGISTRIES, self.registries, 0o600, secret=True))
         return found

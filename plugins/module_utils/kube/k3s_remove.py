@@ -28,7 +28,7 @@ _KILL_S = 10.0
 
 def leftovers(data: str) -> list[Change]:
     """Return what removal would take away."""
-    paths = [k3s.unit_path(role) for role in k3s.UNITS] + [k3s.BINARY, *_FOLDERS, data, k3s.OURS]
+    paths = [k3s.unit_path(role) for role in k3s.UNITS] + [k3s.AT_BOOT, k3s.BINARY, *_FOLDERS, data, k3s.OURS]
     return [Change(path, "file", "there", None) for path in paths if pathlib.Path(path).exists()]
 
 
@@ -54,7 +54,7 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
     for role in roles:
         placed.remove(k3s.unit_path(role))
     run(["systemctl", "daemon-reload"])
-    for path in (*_FOLDERS, k3s.BINARY, *([] if keep_data else [data])):
+    for path in (*_FOLDERS, k3s.AT_BOOT, k3s.BINARY, *([] if keep_data else [data])):
         # A disk of its own stays mounted, empty.
         for inner in pathlib.Path(path).iterdir() if os.path.ismount(path) else [path]:
             placed.remove(str(inner))

@@ -365,7 +365,7 @@ def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine
     there = machine.k3s
     if step != "keep" or fetch:
         return True
-    wanted = {k3s.CONFIG: (text, "0600"), k3s.unit_path(role): (k3s.unit(role), "0644")}
+    wanted = {k3s.CONFIG: (text, "0600")} | {path: (fixed, "0644") for path, fixed in k3s.fixed(role).items()}
     seen = {state.path: (state.sha256, state.mode) for state in there.files}
     same = all(
         seen.get(path) == (hashlib.sha256(content.encode()).hexdigest(), mode)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
+import shutil
+import subprocess
 import typing as t
 
 import pytest
@@ -68,6 +71,25 @@ def test_the_unit_holds_no_setting_and_no_secret(role: t.Any) -> None:
     assert f"\nExecStart=/usr/local/bin/k3s {role}\n" in text
     assert "Environment" not in text and "token" not in text
     assert "KillMode=process" in text and "Delegate=yes" in text and "Type=notify" in text
+
+
+@pytest.mark.skipif(not shutil.which("systemd-tmpfiles"), reason="not run: no systemd-tmpfiles")
+def test_a_boot_takes_away_what_cni_noted_of_pods_and_nothing_else(tmp_path: pathlib.Path) -> None:
+    cni = tmp_path / "var/lib/cni"
+    noted = cni / "results" / f"multus-cni-network-{'8' * 64}-eth0"
+    others = [cni / "networks/cbr0/10.42.1.3", cni / "multus/token"]
+    for file in (noted, *others):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(bytes(2091))  # what a power cut leaves
+    placed = tmp_path / k3s.AT_BOOT[1:]
+    placed.parent.mkdir(parents=True)
+    placed.write_text(k3s.at_boot(), encoding="utf-8")
+    command = ["systemd-tmpfiles", f"--root={tmp_path}", "--remove"]
+    subprocess.run(command, check=True)
+    assert noted.exists(), "while the node runs, its pods do too"
+    subprocess.run([*command, "--boot"], check=True)
+    assert not noted.exists()
+    assert all(file.exists() for file in others)
 
 
 SIGNS = {sign["id"]: sign for sign in start_signs()}

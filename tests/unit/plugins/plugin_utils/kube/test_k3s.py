@@ -267,7 +267,8 @@ def converged(cluster: Cluster, name: str) -> Plain:
     """Return a machine that is as its plan says."""
     plan = cluster.plan(name)
     seen = machine(cluster.hostvars[name]["ansible_host"])
-    contents = {node.CONFIG: (plan["text"], "0600"), node.unit_path(plan["role"]): (node.unit(plan["role"]), "0644")}
+    contents = {node.CONFIG: (plan["text"], "0600")}
+    contents |= {path: (text, "0644") for path, text in node.fixed(plan["role"]).items()}
     files = [
         {"path": path, "sha256": __import__("hashlib").sha256(text.encode()).hexdigest(), "mode": mode}
         for path, (text, mode) in contents.items()
@@ -284,6 +285,9 @@ def test_a_node_that_is_as_planned_changes_nothing(cluster: Cluster, name: str) 
     for key, value in {"active": "failed", "enabled": "disabled", "token": False, "registries": False}.items():
         assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], key: value}})["changed"], key
     assert cluster.plan(name, seen, labels={"rack": "a"})["changed"]
+    for lost in seen["k3s"]["files"]:
+        rest = [file for file in seen["k3s"]["files"] if file != lost]
+        assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], "files": rest}})["changed"], lost["path"]
     tampered = {**seen, "k3s": {**seen["k3s"], "sha256": "0" * 64}}
     assert cluster.plan(name, tampered)["fetch"], "a binary that is not the release's is replaced"
 
