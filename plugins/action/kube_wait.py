@@ -68,15 +68,21 @@ class ActionModule(ActionBase):
         place = ask.where(asked)
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
         events: list[Plain] = []
+        sets: list[Plain] = []
         if pods and self._judge(asked, pods, events)["state"] != "ready":
             events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
+        elif not pods and asked["state"] == "gone":
+            owners = ("apps/v1", "StatefulSet")
+            sets = ask.objects(self._execute_module, owners, place, selectors(asked["instance"]), task_vars)
         if self._before is None:
             self._before = status.first_look(pods, events)
-        return self._judge(asked, pods, events)
+        return self._judge(asked, pods, events, sets)
 
-    def _judge(self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain]) -> Plain:
+    def _judge(
+        self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain], sets: t.Sequence[Plain] = ()
+    ) -> Plain:
         if asked["state"] == "gone":
-            return status.leaving(pods, events)
+            return status.leaving(pods, events, sets)
         if asked["state"] == "ended":
             return status.ended(pods, events, asked["ranks"], asked["plan"])
         return status.group(pods, events, asked["ranks"], asked["plan"], self._before)

@@ -84,11 +84,13 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     assert site.good("--check", "--diff", k8s_dgx_model_profile=OTHER) > 0
     assert site.cluster.writes == []
     # The switch: the old group is gone before the new one begins; the service stays.
+    site.cluster.slow_collector = True
     before = site.names("ConfigMap")
     service = site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"]
     assert site.good(k8s_dgx_model_profile=OTHER) > 0
     order = [name for name in site.cluster.writes if "StatefulSet/" in name]
     assert [name[0] for name in order] == ["-"] * 4 + ["S"] * 4
+    assert site.names("StatefulSet") == {f"serve-default-rank{rank}" for rank in range(4)}
     assert site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"] == service
     assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
         OTHER

@@ -93,6 +93,8 @@ class Cluster:
         self.said: dict[str, Plain] = {}
         self.logs: dict[str, str] = {}  # what pods have logged, by their names
         self.version = 0
+        # What is deleted in the foreground then stays until somebody has seen it leave, or has written to it.
+        self.slow_collector = False
         self.writes: list[str] = []  # what was really written, for tests
         for name in nodes:
             node = {
@@ -192,6 +194,14 @@ class Cluster:
             for status in pod["status"].get("containerStatuses", ())
             if (waiting := status["state"].get("waiting")) and waiting.get("message")
         ]
+
+    def leave(self, key: tuple[str, str, str, str]) -> Plain:
+        """Take away what belongs to an object, and leave itself to the garbage collector."""
+        made = copy.deepcopy(self.objects[key])
+        self.delete(key)
+        self.objects[key] = made
+        made["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+        return made
 
     def delete(self, key: tuple[str, str, str, str]) -> Plain:
         """Take an object away, and what belongs to it."""
@@ -314,7 +324,10 @@ class Handler(BaseHTTPRequestHandler):
             return 200, cluster.objects[key]
         dry = query.get("dryRun") == "All" or (isinstance(body, dict) and body.get("dryRun") == ["All"])
         if self.command == "DELETE":
-            return 200, cluster.objects[key] if dry else cluster.delete(key)
+            if dry or "deletionTimestamp" in cluster.objects[key]["metadata"]:
+                return 200, cluster.objects[key]
+            foreground = isinstance(body, dict) and body.get("propagationPolicy") == "Foreground"
+            return 200, cluster.leave(key) if foreground and cluster.slow_collector else cluster.delete(key)
         if spaced and ("v1", "namespaces", "", space) not in cluster.objects:
             raise Refused(404, "NotFound", f'namespaces "{space}" not found')
         return self.write(key, body, dry)
@@ -331,6 +344,9 @@ class Handler(BaseHTTPRequestHandler):
             for s, made in objects
             if (not space or s == space) and wanted.items() <= (made["metadata"].get("labels") or {}).items()
         ]
+        for made in found:
+            if "deletionTimestamp" in made["metadata"]:
+                del self.cluster.objects[group, plural, made["metadata"]["namespace"], made["metadata"]["name"]]
         return {"kind": f"{kind}List", "apiVersion": group, "metadata": {"resourceVersion": "1"}, "items": found}
 
     def write(self, key: tuple[str, str, str, str], body: Plain, dry: bool) -> tuple[int, Plain]:
@@ -351,7 +367,10 @@ class Handler(BaseHTTPRequestHandler):
             return 200, {**made, "metadata": {**(old or {}).get("metadata", {}), **made["metadata"]}}
         if apply:
             cluster.applied[key] = copy.deepcopy(body)
-        return (200 if old else 201), cluster.put(key, made)
+        written = cluster.put(key, made)
+        if "deletionTimestamp" in written["metadata"]:
+            cluster.delete(key)
+        return (200 if old else 201), written
 
 
 def serve(cluster: Cluster, kubeconfig: pathlib.Path) -> ThreadingHTTPServer:

@@ -290,7 +290,25 @@ def _code(pod: Pod) -> int | None:
     return None
 
 
-def leaving(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]] = ()) -> Plain:
-    """Return `state` (ready: all are gone; else waiting) of pods that shall go, and which still hold on."""
-    found = [_held(pod, events)[0] for pod in pods]
-    return {"state": "waiting" if pods else "ready", "ready": [], "findings": found}
+def leaving(
+    pods: t.Sequence[Pod],
+    events: t.Sequence[t.Mapping[str, t.Any]] = (),
+    sets: t.Sequence[t.Mapping[str, t.Any]] = (),
+) -> Plain:
+    """Return `state` (ready: all are gone; else waiting) of pods and StatefulSets that shall go, and which still hold on.
+
+    A StatefulSet outlives its pods until the cluster's garbage collector takes it: who applies it anew meanwhile loses it.
+    """
+    found = [_held(pod, events)[0] for pod in pods] or [_owner(made) for made in sets]
+    return {"state": "waiting" if found else "ready", "ready": [], "findings": found}
+
+
+def _owner(made: t.Mapping[str, t.Any]) -> Finding:
+    name = made["metadata"]["name"]
+    return Finding(
+        "kube.leaving",
+        "warning",
+        f"StatefulSet {name}",
+        "its pods are gone, and it shall go, but is still there.",
+        f"The cluster's garbage collector takes it away: see the server's log, and kubectl get statefulset {name} -o yaml.",
+    )

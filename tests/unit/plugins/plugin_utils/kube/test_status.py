@@ -282,3 +282,7 @@ def test_what_must_go_is_waited_for() -> None:
     assert "still there" in status.leaving([pod(2)])["findings"][0].message
     held = status.leaving([going(2)], [event(2, "FailedCreatePodSandBox", "x"), event(2, "FailedKillPod", "no route")])
     assert "no route" in held["findings"][0].message
+    owner = {"kind": "StatefulSet", "metadata": {"name": "serve-default-rank2"}}
+    last = status.leaving([], [], [owner])
+    assert last["state"] == "waiting"
+    assert last["findings"][0].subject == "StatefulSet serve-default-rank2"
