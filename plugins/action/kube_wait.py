@@ -65,24 +65,23 @@ class ActionModule(ActionBase):
             time.sleep(asked["interval"])
 
     def _look(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        place = ask.where(asked)
-        pods = ask.objects(self._execute_module, ("v1", "Pod"), place, selectors(asked["instance"]), task_vars)
+        place, labels = ask.where(asked), selectors(asked["instance"])
+        pods = ask.objects(self._execute_module, ("v1", "Pod"), place, labels, task_vars)
         events: list[Plain] = []
-        sets: list[Plain] = []
-        if pods and self._judge(asked, pods, events)["state"] != "ready":
+        sets: list[Plain] | None = None
+        if len(pods) < {"gone": 1, "ready": asked["ranks"], "ended": 0}[asked["state"]] and not self._task.check_mode:
+            sets = ask.objects(self._execute_module, ("apps/v1", "StatefulSet"), place, labels, task_vars)
+        if (pods or sets) and self._judge(asked, pods, events, sets)["state"] != "ready":
             events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
-        elif not pods and asked["state"] == "gone":
-            owners = ("apps/v1", "StatefulSet")
-            sets = ask.objects(self._execute_module, owners, place, selectors(asked["instance"]), task_vars)
         if self._before is None:
-            self._before = status.first_look(pods, events)
+            self._before = status.first_look(pods, events, sets or ())
         return self._judge(asked, pods, events, sets)
 
     def _judge(
-        self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain], sets: t.Sequence[Plain] = ()
+        self, asked: dict[str, t.Any], pods: list[Plain], events: list[Plain], sets: list[Plain] | None
     ) -> Plain:
         if asked["state"] == "gone":
-            return status.leaving(pods, events, sets)
+            return status.leaving(pods, events, sets or ())
         if asked["state"] == "ended":
             return status.ended(pods, events, asked["ranks"], asked["plan"])
-        return status.group(pods, events, asked["ranks"], asked["plan"], self._before)
+        return status.group(pods, events, asked["ranks"], asked["plan"], self._before, sets)

@@ -212,11 +212,48 @@ def findings(
 
     What rests on a record from before may have been mended: it is told, and waited for until it happens anew.
     """
-    old = before.records if before else frozenset()
-    found = [replace(cause, severity="warning") if record in old else cause for cause, record in _causes(pods, events)]
+    found = _since(_causes(pods, events), before)
     # "Another rank is lost" is true of all the others and tells nothing: the first cause is in another pod.
     telling = [finding for finding in found if finding.id not in ("kube.lost", "kube.peer")] or found
     return sorted(telling, key=lambda finding: finding.severity != "error")
+
+
+def _since(causes: t.Iterable[Found], before: Before | None) -> list[Finding]:
+    old = before.records if before else frozenset()
+    return [replace(cause, severity="warning") if record in old else cause for cause, record in causes]
+
+
+def _unmade(
+    pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], sets: t.Sequence[t.Mapping[str, t.Any]]
+) -> list[Found]:
+    """What keeps StatefulSets from making their pods: an admission that refuses them, which they try again ever more rarely."""
+    there = {pod["metadata"]["name"] for pod in pods}
+    found: list[Found] = []
+    for made in sets:
+        name = made["metadata"]["name"]
+        told = [] if f"{name}-0" in there else _events(made, events)
+        for event in [each for each in told if each.get("reason") == "FailedCreate"][-1:]:
+            text = " ".join(str(event.get("message", "")).split())
+            severity: t.Literal["error", "warning"] = "error" if "forbidden" in text else "warning"
+            found.append(
+                (Finding("kube.refused", severity, f"StatefulSet {name}", text, _admission(text)), _record(event))
+            )
+    return found
+
+
+def _admission(text: str) -> str:
+    if "PodSecurity" in text:
+        return "Let the namespace's label pod-security.kubernetes.io/enforce be privileged: ranks mount folders of the node."
+    if "exceeded quota" in text:
+        return "Raise the namespace's ResourceQuota, or lower k8s_dgx_serving.requests."
+    return "See which admission policy or webhook of the cluster refuses it."
+
+
+def _removed(sets: t.Sequence[t.Mapping[str, t.Any]], ranks: int) -> list[Found]:
+    if len(sets) >= ranks:
+        return []
+    said = f"{len(sets)} of {ranks} are there: the others were removed since they were applied."
+    return [(Finding("kube.removed", "error", "StatefulSets", said, "Run the playbook again."), "")]
 
 
 def _restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
@@ -230,9 +267,14 @@ def _restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
     }
 
 
-def first_look(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]]) -> Before:
+def first_look(
+    pods: t.Sequence[Pod],
+    events: t.Sequence[t.Mapping[str, t.Any]],
+    sets: t.Sequence[t.Mapping[str, t.Any]] = (),
+) -> Before:
     """Return what there is when one begins to look."""
-    records = frozenset(record for _cause, record in _causes(pods, events) if record)
+    causes = [*_causes(pods, events), *_unmade(pods, events, sets)]
+    records = frozenset(record for _cause, record in causes if record)
     return Before(_restarts(pods), records)
 
 
@@ -242,15 +284,19 @@ def group(
     ranks: int,
     plan: str,
     before: Before | None = None,
+    sets: t.Sequence[t.Mapping[str, t.Any]] | None = None,
 ) -> Plain:
     """Return `state` (ready, waiting or stuck), `findings` and `ready` (ranks) of one plan's group.
 
-    before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
+    sets: the instance's StatefulSets, where pods are missing. before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
     once a rank has tried again twice since.
     """
     own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan]
     good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
     found = findings(own, events, before)
+    if sets is not None:
+        owners = [made for made in sets if (made["metadata"].get("annotations") or {}).get(PLAN) == plan]
+        found = [*_since([*_removed(owners, ranks), *_unmade(own, events, owners)], before), *found]
     known = before.restarts if before else {}
     tries = max((count - known.get(uid, 0) for uid, count in _restarts(own).items()), default=0)
     crashed = tries > TRIES and any(finding.id == "kube.ended" for finding in found)

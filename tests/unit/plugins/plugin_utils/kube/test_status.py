@@ -286,3 +286,51 @@ def test_what_must_go_is_waited_for() -> None:
     last = status.leaving([], [], [owner])
     assert last["state"] == "waiting"
     assert last["findings"][0].subject == "StatefulSet serve-default-rank2"
+
+
+def owner(rank: int, plan: str = "p1") -> Plain:
+    name = f"serve-default-rank{rank}"
+    return {"metadata": {"name": name, "uid": f"set-{rank}", "annotations": {"dgxspark.cluster/plan": plan}}}
+
+
+def refused(rank: int, why: str, at: str = "2026-11-21T10:00:00Z") -> Plain:
+    name = f"serve-default-rank{rank}"
+    about = {"kind": "StatefulSet", "name": name, "uid": f"set-{rank}"}
+    message = f"create Pod {name}-0 in StatefulSet {name} failed error: {why}"
+    return {"involvedObject": about, "reason": "FailedCreate", "message": message, "lastTimestamp": at}
+
+
+FORBIDDEN = (
+    'pods "serve-default-rank1-0" is forbidden: violates PodSecurity "restricted:latest": restricted volume types'
+)
+
+
+def test_a_rank_without_a_pod_is_named_with_what_refuses_it() -> None:
+    sets = [owner(0), owner(1)]
+    found = status.group([pod(0)], [refused(1, FORBIDDEN)], 2, "p1", sets=sets)
+    assert found["state"] == "stuck"
+    (finding,) = found["findings"]
+    assert (finding.id, finding.subject) == ("kube.refused", "StatefulSet serve-default-rank1")
+    assert "PodSecurity" in finding.message
+    assert "pod-security.kubernetes.io/enforce" in (finding.remedy or "")
+    # A webhook that did not answer may answer yet; and a refusal from before may have been mended.
+    passing = refused(1, "Internal error occurred: failed calling webhook")
+    assert status.group([pod(0)], [passing], 2, "p1", sets=sets)["state"] == "waiting"
+    before = status.first_look([pod(0)], [refused(1, FORBIDDEN)], sets)
+    assert status.group([pod(0)], [refused(1, FORBIDDEN)], 2, "p1", before, sets)["state"] == "waiting"
+    anew = refused(1, FORBIDDEN, at="2026-11-21T10:05:00Z")
+    assert status.group([pod(0)], [anew], 2, "p1", before, sets)["state"] == "stuck"
+
+
+def test_a_rank_whose_pod_is_not_made_yet_is_waited_for() -> None:
+    assert status.group([pod(0)], [], 2, "p1", sets=[owner(0), owner(1)]) == {
+        "state": "waiting",
+        "ready": [0],
+        "findings": [],
+    }
+
+
+def test_ranks_that_were_taken_away_are_not_waited_for() -> None:
+    found = status.group([pod(0)], [], 2, "p1", sets=[owner(0), owner(1, plan="another")])
+    assert found["state"] == "stuck"
+    assert "1 of 2" in found["findings"][0].message
