@@ -288,8 +288,8 @@ def group(
 ) -> Plain:
     """Return `state` (ready, waiting or stuck), `findings` and `ready` (ranks) of one plan's group.
 
-    sets: the instance's StatefulSets, where pods are missing. before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
-    once a rank has tried again twice since.
+    before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
+    once a rank has tried again twice since. sets: the instance's StatefulSets, asked for where pods are missing.
     """
     own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan]
     good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
