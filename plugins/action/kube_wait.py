@@ -69,6 +69,7 @@ class ActionModule(ActionBase):
         pods = ask.objects(self._execute_module, ("v1", "Pod"), place, labels, task_vars)
         events: list[Plain] = []
         sets: list[Plain] | None = None
+        # Who owns the pods is asked where pods are missing. (In check mode nothing was applied; pods that end have no owner.)
         if len(pods) < {"gone": 1, "ready": asked["ranks"], "ended": 0}[asked["state"]] and not self._task.check_mode:
             sets = ask.objects(self._execute_module, ("apps/v1", "StatefulSet"), place, labels, task_vars)
         if (pods or sets) and self._judge(asked, pods, events, sets)["state"] != "ready":

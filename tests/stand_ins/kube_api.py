@@ -197,9 +197,7 @@ class Cluster:
 
     def leave(self, key: tuple[str, str, str, str]) -> Plain:
         """Take away what belongs to an object, and leave itself to the garbage collector."""
-        made = copy.deepcopy(self.objects[key])
-        self.delete(key)
-        self.objects[key] = made
+        made = self.objects[key] = self.delete(key)
         made["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
         return made
 

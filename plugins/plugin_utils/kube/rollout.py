@@ -9,18 +9,12 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, PLAN, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, plan_of
 
 GIB_IN_KIB = 1024 * 1024
 # Of the memory that the plan counts on: what the kernel keeps for itself differs a little from boot to boot.
 SLACK_GIB = 1.0
 _SERVER = ("creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid")
-
-
-def _stamp(made: t.Mapping[str, t.Any]) -> str | None:
-    annotations = made["metadata"].get("annotations") or {}
-    value = annotations.get(PLAN)
-    return str(value) if value is not None else None
 
 
 def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]], restart: bool = False) -> Plain:
@@ -32,7 +26,7 @@ def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any
     """
     wanted = {made["metadata"]["name"] for made in (*served["workers"], *served["head"])}
     sets = {made["metadata"]["name"]: made for made in there if made.get("kind") == "StatefulSet"}
-    stamps = {_stamp(made) for made in sets.values()}
+    stamps = {plan_of(made) for made in sets.values()}
     leaving = any(made["metadata"].get("deletionTimestamp") for made in sets.values())
     if not sets:
         action = "start"

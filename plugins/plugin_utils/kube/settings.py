@@ -132,6 +132,12 @@ def checksum(value: t.Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def plan_of(made: t.Mapping[str, t.Any]) -> str | None:
+    """Return the checksum of the plan that an object of the cluster was made of; None where it carries none."""
+    value = (made["metadata"].get("annotations") or {}).get(PLAN)
+    return str(value) if value is not None else None
+
+
 def labels(instance: str | None = None, **more: str) -> dict[str, str]:
     """Return the labels by which everything of ours is found again."""
     own = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/part-of": "dgxspark"}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import CAUSES
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, Plain, plan_of
 
 Pod = t.Mapping[str, t.Any]
 Found = tuple[Finding, str]  # and the record that it rests on; empty where it is so now
@@ -88,6 +88,10 @@ def _unscheduled(pod: Pod) -> Found | None:
     return None
 
 
+def _message(event: t.Mapping[str, t.Any]) -> str:
+    return " ".join(str(event.get("message", "")).split())
+
+
 def _record(event: t.Mapping[str, t.Any]) -> str:
     about = event.get("metadata") or {}
     return repr((about.get("uid"), about.get("resourceVersion"), event.get("lastTimestamp")))
@@ -96,7 +100,7 @@ def _record(event: t.Mapping[str, t.Any]) -> str:
 def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
     """What keeps a pod at ContainerCreating: its network and its volumes."""
     for event in reversed(_events(pod, events)):
-        found = _event(pod, event.get("reason"), " ".join(str(event.get("message", "")).split()))
+        found = _event(pod, event.get("reason"), _message(event))
         if found:
             return found, _record(event)
     return None
@@ -233,7 +237,7 @@ def _unmade(
         name = made["metadata"]["name"]
         told = [] if f"{name}-0" in there else _events(made, events)
         for event in [each for each in told if each.get("reason") == "FailedCreate"][-1:]:
-            text = " ".join(str(event.get("message", "")).split())
+            text = _message(event)
             severity: t.Literal["error", "warning"] = "error" if "forbidden" in text else "warning"
             found.append(
                 (Finding("kube.refused", severity, f"StatefulSet {name}", text, _admission(text)), _record(event))
@@ -291,11 +295,11 @@ def group(
     before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
     once a rank has tried again twice since. sets: the instance's StatefulSets, asked for where pods are missing.
     """
-    own = [pod for pod in pods if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan]
+    own = [pod for pod in pods if plan_of(pod) == plan]
     good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
     found = findings(own, events, before)
     if sets is not None:
-        owners = [made for made in sets if (made["metadata"].get("annotations") or {}).get(PLAN) == plan]
+        owners = [made for made in sets if plan_of(made) == plan]
         found = [*_since([*_removed(owners, ranks), *_unmade(own, events, owners)], before), *found]
     known = before.restarts if before else {}
     tries = max((count - known.get(uid, 0) for uid, count in _restarts(own).items()), default=0)
@@ -310,11 +314,7 @@ def ended(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], rank
 
     `ready` are the ranks that ended well, `codes` the exit statuses by rank: a rank whose partner failed waits in vain.
     """
-    own = {
-        int(pod["metadata"]["labels"][RANK]): pod
-        for pod in pods
-        if (pod["metadata"].get("annotations") or {}).get(PLAN) == plan
-    }
+    own = {int(pod["metadata"]["labels"][RANK]): pod for pod in pods if plan_of(pod) == plan}
     phases = {rank: (pod.get("status") or {}).get("phase") for rank, pod in own.items()}
     over = [rank for rank, phase in sorted(phases.items()) if phase in ("Succeeded", "Failed")]
     found = findings([pod for rank, pod in own.items() if rank not in over], events)
