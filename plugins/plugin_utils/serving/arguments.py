@@ -12,39 +12,16 @@ both parsers accept prefixes, which the next version may find ambiguous.
 
 from __future__ import annotations
 
-import functools
 import json
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
 
+__all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "say"]
 Entry = t.Mapping[str, t.Any]
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Engine versions and settings by id."""
-
-    engines: t.Mapping[str, Entry]
-    settings: t.Mapping[str, Entry]
-
-    @functools.cached_property
-    def names(self) -> dict[str, str]:
-        """Every name of a setting, aliases included, with its id."""
-        return {name: key for key, entry in self.settings.items() for name in (key, *entry.get("aliases", ()))}
-
-    @functools.cached_property
-    def parsers(self) -> dict[str, words.Parser]:
-        """The engine versions, ready to be asked, by id."""
-        return {key: words.Parser(entry) for key, entry in self.engines.items()}
-
-    def versions(self, engine: str) -> list[words.Parser]:
-        """Return the versions of one engine, oldest first."""
-        own = [parser for parser in self.parsers.values() if parser.engine == engine]
-        return sorted(own, key=lambda parser: words.order(parser.version))
 
 
 @dataclass(frozen=True)
@@ -57,19 +34,9 @@ class Arguments:
     program: tuple[str, ...] = ()
 
 
-@functools.lru_cache(maxsize=8)
-def _loaded(overlays: tuple[str, ...]) -> Tables:
-    return Tables(knowledge.load("engines", overlays), knowledge.load("settings", overlays))
-
-
-def load_tables(overlays: t.Sequence[str] = ()) -> Tables:
-    """Return the shipped tables with the owner's laid over them; read once per process."""
-    return _loaded(tuple(map(str, overlays)))
-
-
 def engine_parser(engine: str, version: str, tables: Tables) -> words.Parser:
     """Return one version's parser; FabricError lists the versions there are."""
-    found = tables.parsers.get(f"{engine}-{version}")
+    found = tables.parser(engine, version)
     if found is None:
         known = ", ".join(parser.version for parser in tables.versions(engine))
         what = (
@@ -84,22 +51,33 @@ def engine_parser(engine: str, version: str, tables: Tables) -> words.Parser:
 
 
 def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], tables: Tables) -> Arguments:
-    """Say the settings to one engine version.
+    """Say settings to one engine version, by whatever names they are given.
 
-    settings: by our names or by the engine's own (underscores for dashes); None means not set. Raises FabricError whose
-    `findings` name every setting that the version cannot be told, with version, flag and remedy.
+    None means not set. Raises FabricError whose `findings` name every setting that the version cannot be told, with
+    version, flag and remedy.
     """
-    build = _Build(engine, version, tables, engine_parser(engine, version, tables), tuple(settings))
-    given: dict[str, str] = {}
-    for name, value in settings.items():
-        key = tables.names.get(name, name)
-        if value is None:
-            continue
-        if key in given:
-            build.refuse("conflict", name, f"it is the same setting as {given[key]}.", "Give one of the two.")
-        given[key] = name
-    for key in (*(k for k in tables.settings if k in given), *sorted(k for k in given if k not in tables.settings)):
-        build.setting(given[key], settings[given[key]], tables.settings.get(key))
+    engine_parser(engine, version, tables)
+    own, _variables, faults, given = read_layer(settings, {}, tables.dialect(engine, version))
+    return say(engine, version, own, tables, faults, {key: name.partition(".")[2] for key, name in given.items()})
+
+
+def say(
+    engine: str,
+    version: str,
+    settings: t.Mapping[str, t.Any],
+    tables: Tables,
+    faults: t.Sequence[Finding] = (),
+    written: t.Mapping[str, str] | None = None,
+) -> Arguments:
+    """Say canonical settings to one engine version. faults: found before; written: the owner's names, for messages."""
+    build = _Build(engine, version, tables, engine_parser(engine, version, tables), settings, written or {})
+    build.findings += faults
+    for key in (
+        *(k for k in tables.settings if k in settings),
+        *sorted(k for k in settings if k not in tables.settings),
+    ):
+        if settings[key] is not None:
+            build.setting(key, settings[key], tables.settings.get(key))
     return build.result()
 
 
@@ -131,6 +109,7 @@ class _Build:
     tables: Tables
     parser: words.Parser
     given: t.Collection[str] = ()
+    written: t.Mapping[str, str] = field(default_factory=dict)
     positionals: list[str] = field(default_factory=list)
     flags: dict[str, list[str]] = field(default_factory=dict)
     objects: dict[str, dict[str, t.Any]] = field(default_factory=dict)
@@ -143,17 +122,13 @@ class _Build:
         return f"{self.engine} {self.version}"
 
     def refuse(self, kind: str, name: str, message: str, remedy: str) -> None:
-        self.findings.append(Finding(f"arguments.{kind}", "error", f"settings.{name}", message, remedy))
+        said = self.written.get(name, name)
+        self.findings.append(Finding(f"arguments.{kind}", "error", f"settings.{said}", message, remedy))
 
     def setting(self, name: str, value: t.Any, entry: Entry | None) -> None:
         """Say one setting, or find why it cannot be said."""
         if entry is None:
             self.native(name, value)
-            return
-        wrong = words.fault(value, entry["type"], entry)
-        if wrong:
-            kind, why, remedy = wrong
-            self.refuse(kind, name, why, remedy)
             return
         if entry.get("plan_only"):
             return
@@ -216,10 +191,10 @@ class _Build:
             self.flag(name, flag, spec, value)
 
     def flag(self, name: str, flag: str, spec: Entry, value: t.Any) -> None:
-        """Write a flag in full, after its type and choices."""
+        """Write a flag in full, after its choices."""
         if isinstance(value, dict) and spec["type"] == "str":
             value = json.dumps(value, sort_keys=True)  # a flag whose text the engine itself reads as JSON
-        wrong = words.fault(value, words.expected(spec)) or self.choice(flag, spec, value)
+        wrong = self.choice(flag, spec, value)
         if wrong:
             kind, why, remedy = wrong
             self.refuse(kind, name, f"--{flag} of {self.what}: {why}", remedy)

@@ -31,11 +31,6 @@ _BOUNDS: dict[str, tuple[str, t.Callable[[t.Any, t.Any], bool]]] = {
 }
 
 
-def order(version: str) -> tuple[tuple[int, str], ...]:
-    """Sort key of a version: numbers count as numbers."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[a-z]+", version))
-
-
 def which(versions: t.Sequence[str]) -> str:
     """Say which versions have something."""
     return f"Versions that have it: {', '.join(versions)}." if versions else ""

@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments
 OLD = {
     "backend": {"type": "str", "choices": ["a", "b", "gone"]},
     "max-bs": {"type": "int"},
+    "offset": {"type": "int"},
     "no-graphs": {"type": "switch"},
     "share": {"type": "float"},
     "shared-cache": {"type": "toggle", "off": "no-shared-cache"},
@@ -36,6 +37,7 @@ NEW = {
     **{name: spec for name, spec in OLD.items() if name != "no-graphs"},
     "backend": {"type": "str", "choices": ["b", "c"]},
     "max-bs": {"type": "int", "deprecated": True, "use": "--max-bs-decode"},
+    "offset": {"type": "int", "deprecated": True, "use": "--start"},
     "max-bs-decode": {"type": "int"},
     "graphs-decode": {"type": "str", "choices": ["full", "disabled"]},
     "graphs-prefill": {"type": "str", "choices": ["full", "disabled"]},
@@ -111,12 +113,12 @@ def refused(version: str, engine: str = "sglang", **settings: t.Any) -> list[tup
         ("1.9", {"shared_cache": True}, ["--shared-cache"]),
         ("1.9", {"shared_cache": False}, ["--no-shared-cache"]),
         ("1.9", {"spelt": 4}, ["--width", "4"]),
-        ("1.9", {"tensor_width": 4}, ["--tensor-width", "4"]),
+        ("1.9", {"tensor_width": 4}, ["--width", "4"]),
         ("1.9", {"names": ["x", "y"]}, ["--names", "x", "y"]),
         ("1.9", {"names": "x"}, ["--names", "x"]),
         ("1.9", {"names": []}, []),
         ("1.9", {"plugin": ["x", "y"]}, ["--plugin", "x", "--plugin", "y"]),
-        ("1.9", {"max_bs": -1}, ["--max-bs=-1"]),
+        ("1.9", {"offset": -1}, ["--offset=-1"]),
         ("1.9", {"names": "-x"}, ["--names=-x"]),
         ("1.9", {"depth": 3, "settings": {"kind": "x"}}, ["--settings", '{"depth": 3, "kind": "x"}']),
         ("1.9", {"settings": '{"a": 1}'}, ["--settings", '{"a": 1}']),
@@ -142,10 +144,14 @@ def test_a_variable_where_the_version_takes_one_and_a_note_where_there_is_nothin
 
 
 def test_a_deprecated_flag_is_said_with_its_successor() -> None:
-    found = said("1.10", max_bs=8)
-    assert found.argv == ("--max-bs", "8")
+    found = said("1.10", offset=8)
+    assert found.argv == ("--offset", "8")
     assert [f.severity for f in found.findings] == ["info"]
-    assert "--max-bs-decode" in found.findings[0].message
+    assert "--start" in found.findings[0].message
+
+
+def test_a_flag_that_stands_for_a_setting_is_another_name_of_it() -> None:
+    assert said("1.10", max_bs=8).argv == said("1.10", largest=8).argv == ("--max-bs-decode", "8")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,316 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One vocabulary for settings. What owners write, by whatever name, becomes canonical here, once, before anything reads it.
+
+A setting has one canonical name: its id in `knowledge/settings/`, else the engine's own flag with underscores. Its aliases
+are the ids' `aliases`, every name that a flag has in the version's table, the flags and variables that stand for an id
+(`SGLANG_ENABLE_SPEC_V2` is `enable_spec_v2`), and the keys of a flag's JSON object (`speculative_config.method`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
+
+Entry = t.Mapping[str, t.Any]
+Settings = dict[str, t.Any]
+# What the plan itself says to each rank: canonical name → where an owner says it.
+ELSEWHERE = {
+    "model": "the profile's model",
+    "tp_size": "parallel.tp",
+    "pp_size": "parallel.pp",
+    "ep_size": "parallel.ep",
+    "enable_expert_parallel": "parallel.ep",
+    "nnodes": "parallel.nodes",
+    "node_rank": "the order of the hosts",
+    "headless": "the order of the hosts",
+    "dist_init_addr": "the fabric plan and instance.dist_port",
+    "master_addr": "the fabric plan",
+    "master_port": "instance.dist_port",
+    "port": "instance.port",
+}
+_TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0", "false", "no", "off", "n", "f"))
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Engine versions and settings by id."""
+
+    engines: t.Mapping[str, Entry]
+    settings: t.Mapping[str, Entry]
+
+    @functools.cached_property
+    def names(self) -> dict[str, str]:
+        """Every name of a setting, aliases included, with its id."""
+        return {name: key for key, entry in self.settings.items() for name in (key, *entry.get("aliases", ()))}
+
+    @functools.cached_property
+    def opposites(self) -> dict[str, str]:
+        """Names that mean the contrary of an id, with that id."""
+        return {name: key for key, entry in self.settings.items() for name in entry.get("opposites", ())}
+
+    @functools.cached_property
+    def parsers(self) -> dict[str, words.Parser]:
+        """The engine versions, ready to be asked, by id."""
+        return {key: words.Parser(entry) for key, entry in self.engines.items()}
+
+    @functools.cached_property
+    def _dialects(self) -> dict[words.Parser, Dialect]:
+        return {}
+
+    def versions(self, engine: str) -> list[words.Parser]:
+        """Return the versions of one engine, oldest first."""
+        own = [parser for parser in self.parsers.values() if parser.engine == engine]
+        return sorted(own, key=lambda parser: (release(parser.version), parser.version))
+
+    def parser(self, engine: str, version: str) -> words.Parser | None:
+        """Return the table of a version, else that of its release: `v0.5.13-dev` is said as 0.5.13 is."""
+        own = self.parsers.get(f"{engine}-{version}")
+        return own or next((p for p in self.versions(engine) if same_release(p.version, version)), None)
+
+    def dialect(self, engine: str, version: str) -> Dialect:
+        """Return how settings are named for a version; without a table, by what holds of all versions."""
+        parser = self.parser(engine, version) or words.Parser(_no_table(engine, version))
+        if parser not in self._dialects:
+            self._dialects[parser] = Dialect(self, parser)
+        return self._dialects[parser]
+
+
+def _no_table(engine: str, version: str) -> Entry:
+    return {"engine": engine, "version": version, "facts": {}, "flags": {}, "environment": [], "positionals": []}
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Tables:
+    return Tables(knowledge.load("engines", overlays), knowledge.load("settings", overlays))
+
+
+def load_tables(overlays: t.Sequence[str] = ()) -> Tables:
+    """Return the shipped tables with the owner's laid over them; read again only when one of the owner's files changes."""
+    folders = tuple(map(str, overlays))
+    return _loaded(folders, knowledge.stamp(folders))
+
+
+def _parts(entry: Entry, engine: str) -> t.Iterator[tuple[Entry, bool]]:
+    """Yield all parts of an id's ways with whether a part says the whole way."""
+    for way in entry.get(engine, ()):
+        parts = way if isinstance(way, list) else [way]
+        for part in parts:
+            yield part, len(parts) == 1
+
+
+def _inverse(part: Entry) -> dict[str, t.Any]:
+    """Return the engine's words with our values, of a part that replaces or offers other words."""
+    found: dict[str, t.Any] = {}
+    for ours, theirs in part.get("values", {}).items():
+        if theirs is not None and ours != "*":
+            found.setdefault(str(theirs).lower(), json.loads(ours) if ours in ("true", "false") else ours)
+    for ours, several in part.get("synonyms", {}).items():
+        for theirs in several:
+            found.setdefault(str(theirs).lower(), ours)
+    return found
+
+
+class Dialect:
+    """The names of one engine version."""
+
+    def __init__(self, tables: Tables, parser: words.Parser) -> None:
+        self.tables = tables
+        self.parser = parser
+        self.flags: dict[str, tuple[str, Entry]] = {}  # a flag that stands for an id as a whole
+        self.variables: dict[str, tuple[str, Entry]] = {}
+        self.keys: dict[str, dict[str, tuple[str, Entry]]] = {}  # flag → key of its JSON object → id
+        for key, entry in tables.settings.items():
+            for part, whole in _parts(entry, parser.engine):
+                if "key" in part:
+                    self.keys.setdefault(part["flag"], {}).setdefault(part["key"], (key, part))
+                elif "flag" in part and whole and parser.spec(part["flag"]) is not None and "half" not in part:
+                    self.flags.setdefault(parser.primary(part["flag"]), (key, part))
+                elif "env" in part and whole:
+                    self.variables.setdefault(part["env"], (key, part))
+        self._named: dict[str, tuple[str, t.Literal["", "opposite", "words"]]] = {}
+
+    def named(self, name: str) -> tuple[str, t.Literal["", "opposite", "words"]]:
+        """Return the canonical name, and how the value is turned: as it is, negated, or from the engine's words."""
+        if name not in self._named:
+            if len(self._named) > 4096:
+                self._named.clear()
+            self._named[name] = self._find(name)
+        return self._named[name]
+
+    def _find(self, name: str) -> tuple[str, t.Literal["", "opposite", "words"]]:
+        if name in self.tables.names:
+            return self.tables.names[name], ""
+        if name in self.tables.opposites:
+            return self.tables.opposites[name], "opposite"
+        flag = name.replace("_", "-")
+        if self.parser.spec(flag) is None:
+            return name, ""
+        primary = self.parser.primary(flag)
+        own = primary.replace("-", "_")
+        if own in self.tables.names:
+            return self.tables.names[own], ""
+        if own in self.tables.opposites:
+            return self.tables.opposites[own], "opposite"
+        if primary in self.flags:
+            return self.flags[primary][0], "words"
+        return own, ""
+
+    def translated(self, key: str, part: Entry | None, value: t.Any) -> t.Any:
+        """Return our value for the engine's; a value that the engine spells as we do stays."""
+        if part is None:
+            part = next((p for p, _w in _parts(self.tables.settings.get(key, {}), self.parser.engine)), {})
+        if isinstance(value, (dict, list)):
+            return value
+        spec = self.parser.spec(part.get("flag", ""))
+        if "synonyms" in part and spec is not None and not words.accepted(value, spec):
+            return value  # no word of this version: what the version says to it is for its own check
+        return _inverse(part).get(str(value).lower(), value)
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the id's entry of a canonical name."""
+        return self.tables.settings.get(key)
+
+
+@dataclass
+class _Layer:
+    """One layer while it becomes canonical."""
+
+    dialect: Dialect
+    where: str
+    settings: Settings
+    given: dict[str, str]
+    faults: list[Finding]
+
+    def refuse(self, kind: str, name: str, why: str, remedy: str) -> None:
+        self.faults.append(Finding(f"arguments.{kind}", "error", name, why, remedy))
+
+    def put(self, key: str, name: str, value: t.Any) -> None:
+        """Keep one value under its canonical name; a second name for it in the same layer is refused."""
+        if key in self.given:
+            other = self.given[key].partition(".")[2]
+            self.refuse("conflict", name, f"it is the same setting as {other}.", "Give one of the two.")
+            return
+        self.given[key] = name
+        wrong = self.wrong(key, value)
+        if wrong:
+            self.refuse(wrong[0], name, wrong[1], wrong[2])
+        else:
+            self.settings[key] = value
+
+    def wrong(self, key: str, value: t.Any) -> words.Fault | None:
+        """Return what is wrong with a value's type or range: by our entry, else by the engine's flag."""
+        if value is None:
+            return None
+        entry = self.dialect.entry(key)
+        if entry:
+            return words.fault(value, entry["type"], entry)
+        spec = self.dialect.parser.spec(key.replace("_", "-"))
+        if spec is None or spec.get("deprecated") in ("refused", "no effect"):
+            return None
+        if isinstance(value, dict) and spec["type"] == "str":
+            return None  # a flag whose text the engine itself reads as JSON
+        return words.fault(value, words.expected(spec))
+
+    def setting(self, name: str, value: t.Any) -> None:
+        """Take one setting as it is written."""
+        key, turned = self.dialect.named(name)
+        said = f"settings.{name}"
+        if turned == "opposite" and isinstance(value, bool):
+            value = not value
+        elif turned == "words" and value is not None:
+            _key, part = self.dialect.flags[self.dialect.parser.primary(name.replace("_", "-"))]
+            ours = self.dialect.translated(key, part, value)
+            entry = self.dialect.entry(key)
+            if entry and words.fault(ours, entry["type"], entry) and "values" in part:
+                key, ours = name, value  # a word of the flag that the id has none for
+            value = ours
+        elif isinstance(value, str):
+            value = self.dialect.translated(key, None, value)
+        if self.object(key, name, value):
+            return
+        self.put(key, said, value)
+
+    def object(self, key: str, name: str, value: t.Any) -> bool:
+        """Take a flag's JSON object apart where ids stand for its keys; False where it is no such flag."""
+        keys = self.dialect.keys.get(key.replace("_", "-"))
+        if not keys:
+            return False
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                return False
+        if not isinstance(value, dict):
+            return False
+        rest = {}
+        for inner, item in value.items():
+            own, part = keys.get(inner, ("", {}))
+            ours = self.dialect.translated(own, part, item) if own else item
+            entry = self.dialect.entry(own)
+            if not entry or (words.fault(ours, entry["type"]) and "values" in part):
+                rest[inner] = item
+            else:
+                self.put(own, f"settings.{name}", ours)
+        if rest or not value:
+            self.put(key, f"settings.{name}", rest)
+        return True
+
+    def variable(self, name: str, value: t.Any) -> bool:
+        """Take a variable that says a setting; False where it says none."""
+        if name not in self.dialect.variables:
+            return False
+        key, part = self.dialect.variables[name]
+        entry = self.dialect.entry(key)
+        if entry and entry["type"] == "bool":
+            text = str(value).lower()
+            meant = text in _TRUE if text in _TRUE | _FALSE else None
+            said = {str(theirs).lower() in _TRUE: ours for ours, theirs in part.get("values", {}).items() if theirs}
+            if meant is None:
+                self.refuse("type", f"environment.{name}", f"{value!r} is neither true nor false.", "Write 1 or 0.")
+                return True
+            ours: t.Any = json.loads(said[meant]) if meant in said else meant
+        elif entry and entry["type"] == "int" and str(value).lstrip("-").isdigit():
+            ours = int(value)
+        else:
+            ours = self.dialect.translated(key, part, value)
+        self.put(key, f"environment.{name}", ours)
+        return True
+
+
+def read_layer(
+    settings: t.Mapping[str, t.Any], environment: t.Mapping[str, t.Any], dialect: Dialect, where: str = ""
+) -> tuple[Settings, dict[str, t.Any], list[Finding], dict[str, str]]:
+    """Return one layer's settings by canonical names, its other variables, all faults, and where each name was said."""
+    layer = _Layer(dialect, where, {}, {}, [])
+    for name, value in settings.items():
+        layer.setting(str(name), value)
+    kept = {name: value for name, value in environment.items() if not layer.variable(str(name), value)}
+    return layer.settings, kept, layer.faults, layer.given
+
+
+def canonical(
+    settings: t.Mapping[str, t.Any], environment: t.Mapping[str, t.Any], dialect: Dialect, where: str
+) -> tuple[Settings, dict[str, t.Any]]:
+    """Return one layer of a profile by canonical names, and those of its variables that say no setting.
+
+    None takes a setting back that a lower layer has. where: names the layer in an error. Raises FabricError whose
+    `findings` name every fault of the layer at once: two names for one setting, a value of a wrong type or out of range,
+    a setting that the plan itself says to each rank (the spread, ports, addresses).
+    """
+    found, kept, faults, given = read_layer(settings, environment, dialect, where)
+    for key in sorted(found.keys() & ELSEWHERE.keys()):
+        faults.append(
+            Finding("arguments.owned", "error", given[key], "the plan says it to each rank.", f"Give {ELSEWHERE[key]}.")
+        )
+    if faults:
+        raise FabricError(" ".join(f"{where}: {fault}" for fault in faults), findings=faults)
+    return found, kept
