@@ -1,4 +1,4 @@
-"""Print what the planner says of every measured row: rules alone, evidence alone, and rules of other models only.
+"""Print what the planner says of every measured row: by rules alone, without rules of mere summaries, and with evidence.
 
 A bad row is *caught* when it is blocked, or carries a warning of a rule that names a setting of the row; a stable row
 is *passed* when it is not blocked and carries at most one such warning. A rule's warning counts only where the rule
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     (_place / "cluster").symlink_to(ROOT)
     sys.path.insert(0, str(_place.parents[1]))
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, profile, rules, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, profile, verdict  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut  # noqa: E402
 
 SHARE = 0.2
@@ -39,6 +39,7 @@ def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
         nodes=run.nodes,
         cut=Cut(run.tp, run.pp, run.ep),
         settings=dict(run.settings),
+        revision=run.revision,
     )
 
 
@@ -86,9 +87,7 @@ def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Coll
         found = judged(row, entries[row.run.model], known)
         blocked = found.verdict == "blocked"
         warnings = [
-            f
-            for f in found.findings
-            if f.severity == "warning" and f.rule not in noise and set(f.names) & names_of(row)
+            f for f in found.findings if f.severity == "warning" and f.id not in noise and set(f.names) & names_of(row)
         ]
         if row.verdict == "stable":
             table.stable += 1
@@ -96,7 +95,7 @@ def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Coll
             ok = not blocked and len(warnings) <= 1
             table.passed += ok
             if not ok:
-                table.failed.append(f"{row.id}: {', '.join(f.rule for f in found.findings if f.severity != 'info')}")
+                table.failed.append(f"{row.id}: {', '.join(f.id for f in found.findings if f.severity != 'info')}")
             continue
         table.bad += 1
         table.caught += blocked or bool(warnings)
@@ -105,7 +104,7 @@ def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Coll
         table.garbage += row.verdict == "garbage"
         table.garbage_blocked += row.verdict == "garbage" and blocked
         if not blocked:
-            table.missed.append(f"{row.id}: {', '.join(f.rule for f in warnings) or 'nothing'}")
+            table.missed.append(f"{row.id}: {', '.join(f.id for f in warnings) or 'nothing'}")
     return table
 
 
@@ -115,7 +114,7 @@ def noisy(rows: t.Sequence[evidence.Row], known: verdict.Base) -> dict[str, int]
     fired: collections.Counter[str] = collections.Counter()
     for row in (row for row in rows if row.verdict == "stable"):
         found = judged(row, entries[row.run.model], known).findings
-        fired.update({f.rule for f in found if f.severity == "warning"})
+        fired.update({f.id for f in found if f.severity == "warning"})
     return dict(fired)
 
 
@@ -134,10 +133,8 @@ def main() -> int:
         print("  bad, not blocked:", line)
     for line in table.failed:
         print("  stable, not passed:", line)
-    for model in sorted({row.run.model for row in rows}):
-        reduced = dataclasses.replace(known, rules=rules.without_rows_of(known.rules, model))
-        own = [row for row in rows if row.run.model == model]
-        print(f"Rules not known from {model} only, on its rows:", confusion(own, reduced, noise))
+    reduced = dataclasses.replace(known, rules=tuple(rule for rule in known.rules if not rule.summary))
+    print("Without the rules whose only source is somebody's summary:", confusion(rows, reduced, noise))
     entries = {row.run.model: profile.find(row.run.model) for row in rows}
     right = 0
     for row in rows:

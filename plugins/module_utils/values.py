@@ -249,13 +249,18 @@ class PlannedHost:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found: a stable `id`, where, what and why, and what to do about it."""
+    """One thing found: a stable `id`, where, what and why, and what to do about it.
+
+    names: the settings that it is about; source: where a rule comes from.
+    """
 
     id: str
     severity: t.Literal["error", "warning", "info"]
     subject: str
     message: str
     remedy: str = ""
+    names: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.subject}: {self.message}" if self.subject else self.message

@@ -231,8 +231,8 @@ def _known_bad(patient: Patient) -> t.Iterator[Diagnosis]:
             except FabricError:  # a version that does not begin with a number cannot be compared
                 continue
             for finding in bad:
-                hosts[finding.rule].append(name)
-                found[finding.rule] = (finding, versions[entry["component"]])
+                hosts[finding.id].append(name)
+                found[finding.id] = (finding, versions[entry["component"]])
     for key, (finding, version) in found.items():
         yield Diagnosis(
             key,
@@ -289,7 +289,9 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
 
 def _busy(patient: Patient, name: str) -> bool:
     node = patient.evidence.node(name)
-    used = node is not None and any(vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs)
+    used = node is not None and any(
+        vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs
+    )
     return used or any((gpu.utilisation or 0) > 0 for gpu in patient.health[name].gpus)
 
 

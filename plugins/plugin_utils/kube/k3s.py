@@ -309,9 +309,9 @@ def _platform(
     findings = []
     for rule in found:
         severity: t.Literal["error", "warning", "info"] = "warning" if policy == "warn" else rule.severity
-        component = rule.rule.removeprefix("platform.")
+        component = rule.id.removeprefix("platform.")
         remedy = f"{rule.remedy} (k3s_known_bad=warn goes on all the same.)" if severity == "error" else rule.remedy
-        findings.append(Finding(f"k3s.{rule.rule}", severity, f"{name}: {component}", rule.message, remedy))
+        findings.append(Finding(f"k3s.{rule.id}", severity, f"{name}: {component}", rule.message, remedy))
     return findings
 
 

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import values
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import Tables, build_argv, load_tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Finding
-
-KEPT = 1024
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import say
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch import BuildArgv
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
 
 
 @dataclass(frozen=True)
@@ -26,42 +24,21 @@ class Built:
     findings: tuple[Finding, ...]
 
 
-def _finding(found: values.Finding) -> Finding:
+def _named(found: Finding) -> Finding:
     name = found.subject.removeprefix("settings.")
-    return Finding(found.id, found.severity, (name,), f"{found.subject}: {found.message}", found.remedy, ())
+    return dataclasses.replace(found, subject="", names=(name,), message=f"{found.subject}: {found.message}")
 
 
-class Builder:
-    """`build_argv` with its tables; equal questions are answered once, since ranks and plans ask them again and again."""
+def builder(overlays: t.Sequence[str] = ()) -> BuildArgv:
+    """Return what says canonical settings to an engine version, on the shipped tables with the owner's laid over them."""
+    tables = load_tables(overlays)
 
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
-        self.kept: dict[str, Built] = {}
-
-    def __call__(self, engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
-        """Return argv, environment and findings."""
-        key = repr((engine, version, settings))
-        built = self.kept.get(key)
-        if built is None:
-            if len(self.kept) >= KEPT:
-                self.kept.clear()
-            built = self.kept[key] = self._build(engine, version, settings)
-        return built
-
-    def _build(self, engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
+    def build(engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
         try:
-            said = build_argv(engine, version, settings, self.tables)
+            said = say(engine, version, settings, tables)
         except FabricError as exc:
-            findings = tuple(map(_finding, exc.findings))
-            return Built((), {}, findings or (Finding("arguments.version", "error", (), str(exc), "", ()),))
-        return Built((*said.program, *said.argv), said.env, tuple(map(_finding, said.findings)))
+            findings = tuple(map(_named, exc.findings))
+            return Built((), {}, findings or (Finding("arguments.version", "error", "", str(exc)),))
+        return Built((*said.program, *said.argv), said.env, tuple(map(_named, said.findings)))
 
-
-@functools.lru_cache(maxsize=8)
-def _builder(overlays: tuple[str, ...]) -> Builder:
-    return Builder(load_tables(overlays))
-
-
-def builder(overlays: t.Sequence[str] = ()) -> Builder:
-    """Return the builder on the shipped tables with the owner's laid over them."""
-    return _builder(tuple(map(str, overlays)))
+    return build

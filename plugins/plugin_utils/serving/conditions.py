@@ -1,177 +1,173 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JMESPath conditions as Python functions: each is made once of its parsed tree, and says what jmespath's own
-interpreter says. Whatever is not one of the few kinds of node that conditions consist of is left to that interpreter."""
+"""JMESPath conditions over a plan's document, with a third answer where the document does not know a fact.
+
+`jmespath` evaluates. A fact that is unknown is tried with every value that could change the answer: the literals of the
+condition, what lies beside its numbers, and a value that it does not name. The answers differ: nobody knows.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import typing as t
+from dataclasses import dataclass
 
 try:
-    import jmespath.functions
-    import jmespath.visitor
-except ImportError:
-    jmespath = None  # rules.load_rules says so, before a condition is made
+    import jmespath
+except ImportError as exc:
+    jmespath = None
+    JMESPATH_ERROR: ImportError | None = exc
+else:
+    JMESPATH_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Node = t.Mapping[str, t.Any]
-Condition = t.Callable[[t.Any], t.Any]
+Document = t.Mapping[str, t.Any]
+# What nobody knows: a path of the document (or one above it) → all that it may be; empty where that is open.
+Unknown = t.Mapping[tuple[str, ...], t.Sequence[t.Any]]
+NOTHING: Unknown = {}
+MOST = 512  # trials of one condition; the shipped ones need a few dozen
+_OTHER = "\x00other"  # a text that no condition names
 
 
 def true(value: t.Any) -> bool:
     """Whether JMESPath takes a value for true: empty is false, 0 is not."""
-    return value is True or not (value is None or value is False or value in ("", [], {}))
+    return not (value is None or value is False or value in ("", [], {})) or (value == 0 and value is not False)
 
 
-def compiled(node: Node) -> Condition:
-    """Return the function of a parsed expression."""
-    make = _MAKERS.get(node["type"])
-    return make(node) if make else _left(node)
+def _walk(node: Node) -> t.Iterator[Node]:
+    yield node
+    for child in node.get("children", ()):
+        if isinstance(child, dict):
+            yield from _walk(child)
 
 
-def _left(node: Node) -> Condition:
-    visit = jmespath.visitor.TreeInterpreter().visit
-    return lambda value: visit(node, value)
-
-
-def _literal(node: Node) -> Condition:
-    constant = node["value"]
-    return lambda value: constant
-
-
-def _path(keys: t.Sequence[str]) -> Condition:
-    if len(keys) == 1:
-        (only,) = keys
-
-        def one(value: t.Any) -> t.Any:
-            try:
-                return value.get(only)
-            except AttributeError:
-                return None
-
-        return one
-
-    def several(value: t.Any) -> t.Any:
-        try:
-            for key in keys:
-                value = value.get(key)
-        except AttributeError:
-            return None
-        return value
-
-    return several
-
-
-def _keys(node: Node) -> list[str] | None:
-    """Return the names of a.b.c, None for any other expression."""
+def _path(node: Node) -> tuple[str, ...] | None:
+    """Return the names of a.b.c; None for any other expression."""
     if node["type"] == "field":
-        return [node["value"]]
+        return (node["value"],)
     if node["type"] != "subexpression":
         return None
-    parts = [_keys(child) for child in node["children"]]
-    return None if None in parts else [key for part in parts for key in part or ()]
+    parts = [_path(child) for child in node["children"]]
+    return None if None in parts else tuple(name for part in parts for name in part or ())
 
 
-def _subexpression(node: Node) -> Condition:
-    keys = _keys(node)
-    return _path(keys) if keys else _left(node)
+def _paths(node: Node) -> t.Iterator[tuple[str, ...]]:
+    path = _path(node)
+    if path:
+        yield path
+        return
+    for child in node.get("children", ()):
+        if isinstance(child, dict):
+            yield from _paths(child)
 
 
-def _chain(node: Node) -> list[Condition]:
-    """Return the members of a && b && c, or of a || b || c, however they nest."""
-    parts: list[Condition] = []
-    for child in node["children"]:
-        parts += _chain(child) if child["type"] == node["type"] else [compiled(child)]
-    return parts
+def _candidates(parsed: Node) -> tuple[t.Any, ...]:
+    """Return values that may turn the condition's answer, wherever they stand."""
+    found: list[t.Any] = [True, False, _OTHER]
+    for node in _walk(parsed):
+        if node["type"] != "literal":
+            continue
+        value = node["value"]
+        found += (
+            [value - 1, value, value + 1]
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            else [value]
+        )
+    kept: list[t.Any] = []
+    for value in found:
+        if (
+            value != ""
+            and value is not None
+            and not any(value is k or (value == k and type(value) is type(k)) for k in kept)
+        ):
+            kept.append(value)
+    return tuple(kept)
 
 
-def _and(node: Node) -> Condition:
-    parts = _chain(node)
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """One condition. reads: the dotted paths that it asks for; candidates: values that may turn its answer."""
 
-    def all_of(value: t.Any) -> t.Any:
-        found = None
-        for part in parts:
-            found = part(value)
-            if found is not True and not true(found):
-                return found
-        return found
+    text: str
+    expression: t.Any
+    reads: frozenset[tuple[str, ...]]
+    candidates: tuple[t.Any, ...]
 
-    return all_of
+    def value(self, document: Document) -> t.Any:
+        """Return what the expression is of this document."""
+        return self.expression.search(document)
 
-
-def _or(node: Node) -> Condition:
-    parts = _chain(node)
-
-    def any_of(value: t.Any) -> t.Any:
-        found = None
-        for part in parts:
-            found = part(value)
-            if true(found):
-                return found
-        return found
-
-    return any_of
-
-
-def _not(node: Node) -> Condition:
-    (inner,) = map(compiled, node["children"])
-
-    def negated(value: t.Any) -> bool:
-        found = inner(value)
-        return not found if isinstance(found, bool) or found != 0 else False  # 0 is true in JMESPath
-
-    return negated
+    def holds(self, document: Document, unknown: Unknown = NOTHING) -> bool | None:
+        """Whether the condition holds; None where that hangs on an unknown fact."""
+        asked = {}
+        for path in self.reads if unknown else ():
+            for above, among in unknown.items():
+                if path[: len(above)] == above:
+                    asked[path] = among if path == above and among else self.candidates
+        if not asked:
+            return true(self.value(document))
+        answers: set[bool] = set()
+        for values in itertools.islice(itertools.product(*asked.values()), MOST):
+            try:
+                answers.add(true(self.value(_with(document, dict(zip(asked, values, strict=True))))))
+            except (jmespath.exceptions.JMESPathError, TypeError):
+                continue  # a value that the condition cannot even compare is none that the fact can have
+            if len(answers) == 2:
+                return None
+        return answers.pop() if answers else None
 
 
-def _comparator(node: Node) -> Condition:
-    compare = jmespath.visitor.TreeInterpreter.COMPARATOR_FUNC[node["value"]]
-    left, right = map(compiled, node["children"])
-    equality = node["value"] in ("eq", "ne")
-    if equality and node["children"][1]["type"] == "literal" and isinstance(node["children"][1]["value"], str):
-        word, wanted = node["children"][1]["value"], node["value"] == "eq"
-        return lambda value: (left(value) == word) is wanted
-    if equality:
-        return lambda value: compare(left(value), right(value))
-
-    def ordered(value: t.Any) -> bool | None:
-        one, other = left(value), right(value)
-        return compare(one, other) if _comparable(one) and _comparable(other) else None
-
-    return ordered
+def _with(document: Document, values: t.Mapping[tuple[str, ...], t.Any]) -> dict[str, t.Any]:
+    """Return the document with values at paths; nothing in it is changed."""
+    out = dict(document)
+    for path, value in values.items():
+        place = out
+        for name in path[:-1]:
+            inner = place.get(name)
+            place[name] = dict(inner) if isinstance(inner, t.Mapping) else {}
+            place = place[name]
+        place[path[-1]] = value
+    return out
 
 
-def _comparable(value: t.Any) -> bool:
-    return isinstance(value, (int, float, str)) and not isinstance(value, bool)
+def _slips(node: t.Any) -> bool:
+    """Whether a parsed condition has `!a.b`, which JMESPath for Python reads as `(!a).b`: never what is meant."""
+    if not isinstance(node, dict):
+        return False
+    children = node.get("children", [])
+    if node.get("type") == "subexpression" and children[0].get("type") == "not_expression":
+        return True
+    return any(_slips(child) for child in children)
 
 
-def _list(node: Node) -> Condition:
-    parts = [compiled(child) for child in node["children"]]
-    if all(child["type"] == "literal" for child in node["children"]):
-        constant = [child["value"] for child in node["children"]]
-        return lambda value: None if value is None else constant
-    return lambda value: None if value is None else [part(value) for part in parts]
+@contextlib.contextmanager
+def failures(where: str) -> t.Iterator[None]:
+    """Turn what jmespath raises on facts that it cannot compare into a FabricError that begins with `where`."""
+    try:
+        yield
+    except (jmespath.exceptions.JMESPathError, TypeError) as exc:  # TypeError: jmespath compares 'a' < 1
+        raise FabricError(f"{where}: when: {' '.join(str(exc).split())}") from exc
 
 
-def _function(node: Node) -> Condition:
-    call, name = jmespath.functions.Functions().call_function, node["value"]
-    if any(child["type"] == "expref" for child in node["children"]):
-        return _left(node)
-    parts = [compiled(child) for child in node["children"]]
-    among: Node = node["children"][0] if name == "contains" and len(parts) == 2 else {"type": ""}
-    if among["type"] == "multi_select_list" and all(child["type"] == "literal" for child in among["children"]):
-        constant, item = [child["value"] for child in among["children"]], parts[1]
-        return lambda value: call(name, [None, item(value)]) if value is None else item(value) in constant
-    return lambda value: call(name, [part(value) for part in parts])
-
-
-_MAKERS: dict[str, t.Callable[[Node], Condition]] = {
-    "literal": _literal,
-    "field": _subexpression,
-    "subexpression": _subexpression,
-    "and_expression": _and,
-    "or_expression": _or,
-    "not_expression": _not,
-    "comparator": _comparator,
-    "multi_select_list": _list,
-    "function_expression": _function,
-}
+@functools.lru_cache(maxsize=1024)
+def compiled(text: str, where: str) -> Condition:
+    """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
+    if jmespath is None:
+        raise FabricError(
+            f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "
+            "Install it: pip install 'jmespath>=1.0'"
+        )
+    try:
+        expression = jmespath.compile(text)
+    except jmespath.exceptions.JMESPathError as exc:
+        said = " ".join(str(exc).split())
+        raise knowledge.KnowledgeError(f"{where}: when: {text!r} is no JMESPath expression: {said}") from exc
+    if _slips(expression.parsed):
+        raise knowledge.KnowledgeError(f"{where}: when: {text!r}: `!` binds to the first name alone; write !(a.b).")
+    return Condition(text, expression, frozenset(_paths(expression.parsed)), _candidates(expression.parsed))

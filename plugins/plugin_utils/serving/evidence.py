@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import functools
+import json
 import math
 import re
 import typing as t
@@ -13,44 +13,14 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, compiled
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
 
 KIND = "evidence"
 
 Verdict = t.Literal["stable", "crash", "garbage"]
-
-# Settings that change neither whether a configuration runs nor how fast: they never make two configurations differ.
-_IRRELEVANT = frozenset(
-    [
-        "schedule_policy",
-        "watchdog_timeout",
-        "dist_timeout",
-        "reasoning_parser",
-        "tool_call_parser",
-        "chat_template",
-        "served_model_name",
-        "trust_remote_code",
-        "host",
-        "port",
-        "log_level",
-        "enable_metrics",
-    ]
-)
-# Settings that decide between a crash and a stable run. Where a row does not state one, nobody knows what it ran with,
-# and a configuration that sets it is not the row's equal.
-_DECISIVE = frozenset(
-    [
-        "moe_runner_backend",
-        "attention_backend",
-        "fp4_gemm_backend",
-        "disable_cuda_graph",
-        "disable_piecewise_cuda_graph",
-        "quantization",
-        "kv_cache_dtype",
-        "enable_expert_parallel",
-    ]
-)
-# Settings that are off where a row does not state them: speculation is what a log never leaves out.
-_OFF_IF_UNSTATED = ("speculative_", "speculative_config")
 
 
 @dataclass(frozen=True)
@@ -69,36 +39,51 @@ class Configuration:
     ep: int
     image: str | None = None
     settings: t.Mapping[str, t.Any] = field(default_factory=dict)
+    revision: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
-    """A measured row. measured: tokens/s at n1, n4, n8 and memory in GiB."""
+    """A measured row. measured: tokens/s at n1, n4, n8 and memory in GiB; requests: how many were answered, by n.
+
+    complete: its source has the whole command, so that what the row does not state was not set.
+    """
 
     id: str
     run: Configuration
     verdict: Verdict
-    measured: t.Mapping[str, float]
+    measured: t.Mapping[str, t.Any]
     source: tuple[str, ...]
     status: str = ""
     case: str = ""
     note: str = ""
     origin: str = ""
+    requests: t.Mapping[str, t.Any] = field(default_factory=dict)
+    complete: bool = False
 
-    @functools.cached_property
-    def counted(self) -> tuple[tuple[str, t.Any, bool], ...]:
-        """The settings that count: name, value, and whether the row alone having it makes a difference."""
-        settings = self.run.settings
-        return tuple((key, value, _decides(key)) for key, value in settings.items() if key not in _IRRELEVANT)
+    @property
+    def most(self) -> int:
+        """The highest number of requests at once that the row was measured with; 1 where it states none."""
+        return max((int(key[1:]) for key in self.measured if re.fullmatch(r"n\d+", key)), default=1)
+
+    @property
+    def blemishes(self) -> tuple[str, ...]:
+        """What speaks against the row although its outcome stands: requests that were not answered, and its note."""
+        lost = [
+            f"{count['failed']} of {count.get('ok', 0) + count['failed']} requests failed at n = {key[1:]}"
+            for key, count in self.requests.items()
+            if isinstance(count, t.Mapping) and count.get("failed")
+        ]
+        return (*lost, *((self.note,) if self.note else ()))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row beside a configuration. differs: key -> (the row's, the configuration's); unstated: what the row omits."""
+    """A row beside a plan. differs: key -> (the row's, the plan's); assumed: the version's defaults that the row left open."""
 
     row: Row
     differs: dict[str, tuple[t.Any, t.Any]]
-    unstated: tuple[str, ...]
+    assumed: dict[str, t.Any]
 
     @property
     def equal(self) -> bool:
@@ -119,9 +104,43 @@ class Witness:
         return frozenset(c.row.verdict for c in self.equal)
 
 
-def row_of(entry: t.Mapping[str, t.Any]) -> Row:
-    """Build a row of a checked entry of kind `evidence`."""
+@dataclass(frozen=True, eq=False)
+class Standard:
+    """How rows are compared: harmless and decisive settings with their conditions, and images that are known to be one."""
+
+    harmless: t.Mapping[str, Condition | None]
+    decisive: t.Mapping[str, Condition | None]
+    images: t.Mapping[str, str]
+
+    def same_image(self, one: str | None, other: str | None) -> bool:
+        """Whether two references name one image: the same text, or two names of one known entry. Unknown is not equal."""
+        if one is None or other is None:
+            return False
+        return one == other or (one in self.images and self.images[one] == self.images.get(other))
+
+
+def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
+    """Load what rows are compared by, the owner's included."""
+    kinds: dict[str, dict[str, Condition | None]] = {"harmless": {}, "decisive": {}}
+    for entry in knowledge.load("comparison", overlays).values():
+        where = f"{entry['origin']}: {entry['id']!r}"
+        kinds[entry["kind"]][entry["id"]] = compiled(entry["when"], where) if "when" in entry else None
+    images = {
+        name: entry["id"]
+        for entry in knowledge.load("images", overlays).values()
+        for name in (entry["image"], *entry.get("digests", ()))
+    }
+    return Standard(kinds["harmless"], kinds["decisive"], images)
+
+
+def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
+    """Build a row of a checked entry of kind `evidence`, its settings by canonical names."""
     engine = entry["engine"]
+    where = f"{entry.get('origin', 'row')}: row {entry['id']!r}"
+    dialect = tables.dialect(engine["name"], engine["version"])
+    settings, _rest, faults, _given = read_layer(entry["settings"], {}, dialect, where)
+    if faults:
+        raise knowledge.KnowledgeError(f"{where}: {faults[0]}")
     return Row(
         id=entry["id"],
         run=Configuration(
@@ -133,7 +152,8 @@ def row_of(entry: t.Mapping[str, t.Any]) -> Row:
             tp=entry["tp"],
             pp=entry["pp"],
             ep=entry["ep"],
-            settings=entry["settings"],
+            settings={key: value for key, value in settings.items() if value is not None},
+            revision=entry.get("revision"),
         ),
         verdict=entry["verdict"],
         measured=entry["measured"],
@@ -142,91 +162,147 @@ def row_of(entry: t.Mapping[str, t.Any]) -> Row:
         case=entry.get("case", ""),
         note=entry.get("note", ""),
         origin=entry.get("origin", ""),
+        requests=entry["measured"].get("requests", {}),
+        complete=entry.get("complete", False),
     )
 
 
 def load_rows(overlays: t.Sequence[str] = ()) -> tuple[Row, ...]:
     """Return all rows, the owner's included; KnowledgeError names the file and the row of a bad one."""
-    return tuple(row_of(entry) for entry in knowledge.load(KIND, overlays).values())
-
-
-@functools.cache
-def _release(version: str) -> str:
-    match = re.match(r"\d+\.\d+\.\d+", version)
-    return match.group() if match else version
+    tables = load_tables(overlays)
+    return tuple(row_of(entry, tables) for entry in knowledge.load(KIND, overlays).values())
 
 
 def _same(first: t.Any, second: t.Any) -> bool:
-    if isinstance(first, (int, float)) and isinstance(second, (int, float)):
+    if isinstance(first, (int, float)) and isinstance(second, (int, float)) and not isinstance(first, bool):
         return math.isclose(float(first), float(second))
+    if isinstance(first, str) and isinstance(second, (dict, list)):
+        first, second = second, first
+    if isinstance(second, str) and isinstance(first, (dict, list)):  # JSON as a text, and as what it says
+        try:
+            second = json.loads(second)
+        except ValueError:
+            return False
     return bool(first == second)
 
 
-def compare(run: Configuration, row: Row) -> Comparison:
-    """Say what differs between a configuration and a row.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A configuration with what the engine makes of it. document: what conditions may ask of the plan."""
 
-    A setting that the row states and the configuration leaves open is no difference, unless it decides.
-    """
-    differs: dict[str, tuple[t.Any, t.Any]] = {}
+    configuration: Configuration
+    resolved: Resolved
+    document: t.Mapping[str, t.Any]
+    default: t.Callable[[str], t.Any]
+
+    def value(self, key: str) -> t.Any:
+        """Return what runs: the resolved value, UNKNOWN, or the flag's own default."""
+        if self.resolved.by.get(key) == "unknown":
+            return UNKNOWN
+        return self.resolved.settings[key] if key in self.resolved.settings else self.default(key)
+
+
+class _Unknown:
+    """What only the running engine decides."""
+
+    def __repr__(self) -> str:
+        return "decided by the engine"
+
+
+UNKNOWN = _Unknown()
+_SPREAD = ("model", "engine", "nodes", "tp", "pp", "ep")
+
+
+def _identity(run: Configuration, row: Row, standard: Standard) -> dict[str, tuple[t.Any, t.Any]]:
     measured = row.run
-    for key in ("model", "engine", "nodes", "tp", "pp", "ep"):
-        if getattr(measured, key) != getattr(run, key):
-            differs[key] = (getattr(measured, key), getattr(run, key))
-    if _release(measured.version) != _release(run.version):
+    differs = {
+        key: (getattr(measured, key), getattr(run, key))
+        for key in _SPREAD
+        if getattr(measured, key) != getattr(run, key)
+    }
+    if not same_release(measured.version, run.version):
         differs["version"] = (measured.version, run.version)
-    if measured.image and run.image and measured.image != run.image:
+    if not standard.same_image(measured.image, run.image):
         differs["image"] = (measured.image, run.image)
-    unstated = []
-    for key in sorted((set(measured.settings) | set(run.settings)) - _IRRELEVANT):
-        theirs, ours = measured.settings.get(key), run.settings.get(key)
-        if key.startswith(_OFF_IF_UNSTATED) or key in _DECISIVE or (key in measured.settings and key in run.settings):
-            if not _same(theirs, ours):
-                differs[key] = (theirs, ours)
-        elif key not in measured.settings:
-            unstated.append(key)
-    return Comparison(row, differs, tuple(unstated))
+    if measured.revision and run.revision and measured.revision != run.revision:
+        differs["revision"] = (measured.revision, run.revision)
+    return differs
 
 
-def _counts(run: Configuration) -> dict[str, t.Any]:
-    return {key: value for key, value in run.settings.items() if key not in _IRRELEVANT}
+def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
+    """Say what differs between what a plan runs and what a row ran.
+
+    What the row leaves open counts as its version's default, and is `assumed`; a decisive setting never is.
+    """
+    differs = _identity(ours.configuration, row, standard)
+    assumed: dict[str, t.Any] = {}
+    written = row.run.settings
+    for key in sorted(ours.resolved.by.keys() | theirs.resolved.by.keys()):
+        mine, other = ours.value(key), theirs.value(key)
+        stated = row.complete or key in written or (theirs.resolved.by.get(key) == "default" and _follows(key, written))
+        if not stated and key in standard.decisive:
+            condition = standard.decisive[key]
+            if condition is None or condition.holds(ours.document) is not False:
+                differs[key] = ("not stated", mine)
+                continue
+        if mine is other or _same(mine, other):
+            if not stated and key in ours.resolved.settings and ours.resolved.by[key] != "default":
+                assumed[key] = other
+            continue
+        if key in standard.harmless:
+            condition = standard.harmless[key]
+            asked = {**ours.document, "row": _plain(other), "plan": _plain(mine), "most": row.most}
+            if condition is None or condition.holds(asked):
+                continue
+        differs[key] = (_plain(other), _plain(mine))
+    return Comparison(row, differs, assumed)
 
 
-@functools.cache
-def _decides(key: str) -> bool:
-    return key in _DECISIVE or key.startswith(_OFF_IF_UNSTATED)
+def _follows(key: str, written: t.Mapping[str, t.Any]) -> bool:
+    """Whether a value that the row does not state follows from what it states: draft tokens of an algorithm."""
+    return key.startswith("speculative_") and "speculative_algorithm" in written
 
 
-def _distance(run: Configuration, ours: t.Mapping[str, t.Any], deciding: t.Sequence[str], row: Row) -> int:
-    """Count what differs, as `compare` does, without listing it."""
-    measured = row.run
-    count = sum(
-        (
-            measured.nodes != run.nodes,
-            measured.tp != run.tp,
-            measured.pp != run.pp,
-            measured.ep != run.ep,
-            _release(measured.version) != _release(run.version),
-            bool(measured.image and run.image and measured.image != run.image),
-        )
+def _plain(value: t.Any) -> t.Any:
+    return repr(value) if value is UNKNOWN else value
+
+
+def _distance(run: Run, row: Row, standard: Standard) -> int:
+    """Count what differs in what both state, without resolving the row."""
+    theirs = row.run.settings
+    count = len(_identity(run.configuration, row, standard))
+    asked, runs = run.configuration.settings, run.resolved.settings
+    for key, value in theirs.items():
+        if key not in standard.harmless and key in runs:
+            count += not (_same(value, runs[key]) or (key in asked and _same(value, asked[key])))
+    return count
+
+
+def witness(
+    run: Run,
+    rows: t.Iterable[Row],
+    standard: Standard,
+    ran: t.Callable[[Row], Run],
+    limit: int = 5,
+) -> Witness:
+    """Find the rows that speak of a configuration: equal ones, and up to `limit` near ones of the same model.
+
+    ran: resolves a row as the plan is resolved. A row is resolved only where what it states is near enough to count.
+    """
+    own = [
+        row for row in rows if row.run.model == run.configuration.model and row.run.engine == run.configuration.engine
+    ]
+    ranked = sorted(((_distance(run, row, standard), row.id, row) for row in own), key=lambda item: item[:2])
+    # What the engine overrides makes rows equal that state other values, so the nearest are looked at whole.
+    close = [row for count, _id, row in ranked if count == 0] + [row for count, _id, row in ranked if count][
+        : limit + 2
+    ]
+    compared = sorted(
+        (compare(run, row, ran(row), standard) for row in close), key=lambda found: (len(found.differs), found.row.id)
     )
-    theirs = measured.settings
-    for key, value, decides in row.counted:
-        if key in ours:
-            count += value != ours[key]
-        elif value is not None:
-            count += decides
-    return count + sum(key not in theirs for key in deciding)
-
-
-def witness(run: Configuration, rows: t.Iterable[Row], limit: int = 5) -> Witness:
-    """Find the rows that speak of a configuration: equal ones, and up to `limit` near ones of the same model."""
-    ours = _counts(run)
-    deciding = [key for key, value in ours.items() if value is not None and _decides(key)]
-    own = [row for row in rows if row.run.model == run.model and row.run.engine == run.engine]
-    ranked = sorted(((_distance(run, ours, deciding, row), row.id, row) for row in own), key=lambda item: item[:2])
-    equal = tuple(compare(run, row) for count, _id, row in ranked if count == 0)
-    nearest = [row for count, _id, row in ranked if count][:limit]
-    return Witness(equal, tuple(compare(run, row) for row in nearest))
+    return Witness(
+        tuple(found for found in compared if found.equal), tuple(found for found in compared if not found.equal)[:limit]
+    )
 
 
 # --- traffic shapes -------------------------------------------------------------------------------------------------
@@ -245,18 +321,22 @@ class Recommendation:
     reason: str
 
 
-def recommend_row(model: str, shape: str, rows: t.Iterable[Row]) -> Recommendation:
+def recommend_row(
+    model: str, shape: str, rows: t.Iterable[Row], among: t.Container[str] | None = None
+) -> Recommendation:
     """Choose the best stable row of a model for a traffic shape.
 
     single, agents, throughput: the most tokens/s at n = 1, 4, 8. mixed: the compromise with the highest geometric mean
-    of the three, each as a share of the best row there. Row is None where nothing was measured; FabricError for an
-    unknown shape.
+    of the three, each as a share of the best row there. Of two that are as good, the one without blemishes. among: ids
+    of the rows that may be chosen. Row is None where nothing was measured; FabricError for an unknown shape.
     """
     if shape not in SHAPES and shape != MIXED:
         raise FabricError(f"traffic shape: {shape!r} is not one of {', '.join((*SHAPES, MIXED))}.")
     stable = [row for row in rows if row.run.model == model and row.verdict == "stable"]
     wanted = list(SHAPES.values()) if shape == MIXED else [SHAPES[shape]]
-    candidates = [row for row in stable if all(key in row.measured for key in wanted)]
+    candidates = [
+        row for row in stable if all(key in row.measured for key in wanted) and (among is None or row.id in among)
+    ]
     if not candidates:
         what = "at n = 1, 4 and 8" if shape == MIXED else f"at n = {wanted[0][1:]}"
         return Recommendation(shape, None, {}, f"No stable row of {model} was measured {what}: nothing is proven.")
@@ -265,9 +345,9 @@ def recommend_row(model: str, shape: str, rows: t.Iterable[Row]) -> Recommendati
     }
 
     def merit(row: Row) -> float:
-        return math.prod(row.measured[key] / best[key] for key in wanted)
+        return math.prod(float(row.measured[key]) / best[key] for key in wanted)
 
-    chosen = max(candidates, key=lambda row: (merit(row), row.id))
+    chosen = max(candidates, key=lambda row: (merit(row), not row.blemishes, row.id))
     losses = {key: round(1 - chosen.measured[key] / best[key], 4) for key in SHAPES.values() if key in chosen.measured}
     if shape == MIXED:
         given = ", ".join(f"{100 * loss:.0f} % at n = {key[1:]}" for key, loss in losses.items())
@@ -293,7 +373,7 @@ def row_to_export(
     row: dict[str, t.Any] = {
         "id": row_id,
         "model": run.model,
-        "engine": {"name": run.engine, "version": _release(run.version), "image": run.image},
+        "engine": {"name": run.engine, "version": str(release(run.version)), "image": run.image},
         "nodes": run.nodes,
         "tp": run.tp,
         "pp": run.pp,
@@ -304,7 +384,7 @@ def row_to_export(
         "source": list(source),
         "verified": "measured",
     }
-    if _release(run.version) != run.version:
+    if str(release(run.version)) != run.version:
         row["engine"]["build"] = run.version
     if note:
         row["note"] = note

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 
-RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built anew
+RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built again
 
 
 @dataclass(frozen=True)
@@ -42,33 +42,21 @@ class BuildArgv(t.Protocol):
         """Return argv, env and findings."""
 
 
-def _sglang(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
-    own: dict[str, t.Any] = {"model_path": profile.model, "tp_size": profile.cut.tp, "pp_size": profile.cut.pp}
-    if profile.cut.ep > 1:
-        own["ep_size"] = profile.cut.ep
-    own |= {"host": "0.0.0.0", "port": instance.port}
+def _spread(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
+    """Return what the plan itself says to a rank, by canonical names."""
+    cut = profile.cut
+    own: dict[str, t.Any] = {"model": profile.model, "tp_size": cut.tp}
+    vllm = profile.engine.name == "vllm"
+    if cut.pp > 1 or not vllm:
+        own["pp_size"] = cut.pp
+    if cut.ep > 1:
+        own["ep_size"] = cut.ep
+    if vllm and rank > 0:
+        own["headless"] = True
+    else:
+        own |= {"host": "0.0.0.0", "port": instance.port}
     if profile.nodes > 1:
         own |= {"nnodes": profile.nodes, "node_rank": rank, "dist_init_addr": f"{head}:{instance.dist_port}"}
-    return own
-
-
-def _vllm(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
-    own: dict[str, t.Any] = {"model": profile.model, "tensor_parallel_size": profile.cut.tp}
-    if profile.cut.pp > 1:
-        own["pipeline_parallel_size"] = profile.cut.pp
-    if profile.cut.ep > 1:
-        own["enable_expert_parallel"] = True  # a switch in vLLM: EP is then TP × DP
-    if rank == 0:
-        own |= {"host": "0.0.0.0", "port": instance.port}
-    else:
-        own["headless"] = True
-    if profile.nodes > 1:
-        own |= {
-            "nnodes": profile.nodes,
-            "node_rank": rank,
-            "master_addr": head,
-            "master_port": instance.dist_port,
-        }
     return own
 
 
@@ -94,7 +82,7 @@ def ranks(
     findings: list[t.Any] = []
     last: tuple[dict[str, t.Any], list[str], dict[str, str]] | None = None
     for rank, host in enumerate(hosts[: profile.nodes]):
-        spread = (_vllm if profile.engine.name == "vllm" else _sglang)(profile, rank, head, instance)
+        spread = _spread(profile, rank, head, instance)
         complete = spread | dict(settings)
         argv, more = None, {}
         if build:

@@ -117,6 +117,13 @@ class Pools:
         return self.kv_tokens + int(more)
 
     @property
+    def free_needed(self) -> float:
+        """GiB that must be free for the cache to hold anything at the chosen knob."""
+        if self.engine == "vllm":
+            return self.chosen * (self.total or self.free)
+        return self.floor * self.free / self.chosen if self.chosen else self.free
+
+    @property
     def used(self) -> float:
         """GiB that the rank will hold once it serves."""
         return (
@@ -176,7 +183,7 @@ def demand(
     weights, origin = sum(by_kind.values()), "derived from the model's facts"
     if measured_weights:
         weights, origin = measured_weights
-    chunk = int(settings.get("chunked_prefill_size") or settings.get("max_num_batched_tokens") or 8192)
+    chunk = int(settings.get("chunked_prefill_size") or 8192)
     if chunk <= 0:  # SGLang: -1 is no chunking, then a prompt is one chunk
         chunk = int(settings.get("context_length") or facts.native_context)
     activations = _activations(facts, chunk, assumed.activation_copies)
@@ -185,7 +192,7 @@ def demand(
         activations += facts.vision.peak_bytes / GIB
     # SGLang's placeholders for swizzled scales; kept for good where the scales stay twice (then they are in by_kind).
     twice = engine == "sglang" and assumed.kept.scale_copies == 1
-    eager = settings.get("disable_cuda_graph") or settings.get("enforce_eager")
+    eager = settings.get("disable_cuda_graph")
     return Demand(
         weights=weights,
         weights_by_kind=by_kind,
@@ -309,8 +316,8 @@ def vllm_pools(
         beside += need.graphs
     floor = (need.weights + beside) / total
     ceiling = min(free / total, 1.0)
-    requests = int(settings.get("max_num_seqs") or 256)
-    state = need.slot_bytes * requests / GIB
+    requests = int(settings.get("max_running_requests") or 256)
+    state = need.slot_bytes * min(requests, 256) / GIB
     wanted = state + need.kv_bytes_token * context_length * requests / GIB
     best = min(ceiling, floor + max(wanted, 1.0) / total)
     chosen, by = _choose(settings.get(VLLM_KNOB), best, floor, ceiling)

@@ -8,8 +8,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB, FabricError, Node, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    KIB_PER_GIB,
+    FabricError,
+    Finding,
+    Node,
+    from_plain,
+)
 
 SOURCE = ("MemAvailable and namespaces, as roce_info read them",)
 
@@ -83,11 +88,12 @@ def _busy(host: str, available: float, busy: t.Sequence[str]) -> Finding:
     return Finding(
         "memory.node-busy",
         "warning",
-        ("free_gib",),
+        "",
         f"{host} serves something now: {', '.join(busy)}. Its {available:.1f} GiB are what that leaves, so the default for "
         "an unmeasured Spark counts.",
         f"Stop it and plan again, or give what {host} has before the load as k8s_dgx_free_gib (free_gib); for a model "
         "beside it, also what it holds (taken_gib).",
+        ("free_gib",),
         SOURCE,
     )
 
@@ -96,10 +102,11 @@ def _full(host: str, available: float, least: float) -> Finding:
     return Finding(
         "memory.node-full",
         "warning",
-        ("free_gib",),
+        "",
         f"{host} has {available:.1f} GiB free, though nothing uses its VFs; an idle Spark has {least:g} at least. Something "
         "else holds its memory, and the plan counts with what is left.",
         f"Look at what runs on {host} (desktop, another server, a file in /dev/shm), end it, and plan again.",
+        ("free_gib",),
         SOURCE,
     )
 
@@ -108,9 +115,10 @@ def _silent(hosts: t.Sequence[str]) -> Finding:
     return Finding(
         "memory.node-unmeasured",
         "info",
-        ("free_gib",),
+        "",
         f"{', '.join(hosts)} did not answer: the default for an unmeasured Spark counts there.",
         "Make them reachable, or give what they have before the load as k8s_dgx_free_gib (free_gib).",
+        ("free_gib",),
         SOURCE,
     )
 

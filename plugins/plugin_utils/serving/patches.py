@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions, rules
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
+    NOTHING,
+    Condition,
+    Unknown,
+    compiled,
+    failures,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.facts import image_features
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
@@ -28,7 +34,7 @@ class Patch:
     origin: str
     told: knowledge.Entry
     engines: t.Mapping[str, str]
-    condition: conditions.Condition | None
+    condition: Condition | None
     unless: str | None
 
     @property
@@ -53,7 +59,7 @@ def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
             raise knowledge.KnowledgeError(
                 f"{where}: unless: there is no image feature {unless!r}. Features: {', '.join(features)}."
             )
-        condition = rules.compiled(entry["when"], where) if "when" in entry else None
+        condition = compiled(entry["when"], where) if "when" in entry else None
         told = {key: entry[key] for key in TOLD if key in entry}
         found.append(Patch(entry["id"], entry["origin"], told, entry["engines"], condition, unless))
     return tuple(sorted(found, key=lambda patch: patch.id))
@@ -66,7 +72,11 @@ def concerned(patches: tuple[Patch, ...], engine: str, version: str) -> tuple[Pa
 
 
 def needed(
-    patches: tuple[Patch, ...], engine: str, version: str, facts: t.Mapping[str, t.Any]
+    patches: tuple[Patch, ...],
+    engine: str,
+    version: str,
+    facts: t.Mapping[str, t.Any],
+    unknown: Unknown = NOTHING,
 ) -> tuple[knowledge.Entry, ...]:
     """Return the patches that a launch needs, in the order of their names, as a plan tells them.
 
@@ -74,8 +84,12 @@ def needed(
     is not there: a patch that finds its work done leaves the file as it is.
     """
     features = facts["image"]["features"]
-    return tuple(
-        patch.told
-        for patch in concerned(patches, engine, version)
-        if not (patch.unless and features.get(patch.unless)) and rules.holds(patch, facts)
-    )
+    found = []
+    for patch in concerned(patches, engine, version):
+        if patch.unless and features.get(patch.unless):
+            continue
+        with failures(patch.where):
+            # Where it hangs on what nobody knows, the patch is laid: one that finds nothing to do does nothing.
+            if patch.condition is None or patch.condition.holds(facts, unknown) is not False:
+                found.append(patch.told)
+    return tuple(found)

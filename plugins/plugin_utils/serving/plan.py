@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    FabricError,
+    Finding,
+    PlannedHost,
+    from_plain,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
@@ -19,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
 
 Plain = dict[str, t.Any]
 _CLUSTER = ("hosts", "nodes", "free_gib", "taken_gib", "platform", "fabric", "nccl")
@@ -57,6 +62,8 @@ def memory_plain(pools: Pools | None) -> Plain:
     plain = {renamed.get(key, key): value for key, value in plain.items()}
     return plain | {
         "used_gib": _round(pools.used),
+        "kv_tokens_most": pools.kv_tokens_most,
+        "free_needed_gib": _round(pools.free_needed),
         "free_assumed": pools.free_assumed,
         "weights_by_kind": {key: _round(value) for key, value in pools.weights_by_kind.items()},
         "floor": round(pools.floor, 4),
@@ -73,8 +80,9 @@ def _row_plain(found: evidence.Comparison) -> Plain:
         "verdict": row.verdict,
         "equal": found.equal,
         "differs": {key: {"row": theirs, "plan": ours} for key, (theirs, ours) in found.differs.items()},
-        "unstated": list(found.unstated),
+        "assumed": found.assumed,
         "note": row.note,
+        "blemishes": list(row.blemishes),
         **{key: row.measured.get(key) for key in ("n1", "n4", "n8", "accept_len")},
     }
 
@@ -124,14 +132,48 @@ def _environment(
     return nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds), head, []
 
 
+def _finding_plain(found: Finding) -> Plain:
+    return {
+        "rule": found.id,
+        "severity": found.severity,
+        "names": list(found.names),
+        "message": found.message,
+        "remedy": found.remedy,
+        "source": list(found.source),
+    }
+
+
+def _resolved_plain(runs: Resolved) -> Plain:
+    """Return every setting that the engine will run with, and who says it; what only the running engine decides is null."""
+    return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
+
+
+def _idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
+    """Tell the hosts that a plan does not use."""
+    idle = hosts[chosen.nodes :]
+    if not idle:
+        return []
+    return [
+        Finding(
+            "hosts.idle",
+            "info",
+            "",
+            f"{', '.join(idle)}: not used; the profile is for {chosen.nodes} node{'s' if chosen.nodes > 1 else ''}.",
+            "Nothing is wrong. To use all, override parallel, or serve a second model there.",
+            ("parallel.nodes",),
+        )
+    ]
+
+
 def _unseen(unseen: t.Mapping[str, str]) -> Finding:
     return Finding(
         "nccl.unseen",
         "warning",
-        ("fabric",),
+        "",
         f"NCCL's variables are left out for all ranks: {next(iter(unseen.values()))}"
         + (f" The same of {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
         "Make the VFs, let every node answer, and plan again. Without these variables NCCL falls back to sockets.",
+        ("fabric",),
         ("DESIGN, NCCL environment",),
     )
 
@@ -166,8 +208,8 @@ def launch_plan(
         raise FabricError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
     laid, ours = _split(overrides)
     entry = find(profile, knowledge_dirs)
-    chosen = resolve(entry, laid)
     known = verdict.base(knowledge_dirs)
+    chosen = resolve(entry, laid, known.tables)
     instance = from_plain(launch.Instance, ours.get("instance", {}), "overrides: instance")
     hosts = _hosts(cluster)
     if cluster.get("hosts") is None:
@@ -183,9 +225,8 @@ def launch_plan(
     )
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [_dict(f) for f in (*found.findings, *seen.findings, *unread)]
-    findings += [_dict(note) for note in notes]
-    state = found.verdict if not any(f["severity"] == "error" for f in findings) else "blocked"
+    findings = [*found.findings, *seen.findings, *unread, *_idle(chosen, hosts), *notes]
+    state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
         "profile": chosen.id,
         "variant": chosen.variant,
@@ -202,7 +243,8 @@ def launch_plan(
         "speculation": _speculation(found),
         "chat": entry.get("chat", {}),
         "sampling": entry.get("sampling", {}),
-        "findings": [{**f, "names": list(f["names"]), "source": list(f["source"])} for f in findings],
+        "resolved": _resolved_plain(found.runs),
+        "findings": [_finding_plain(f) for f in findings],
         "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
         "memory": memory_plain(found.pools),
         "patches": [dict(patch) for patch in found.patches],
@@ -214,8 +256,7 @@ def launch_plan(
 def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:
     """Return the repositories that ranks load: the model's, and that of a drafter where one is set."""
     loaded = {chosen.model: chosen.revision}
-    config = settings.get("speculative_config")
-    draft = settings.get("speculative_draft_model_path") or (config.get("model") if isinstance(config, dict) else None)
+    draft = settings.get("speculative_draft_model_path")
     if isinstance(draft, str) and draft.count("/") == 1 and not draft.startswith(("/", ".")):
         own = chosen.drafter if chosen.drafter and chosen.drafter.model == draft else None
         loaded.setdefault(draft, own.revision if own else None)
@@ -257,57 +298,64 @@ def mem_fraction(
 
 
 def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
-    """Return the best measured configuration of a profile's model for a traffic shape, and its nearest variant.
+    """Return the best measured configuration of a profile's model for a traffic shape, and the variant that is it.
 
-    Without any row for the shape the profile's own choice comes back, marked unproven, and `reason` says so.
+    A row that no variant serves is passed over for the best one that some variant does, and `better` names it. Without
+    such a row the profile's own choice comes back, marked unproven, and `reason` says so.
     """
     entry = find(profile, knowledge_dirs)
-    first = resolve(entry)
-    rows = [
-        row
-        for (model, _engine), own in verdict.base(knowledge_dirs).rows.items()
-        if model == first.model
-        for row in own
-    ]
+    known = verdict.base(knowledge_dirs)
+    names = tuple(entry.get("variants", {}))
+    served: dict[str, tuple[str, Profile]] = {}  # row → the variant whose plan it is equal to
+    judged: dict[str, verdict.Judgement] = {}
+    for name in names or ("default",):
+        one = resolve(entry, {"variant": name} if names else {}, known.tables)
+        judged[name] = verdict.judge(one, known)
+        for found in judged[name].witness.equal:
+            if found.row.verdict == "stable" and judged[name].verdict == "proven":
+                served.setdefault(found.row.id, (name, one))
+    first = resolve(entry, {}, known.tables)
+    rows = [row for (model, _engine), own in known.rows.items() if model == first.model for row in own]
     best = evidence.recommend_row(first.model, shape, rows)
-    variants = first.variants or ("default",)
-    if best.row is None:
-        own = first.shapes.get(shape, variants[0])
+    mine = evidence.recommend_row(first.model, shape, rows, served)
+    if mine.row is None:
+        own = first.shapes.get(shape, (names or ("default",))[0])
+        none = (
+            best.reason if best.row is None else f"Row {best.row.id} is the best ({best.reason}), but no variant is it."
+        )
         return {
             "shape": shape,
             "profile": first.id,
             "variant": own,
             "verdict": "unproven",
             "row": None,
-            "settings": dict(resolve(entry, {"variant": own} if first.variants else {}).settings),
+            "settings": dict(judged[own].settings),
             "measured": {},
             "losses": {},
-            "reason": best.reason + f" The profile's own choice is {own}.",
+            "better": best.row.id if best.row else None,
+            "blemishes": [],
+            "reason": f"{none} The profile's own choice is {own}.",
         }
-    row = best.row
-
-    def distance(variant: str) -> int:
-        one = resolve(entry, {"variant": variant} if first.variants else {})
-        run = evidence.Configuration(
-            one.model, one.engine.name, one.engine.version, one.nodes, one.cut.tp, one.cut.pp, one.cut.ep,
-            one.engine.image, one.settings,
-        )  # fmt: skip
-        return len(evidence.compare(run, row).differs)
-
+    row = mine.row
+    name, one = served[row.id]
+    better = best.row if best.row is not None and best.row.id != row.id else None
+    more = f" Row {better.id} is better ({best.reason}), but no variant of {first.id} is it." if better else ""
     return {
         "shape": shape,
         "profile": first.id,
-        "variant": min(variants, key=distance),
+        "variant": name,
         "verdict": "proven",
         "row": row.id,
         "engine": {"name": row.run.engine, "version": row.run.version, "image": row.run.image},
         "parallel": {"nodes": row.run.nodes, "tp": row.run.tp, "pp": row.run.pp, "ep": row.run.ep},
-        "settings": dict(row.run.settings),
+        "settings": dict(judged[name].settings),
         "measured": dict(row.measured),
-        "losses": best.losses,
+        "losses": mine.losses,
+        "better": better.id if better else None,
+        "blemishes": list(row.blemishes),
         "source": list(row.source),
         "note": row.note,
-        "reason": best.reason,
+        "reason": mine.reason + more,
     }
 
 

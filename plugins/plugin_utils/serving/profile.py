@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, Format, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
+    Tables,
+    canonical,
+    laid_over,
+    load_tables,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "profile"
@@ -22,21 +28,6 @@ DEFAULT_PRECISION = dict.fromkeys(
 )
 _LAID_OVER = ("engine", "parallel", "settings", "environment")
 _OVERRIDES = frozenset({"variant", *_LAID_OVER})
-# Settings that the plan computes with: a wrong type would end in nonsense or a traceback.
-_WHOLE = [
-    "context_length",
-    "max_model_len",
-    "max_running_requests",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "max_mamba_cache_size",
-    "cuda_graph_max_bs",
-    "speculative_num_steps",
-    "speculative_num_draft_tokens",
-    "speculative_eagle_topk",
-    "page_size",
-]
-_SHARES = ("mem_fraction_static", "gpu_memory_utilization", "swa_full_tokens_ratio")
 
 
 @dataclass(frozen=True)
@@ -84,6 +75,24 @@ class Profile:
     shapes: t.Mapping[str, str] = field(default_factory=dict)
 
 
+def _on(base: Entry, own: Entry) -> Entry:
+    """Lay a profile on its base; where the two name one setting differently, the profile's own counts."""
+    entry = knowledge.merged(base, own)
+    engine = entry.get("engine")
+    if not isinstance(engine, t.Mapping) or not isinstance(engine.get("version"), str):
+        return entry  # the check of the whole says what is wrong with it
+    dialect = load_tables().dialect(str(engine.get("name")), engine["version"])
+    if isinstance(base.get("settings"), t.Mapping) and isinstance(own.get("settings"), t.Mapping):
+        entry["settings"] = laid_over(base["settings"], own["settings"], dialect)
+    for name, variant in (own.get("variants") or {}).items():
+        under = (base.get("variants") or {}).get(name)
+        if isinstance(under, t.Mapping) and isinstance(variant, t.Mapping):
+            entry["variants"][name]["settings"] = laid_over(
+                under.get("settings", {}), variant.get("settings", {}), dialect
+            )
+    return entry
+
+
 def extended(entry: Entry, known: t.Mapping[str, Entry]) -> Entry:
     """Lay a profile on what it extends, and drop the link. KnowledgeError for an unknown base or a circle."""
     seen = [str(entry["id"])]
@@ -97,7 +106,7 @@ def extended(entry: Entry, known: t.Mapping[str, Entry]) -> Entry:
             )
         seen.append(base)
         own = {key: value for key, value in entry.items() if key != "extends"}
-        entry = knowledge.merged(known[base], own)
+        entry = _on(known[base], own)
         if "extends" not in known[base]:
             break
     return entry
@@ -127,35 +136,41 @@ def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:
     return extended(dict(profile), knowledge.shared(KIND, overlays))
 
 
-# Facts of shipped and owners' profiles, by the entry that they were read of; the entry is kept, so its id stays its own.
-_parsed: dict[int, tuple[Entry, Facts]] = {}
-
-
 def _facts(entry: Entry, name: str) -> Facts | None:
-    if "facts" not in entry:
-        return None
-    known = _parsed.get(id(entry))
-    if known and known[0] is entry:
-        return known[1]
-    facts = from_plain(Facts, entry["facts"], f"profile {name!r}: facts")
-    if "origin" in entry:  # an inline dictionary may still be changed by its owner
-        if len(_parsed) > 512:
-            _parsed.clear()
-        _parsed[id(entry)] = (entry, facts)
-    return facts
+    return from_plain(Facts, entry["facts"], f"profile {name!r}: facts") if "facts" in entry else None
 
 
-def _check_settings(name: str, settings: t.Mapping[str, t.Any]) -> None:
-    for key in settings:
-        value = settings[key]
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if key in _WHOLE and not (number and isinstance(value, int) and value >= 1):
-            raise FabricError(f"profile {name!r}: settings.{key}: {value!r} is not a whole number of at least 1.")
-        if key in _SHARES and not number:
-            raise FabricError(f"profile {name!r}: settings.{key}: {value!r} is not a number, such as 0.8.")
+def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables: Tables) -> Entry:
+    """Return engine, parallel, settings and environment of profile, variant and overrides, the later over the earlier.
+
+    Settings become canonical layer by layer, in the words of the engine version that all layers come to.
+    """
+    name = entry["id"]
+    variants = entry.get("variants", {})
+    layers = {
+        f"profile {name!r}": entry,
+        f"profile {name!r}: variant {variant!r}": variants.get(variant, {}),
+        "overrides": overrides,
+    }
+    for where, layer in layers.items():
+        for key in _LAID_OVER:
+            if key in layer and not isinstance(layer[key], t.Mapping):
+                said = f"profile {name!r}" if where == "overrides" else where
+                raise FabricError(f"{said}: {key}: a dictionary is needed, not {layer[key]!r}.")
+    chosen: Entry = {"engine": {}, "parallel": {}, "settings": {}, "environment": {}}
+    for layer in layers.values():
+        for key in ("engine", "parallel"):
+            chosen[key] = knowledge.merged(chosen[key], layer.get(key, {}))
+    engine = from_plain(Engine, dict(chosen["engine"]), f"profile {name!r}: engine")
+    dialect = tables.dialect(engine.name, engine.version)
+    for where, layer in layers.items():
+        settings, environment = canonical(layer.get("settings", {}), layer.get("environment", {}), dialect, where)
+        chosen["settings"] = knowledge.merged(chosen["settings"], settings)
+        chosen["environment"] = knowledge.merged(chosen["environment"], environment)
+    return chosen | {"engine": engine}
 
 
-def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None) -> Profile:
+def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables: Tables | None = None) -> Profile:
     """Choose the variant, lay the owner's overrides over it, and check what needs no engine to be checked.
 
     Raises FabricError naming profile and key: an unknown variant or override, a spread that does not divide, a version
@@ -171,21 +186,17 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None) -> Pro
     variant = overrides.get("variant") or usual
     if variants and variant not in variants:
         raise FabricError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants)}.")
-    chosen: Entry = {key: entry.get(key, {}) for key in _LAID_OVER}
-    for layer in (variants.get(variant, {}), overrides):
-        for key in _LAID_OVER:
-            if key in layer and not isinstance(layer[key], t.Mapping):
-                raise FabricError(f"profile {name!r}: {key}: a dictionary is needed, not {layer[key]!r}.")
-        chosen = knowledge.merged(chosen, {key: layer[key] for key in _LAID_OVER if key in layer})
+    chosen = _layers(entry, variant, overrides, tables or load_tables())
     parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1} | chosen["parallel"]
     for key, value in parallel.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise FabricError(f"profile {name!r}: parallel.{key}: {value!r} is not a whole number of at least 1.")
-    engine = from_plain(Engine, dict(chosen["engine"]), f"profile {name!r}: engine")
+    engine = chosen["engine"]
     if engine.versions and not matches(engine.version, engine.versions):
         raise FabricError(
             f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
-            "Take a version of the range, or widen engine.versions to try it unproven."
+            "Take a version of the range, or widen it to try the version unproven: engine.versions in the overrides "
+            '(k8s_dgx_overrides: {engine: {versions: ""}} takes every version), or in a profile of your own.'
         )
     facts = _facts(entry, name)
     cut = Cut(parallel["tp"], parallel["pp"], parallel["ep"])
@@ -196,7 +207,6 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None) -> Pro
             raise FabricError(f"profile {name!r}: parallel.{exc}") from exc
     drafter = entry.get("drafter")
     settings = {key: value for key, value in chosen["settings"].items() if value is not None}
-    _check_settings(name, settings)
     return Profile(
         id=name,
         variant=variant,

@@ -1,31 +1,32 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules as data: JMESPath conditions, compiled once, over the plan's facts."""
+"""Rules as data: JMESPath conditions over a plan's document."""
 
 from __future__ import annotations
 
 import functools
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-try:
-    import jmespath
-except ImportError as exc:
-    jmespath = None
-    JMESPATH_ERROR: ImportError | None = exc
-else:
-    JMESPATH_ERROR = None
-
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import conditions
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
+    NOTHING,
+    Condition,
+    Document,
+    Unknown,
+    compiled,
+    failures,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "rules"
 Severity = t.Literal["error", "warning", "info"]
 _FACT = re.compile(r"\{([a-z_]+(?:\.[a-z0-9_]+)+)\}")
+_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+_MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "info"}
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class Source:
 
     text: str
     rows_of: str | None = None
+    summary: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """One rule with its compiled condition. engines: engine → version range; empty: all engines."""
+    """One rule with its condition. engines: engine → version range; empty: all engines. fix: changes that end it."""
 
     id: str
     severity: Severity
@@ -46,14 +48,15 @@ class Rule:
     message: str
     remedy: str
     sources: tuple[Source, ...]
-    condition: conditions.Condition
+    condition: Condition
     engines: t.Mapping[str, str]
     origin: str = ""
+    fix: tuple[t.Mapping[str, t.Any], ...] = ()
 
     @property
-    def where(self) -> str:
-        """Name the rule in an error."""
-        return f"{self.origin}: rule {self.id!r}"
+    def summary(self) -> bool:
+        """Whether nothing but a summary of somebody's outcomes says so."""
+        return all(source.summary for source in self.sources)
 
     def concerns(self, engine: str, version: str) -> bool:
         """Whether the rule speaks of this engine and version at all."""
@@ -61,64 +64,11 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a rule has to say of a plan."""
+class Ruling:
+    """What the rules say. unjudged: rules that hang on facts of the model, which is not known."""
 
-    rule: str
-    severity: Severity
-    names: tuple[str, ...]
-    message: str
-    remedy: str
-    source: tuple[str, ...]
-
-
-def _slips(node: t.Any) -> bool:
-    """Whether a parsed condition has `!a.b`, which JMESPath for Python reads as `(!a).b`: never what is meant."""
-    if not isinstance(node, dict):
-        return False
-    children = node.get("children", [])
-    if node.get("type") == "subexpression" and children[0].get("type") == "not_expression":
-        return True
-    return any(_slips(child) for child in children)
-
-
-def compiled(text: str, where: str) -> conditions.Condition:
-    """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
-    if jmespath is None:
-        raise FabricError(
-            f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "
-            "Install it: pip install 'jmespath>=1.0'"
-        )
-    try:
-        parsed = jmespath.compile(text).parsed
-    except jmespath.exceptions.JMESPathError as exc:
-        said = " ".join(str(exc).split())
-        raise knowledge.KnowledgeError(f"{where}: when: {said}. See https://jmespath.org.") from exc
-    if _slips(parsed):
-        raise knowledge.KnowledgeError(f"{where}: when: write !(a.b) for !a.b, which means (!a).b in JMESPath.")
-    return conditions.compiled(parsed)
-
-
-class Conditional(t.Protocol):
-    """What has a compiled condition, and a name for errors."""
-
-    @property
-    def condition(self) -> conditions.Condition | None:
-        """As `compiled` returns it."""
-
-    @property
-    def where(self) -> str:
-        """File and id."""
-
-
-def holds(asked: Conditional, facts: t.Mapping[str, t.Any]) -> bool:
-    """Whether a condition holds, or none is set; FabricError where it cannot be evaluated on these facts."""
-    if asked.condition is None:
-        return True
-    try:
-        return conditions.true(asked.condition(facts))
-    except (jmespath.exceptions.JMESPathError, TypeError) as exc:  # TypeError: jmespath compares 'a' < 1
-        raise FabricError(f"{asked.where}: when: {' '.join(str(exc).split())}") from exc
+    findings: tuple[Finding, ...]
+    unjudged: tuple[str, ...] = field(default_factory=tuple)
 
 
 def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
@@ -127,7 +77,11 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: rule {entry['id']!r}"
         for version_range in entry.get("engines", {}).values():
-            matches("0.0.1", version_range)  # a bad range is refused here, with the rule's name around it
+            try:
+                matches("0.0.1", version_range)
+            except FabricError as exc:
+                raise knowledge.KnowledgeError(f"{where}: engines: {exc}") from exc
+        fix = entry.get("fix", [])
         rules.append(
             Rule(
                 id=entry["id"],
@@ -135,10 +89,11 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
                 names=tuple(entry["names"]),
                 message=entry["message"],
                 remedy=entry["remedy"],
-                sources=tuple(Source(s["from"], s.get("rows_of")) for s in entry["source"]),
+                sources=tuple(Source(s["from"], s.get("rows_of"), s.get("summary", False)) for s in entry["source"]),
                 condition=compiled(entry["when"], where),
                 engines=entry.get("engines", {}),
                 origin=entry["origin"],
+                fix=tuple(fix if isinstance(fix, list) else [fix]),
             )
         )
     return tuple(rules)
@@ -150,18 +105,13 @@ def concerned(rules: tuple[Rule, ...], engine: str, version: str) -> tuple[Rule,
     return tuple(rule for rule in rules if rule.concerns(engine, version))
 
 
-def without_rows_of(rules: t.Iterable[Rule], model: str) -> tuple[Rule, ...]:
-    """Drop the rules that are known from one model's rows only: to see what the others say of that model."""
-    return tuple(rule for rule in rules if not all(source.rows_of == model for source in rule.sources))
-
-
 def _shown(value: t.Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return "unknown" if value is None else str(value)
 
 
-def _filled(text: str, facts: t.Mapping[str, t.Any]) -> str:
+def _filled(text: str, facts: Document) -> str:
     def fact(match: re.Match[str]) -> str:
         value: t.Any = facts
         for key in match.group(1).split("."):
@@ -171,20 +121,36 @@ def _filled(text: str, facts: t.Mapping[str, t.Any]) -> str:
     return _FACT.sub(fact, text)
 
 
-def evaluate(rules: t.Iterable[Rule], facts: t.Mapping[str, t.Any]) -> list[Finding]:
-    """Return what the rules say, errors first. FabricError for a condition that cannot be evaluated on these facts."""
-    found = []
+def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = ()) -> Finding:
+    message, remedy, severity = _filled(rule.message, facts), _filled(rule.remedy, facts), rule.severity
+    if hangs_on:
+        which = " and ".join(hangs_on)
+        message = f"This hangs on {which}, which only the running engine decides: {message}"
+        remedy = f"Write {which} down in settings. {remedy}"
+        severity = _MILDER[rule.severity]
+    sources = tuple(source.text for source in rule.sources)
+    return Finding(rule.id, severity, "", message, remedy, rule.names, sources)
+
+
+def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown = NOTHING) -> Ruling:
+    """Return what the rules say, errors first.
+
+    unknown: paths of the document that nobody knows. Where a rule hangs on an unknown setting, an error becomes a warning
+    (a warning an info) that names the setting; where it hangs on the model, the rule is told as unjudged.
+    FabricError for a condition that cannot be evaluated on these facts.
+    """
+    found, unjudged = [], []
     for rule in rules:
-        if holds(rule, facts):
-            found.append(
-                Finding(
-                    rule.id,
-                    rule.severity,
-                    rule.names,
-                    _filled(rule.message, facts),
-                    _filled(rule.remedy, facts),
-                    tuple(source.text for source in rule.sources),
-                )
-            )
-    order = {"error": 0, "warning": 1, "info": 2}
-    return sorted(found, key=lambda f: order[f.severity])
+        with failures(f"{rule.origin}: rule {rule.id!r}"):
+            answer = rule.condition.holds(facts, unknown)
+            if answer is None:
+                settings = [path for path in unknown if path[0] == "settings"]
+                hangs_on = sorted(path[1] for path in settings if path in rule.condition.reads)
+                of_model = {path: among for path, among in unknown.items() if path[0] != "settings"}
+                if of_model and rule.condition.holds(facts, of_model) is None:
+                    unjudged += [rule.id] if rule.severity != "info" else []
+                elif rule.severity in _MILDER:
+                    found.append(_finding(rule, facts, hangs_on))
+            elif answer:
+                found.append(_finding(rule, facts))
+    return Ruling(tuple(sorted(found, key=lambda f: _ORDER[f.severity])), tuple(unjudged))

@@ -244,6 +244,9 @@ class _Layer:
         keys = self.dialect.keys.get(key.replace("_", "-"))
         if not keys:
             return False
+        if value is None:  # the whole object is taken back
+            for own, _part in keys.values():
+                self.put(own, f"settings.{name}", None)
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -284,6 +287,13 @@ class _Layer:
             ours = self.dialect.translated(key, part, value)
         self.put(key, f"environment.{name}", ours)
         return True
+
+
+def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect: Dialect) -> Settings:
+    """Lay a profile's settings on those of the profile that it extends, whatever names the two use for a setting."""
+    own = {dialect.named(str(name))[0] for name in over}
+    kept = {name: value for name, value in base.items() if name in over or dialect.named(str(name))[0] not in own}
+    return knowledge.merged(kept, over)
 
 
 def read_layer(

@@ -134,17 +134,16 @@ def _dspark(steps: int | None, tokens: int | None, topk: int, gamma: int | None,
     return Draft("DSPARK", 1, 1, need, False)
 
 
-def vllm_draft(config: t.Mapping[str, t.Any]) -> Draft:
-    """Work out what vLLM verifies: num_speculative_tokens drafts and the one sampled token.
+def vllm_draft(method: str, steps: int | None) -> Draft:
+    """Work out what vLLM verifies: its drafts and the one sampled token. method: by vLLM's own name.
 
     vLLM 0.17.0 config/speculative.py: the number must be positive; the verified sequence is one longer.
     """
-    method = str(config.get("method", "draft_model"))
-    if "num_speculative_tokens" not in config:
+    if steps is None:
         raise _refuse(
-            "speculative_config",
+            "speculative_num_steps",
             "num_speculative_tokens is missing; an engine takes it from the checkpoint, a plan cannot.",
             "Add it, such as 3.",
         )
-    steps = _whole("speculative_config.num_speculative_tokens", config["num_speculative_tokens"], 1)
+    steps = _whole("speculative_num_steps", steps, 1)
     return Draft(method, steps, 1, steps + 1, False)

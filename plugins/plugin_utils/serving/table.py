@@ -27,15 +27,22 @@ def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
     whole = max(memory["free_gib"], memory["used_gib"])
     gauge = "".join(sign * round(max(memory[key], 0) / whole * WIDTH) for key, sign, _name in _PARTS)
     gauge = gauge[:WIDTH].ljust(round(min(memory["free_gib"] / whole, 1) * WIDTH), ".")
-    legend = ", ".join(f"{sign} {name} {memory[key]:g}" for key, sign, name in _PARTS if memory[key])
+    legend = ", ".join(f"{sign} {name} {max(memory[key], 0):g}" for key, sign, name in _PARTS if memory[key])
     assumed = " (assumed: nobody measured it)" if memory["free_assumed"] else ""
+    cache = f"{memory['kv_tokens']} tokens of cache"
+    if memory["free_assumed"] and memory["kv_tokens"] == 0:
+        cache = f"no cache below {memory['free_needed_gib']:g} GiB free, {memory['kv_tokens_most']} tokens at best"
     return [
         f"memory    [{gauge}] of {memory['free_gib']:g} GiB free per node{assumed}",
         f"          {legend} GiB; weights {memory['weights_from']}",
         f"          {memory['knob']} {memory['chosen']:g} ({memory['chosen_by']}; floor {memory['floor']:.3f}, "
-        f"ceiling {memory['ceiling']:.3f}); {memory['kv_tokens']} tokens of cache, "
-        f"{memory['max_running_requests'] or 'any number of'} requests at once",
+        f"ceiling {memory['ceiling']:.3f}); {cache}, "
+        f"{_requests(memory['max_running_requests'])} at once",
     ]
+
+
+def _requests(limit: int | None) -> str:
+    return "as many requests as the cache holds" if limit is None else f"{limit} requests"
 
 
 def _measured(row: t.Mapping[str, t.Any]) -> str:
@@ -43,13 +50,49 @@ def _measured(row: t.Mapping[str, t.Any]) -> str:
     return f" ({', '.join(figures)} tokens/s)" if figures else ""
 
 
+def _headline(plan: t.Mapping[str, t.Any]) -> str:
+    """Say the verdict, and what qualifies it."""
+    text = plan["verdict"].upper()
+    if plan["conflict"]:
+        text += " - a rule and a measured row disagree: the choice is yours (accept)"
+    errors = [finding["rule"] for finding in plan["findings"] if finding["severity"] == "error"]
+    if errors and not plan["conflict"]:
+        text += f" by {', '.join(errors)}"
+    memory = plan["memory"]
+    if plan["verdict"] == "proven" and memory and memory["kv_tokens"] == 0:
+        text += f" where more than {memory['free_needed_gib']:g} GiB are free; nobody measured these nodes"
+    if any(finding["rule"] == "facts.unjudged" for finding in plan["findings"]):
+        text += " - the model is not known, and not every rule could be judged"
+    return text
+
+
+def _evidence(row: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Yield the lines of one measured row."""
+    if row["equal"]:
+        yield f"evidence  row {row['id']} is equal and was {row['verdict']}{_measured(row)}: {row['source'][0]}"
+        if row["assumed"]:
+            left = ", ".join(f"{key}={value}" for key, value in row["assumed"].items())
+            yield f"          the row leaves open, so the version's default counts: {left}"
+    else:
+        other = ", ".join(f"{key} {pair['row']} there, {pair['plan']} here" for key, pair in row["differs"].items())
+        yield f"near      row {row['id']} was {row['verdict']}{_measured(row)}; {other}"
+    for blemish in row["blemishes"]:
+        yield f"          of this row: {blemish}"
+
+
+def _runs(resolved: t.Mapping[str, t.Any], by: str) -> str:
+    return ", ".join(
+        key if by == "unknown" else f"{key}={said['value']}" for key, said in resolved.items() if said["by"] == by
+    )
+
+
 def serving_table(plan: t.Mapping[str, t.Any]) -> list[str]:
     """Return the lines of a plan, as `launch_plan` returns it."""
     engine, parallel = plan["engine"], plan["parallel"]
     lines = [
         f"{plan['title']} [{plan['profile']}, {plan['variant']}]",
-        f"verdict   {plan['verdict'].upper()}{' - rules and measured rows disagree' if plan['conflict'] else ''}",
-        f"engine    {engine['name']} {engine['version']}, image {engine['image']}",
+        f"verdict   {_headline(plan)}",
+        f"engine    {engine['name']} {engine['version']}, image {engine['image'] or 'not named'}",
         f"spread    {parallel['nodes']} nodes, tp {parallel['tp']}, pp {parallel['pp']}, ep {parallel['ep']}",
         *memory_lines(plan["memory"]),
     ]
@@ -57,15 +100,10 @@ def serving_table(plan: t.Mapping[str, t.Any]) -> list[str]:
         lines.append(f"{finding['severity']:<9} {finding['rule']}: {finding['message']}")
         lines.append(f"          → {finding['remedy']}")
     for row in plan["evidence"]:
-        if row["equal"]:
-            lines.append(
-                f"evidence  row {row['id']} is equal and was {row['verdict']}{_measured(row)}: {row['source'][0]}"
-            )
-        else:
-            other = ", ".join(f"{key} {pair['row']} there, {pair['plan']} here" for key, pair in row["differs"].items())
-            lines.append(f"near      row {row['id']} was {row['verdict']}{_measured(row)}; {other}")
-    if plan["added"]:
-        lines.append("added     " + ", ".join(f"{key}={value}" for key, value in plan["added"].items()))
+        lines += _evidence(row)
+    for by, word in (("asked", "asked"), ("added", "added"), ("default", "default"), ("unknown", "unknown")):
+        if said := _runs(plan["resolved"], by):
+            lines.append(f"{word:<9} {said}")
     for patch in plan["patches"]:
         lines.append(f"patch     {patch['id']}: {patch['title']} ({patch['file']})")
     for rank in plan["ranks"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From profile and cluster to settings, draft, memory, findings, evidence and the verdict. No argv here."""
+"""From profile and cluster to resolved settings, draft, memory, findings, evidence and the verdict. No argv here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
@@ -19,12 +19,19 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     memory,
     nodes,
     patches,
+    resolved,
     rules,
     speculation,
+    words,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Kept
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Kept
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Drafter, Engine, Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release, same_release
+
+Verdict = t.Literal["blocked", "unproven", "proven"]
+# What a plan's document has of the model alone.
+_OF_FACTS = (("model",), ("quant",), ("memory",), ("context", "native"), ("context", "over_native"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +45,9 @@ class Base:
     measurements: tuple[knowledge.Entry, ...]
     constants: t.Mapping[str, knowledge.Entry]
     patches: tuple[patches.Patch, ...]
+    choices: tuple[resolved.Choice, ...]
+    standard: evidence.Standard
+    tables: Tables
 
     def constant(self, name: str, engine: str = "", version: str = "") -> float:
         """Return a number that the plan takes as given; one that has a range of versions, for this engine's."""
@@ -61,6 +71,9 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants=knowledge.load("constants", overlays),
         patches=patches.load_patches(overlays),
+        choices=resolved.load_choices(overlays),
+        standard=evidence.load_standard(overlays),
+        tables=load_tables(overlays),
     )
 
 
@@ -85,33 +98,38 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was decided. added: settings that the plan put in itself; conflict: rules and rows disagree."""
+    """What was decided. settings: asked and added; added: what the plan put in itself; conflict: rules and rows disagree."""
 
-    verdict: t.Literal["blocked", "unproven", "proven"]
+    verdict: Verdict
     settings: dict[str, t.Any]
     added: dict[str, t.Any]
+    runs: resolved.Resolved
     draft: speculation.Draft | None
     pools: memory.Pools | None
-    findings: tuple[rules.Finding, ...]
+    findings: tuple[Finding, ...]
     witness: evidence.Witness
     conflict: bool
     environment: dict[str, str]
     patches: tuple[knowledge.Entry, ...] = ()
 
 
-def drafted(profile: Profile) -> tuple[speculation.Draft | None, list[rules.Finding]]:
+def _vllm_method(settings: t.Mapping[str, t.Any], tables: Tables, version: str) -> str:
+    """Return vLLM's own word for the algorithm: `NEXTN` is `mtp` there."""
+    entry = tables.settings["speculative_algorithm"]
+    return str(words.translate(settings.get("speculative_algorithm", "draft_model"), entry["vllm"][0], None))
+
+
+def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None, list[Finding]]:
     """Work out speculation; what the engine would refuse is a finding, and the plan goes on with steps + 1."""
     settings = profile.settings
-    found: list[rules.Finding] = []
+    algorithm = settings.get("speculative_algorithm")
+    if not algorithm:
+        return None, []
+    source = ("DESIGN, draft tokens; SGLang 0.5.10 server_args.py:3079 and its successors",)
     try:
         if profile.engine.name == "vllm":
-            config = settings.get("speculative_config")
-            if isinstance(config, str):
-                config = json.loads(config)
-            return (speculation.vllm_draft(config) if config else None), found
-        algorithm = settings.get("speculative_algorithm")
-        if not algorithm:
-            return None, found
+            method = _vllm_method(settings, tables, profile.engine.version)
+            return speculation.vllm_draft(method, settings.get("speculative_num_steps")), []
         draft = speculation.sglang_draft(
             algorithm,
             settings.get("speculative_num_steps"),
@@ -124,27 +142,9 @@ def drafted(profile: Profile) -> tuple[speculation.Draft | None, list[rules.Find
     except FabricError as exc:
         if not exc.findings:
             raise
-        bad = exc.findings[0]
-        steps = settings.get("speculative_num_steps")
-        steps = steps if isinstance(steps, int) and not isinstance(steps, bool) and steps > 0 else 1
-        name = str(settings.get("speculative_algorithm", "unknown")).upper()
-        draft = speculation.Draft(name, steps, 1, steps + 1, False)
-        found.append(rules.Finding(bad.id, "error", (bad.subject,), bad.message, bad.remedy, ("DESIGN, draft tokens",)))
-        return draft, found
-    except json.JSONDecodeError as exc:
-        raise FabricError(f"profile {profile.id!r}: settings.speculative_config: not JSON: {exc}") from exc
-    for item in draft.findings:
-        found.append(
-            rules.Finding(
-                item.id,
-                item.severity,
-                (item.subject,),
-                item.message,
-                item.remedy,
-                ("SGLang 0.5.10 server_args.py:3079 and its successors",),
-            )
-        )
-    return draft, found
+        steps = settings.get("speculative_num_steps") or 1
+        draft = speculation.Draft(str(algorithm).upper(), steps, 1, steps + 1, False, exc.findings[:1])
+    return draft, [dataclasses.replace(item, names=(item.subject,), source=source) for item in draft.findings]
 
 
 def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> tuple[float, str, bool] | None:
@@ -183,8 +183,7 @@ def pools_of(
     if measured and measured[2] and head:
         # The measured figure has the head in it.
         need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
-    length = int(profile.settings.get("context_length") or profile.settings.get("max_model_len") or 0)
-    length = length or profile.facts.native_context
+    length = int(profile.settings.get("context_length") or profile.facts.native_context)
     free = free or nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     if profile.engine.name == "vllm":
         return memory.vllm_pools(
@@ -206,8 +205,13 @@ def pools_of(
     )
 
 
-def additions(profile: Profile, draft: speculation.Draft | None, pools: memory.Pools | None) -> dict[str, t.Any]:
-    """Return the settings that the plan adds: the memory knob, the request limit, draft tokens, a raised context cap."""
+def additions(
+    profile: Profile, runs: t.Mapping[str, t.Any], draft: speculation.Draft | None, pools: memory.Pools | None
+) -> dict[str, t.Any]:
+    """Return the settings that the plan adds: the memory knob, the request limit, draft tokens, a raised context cap.
+
+    runs: the resolved settings before the plan added any.
+    """
     settings = profile.settings
     added: dict[str, t.Any] = {}
     if pools and pools.chosen_by == "planned":
@@ -216,20 +220,17 @@ def additions(profile: Profile, draft: speculation.Draft | None, pools: memory.P
         return added
     if draft and settings.get("speculative_num_draft_tokens") != draft.tokens:
         added["speculative_num_draft_tokens"] = draft.tokens
-    if (
-        draft
-        and "speculative_eagle_topk" not in settings
-        and draft.algorithm in speculation.FORCED | {speculation.FROZEN}
-    ):
-        added["speculative_eagle_topk"] = (
-            draft.topk
-        )  # SGLang compares it with 1 unasked: steps without it end in a TypeError
-    graph = settings.get("cuda_graph_max_bs")
-    if "max_running_requests" not in settings and graph and not settings.get("disable_cuda_graph"):
+    if draft and draft.algorithm in speculation.FORCED | {speculation.FROZEN}:
+        # SGLang takes its own steps only where none of the three is given, and compares an unset top-k with 1.
+        for name, value in (("speculative_num_steps", draft.steps), ("speculative_eagle_topk", draft.topk)):
+            if name not in settings:
+                added[name] = value
+    graph, running = runs.get("cuda_graph_max_bs"), runs.get("max_running_requests")
+    if "max_running_requests" not in settings and graph and not runs.get("disable_cuda_graph"):
         slots = pools.mamba_slots if pools else None
         per_request = pools.slots_per_request if pools else None
         states = slots // per_request if slots and per_request else graph
-        if states > 0:
+        if states > 0 and (running is None or running > graph):
             added["max_running_requests"] = min(states, graph)
     model, length = profile.facts, settings.get("context_length")
     longer = model and length and model.position == "none" and length > model.native_context
@@ -240,7 +241,7 @@ def additions(profile: Profile, draft: speculation.Draft | None, pools: memory.P
 
 def platform_findings(
     platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
-) -> tuple[list[rules.Finding], dict[str, str]]:
+) -> tuple[list[Finding], dict[str, str]]:
     """Compare versions of NCCL, kernel, driver … with the known bad ones.
 
     whole: whether a kernel's command line is stated with it; where it was not read, what it could mend is a warning.
@@ -256,16 +257,167 @@ def platform_findings(
         severity: rules.Severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
         environment.update(entry.get("environment", {}))
         found.append(
-            rules.Finding(
+            Finding(
                 f"platform.{entry['id']}",
                 "info" if entry.get("environment") else severity,
-                (entry["component"],),
+                "",
                 entry["message"] + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
                 entry["remedy"],
+                (entry["component"],),
                 tuple(entry["source"]),
             )
         )
     return found, environment
+
+
+def _document(profile: Profile, draft: speculation.Draft | None) -> dict[str, t.Any]:
+    """Return what choices may ask: the plan's document before its settings are resolved."""
+    cut = profile.cut
+    return {
+        "model": facts.model_facts(profile),
+        "quant": facts.quant_facts(profile),
+        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
+        "engine": {"name": profile.engine.name, "version": profile.engine.version},
+        "speculation": {"on": draft is not None, **({} if draft is None else dataclasses.asdict(draft))},
+    }
+
+
+def running(profile: Profile, draft: speculation.Draft | None, known: Base) -> resolved.Resolved:
+    """Resolve a profile's settings, before the plan adds any."""
+    engine = profile.engine
+    return resolved.resolve(
+        profile.settings,
+        _document(profile, draft),
+        known.choices,
+        known.tables,
+        engine.name,
+        engine.version,
+        profile.cut.tp,
+    )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a model is made of, as far as an engine's choices hang on it."""
+
+    facts: Facts | None
+    precision: tuple[tuple[str, t.Any], ...]
+    drafter: Drafter | None
+
+
+def _made(profile: Profile) -> _Made:
+    kinds = sorted(profile.precision.items())
+    stored = tuple((kind, form if isinstance(form, str) else tuple(sorted(form.items()))) for kind, form in kinds)
+    return _Made(profile.facts, stored, profile.drafter)
+
+
+@functools.lru_cache(maxsize=4096)
+def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
+    """Resolve what a row ran, with the facts of the plan's model. Rows are many, and always the same."""
+    run = row.run
+    measured = Profile(
+        id=row.id,
+        variant="",
+        title="",
+        model=run.model,
+        proven="",
+        engine=Engine(run.engine, run.version, "", run.image),
+        nodes=run.nodes,
+        cut=Cut(run.tp, run.pp, run.ep),
+        settings=run.settings,
+        facts=made.facts,
+        precision={kind: form if isinstance(form, str) else dict(form) for kind, form in made.precision},
+        drafter=made.drafter,
+        revision=run.revision,
+    )
+    draft, _findings = drafted(measured, known.tables)
+    return _run(measured, running(measured, draft, known), {}, known)
+
+
+def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.Any], known: Base) -> evidence.Run:
+    configuration = evidence.Configuration(
+        model=profile.model,
+        engine=profile.engine.name,
+        version=profile.engine.version,
+        image=profile.engine.image,
+        nodes=profile.nodes,
+        tp=profile.cut.tp,
+        pp=profile.cut.pp,
+        ep=profile.cut.ep,
+        settings=profile.settings,
+        revision=profile.revision,
+    )
+    parser = known.tables.parser(profile.engine.name, profile.engine.version)
+    return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
+
+
+def _changes(found: evidence.Comparison) -> str:
+    """Say how to come from a plan to a row's configuration."""
+    return ", ".join(f"{key} {theirs}" for key, (theirs, _ours) in found.differs.items())
+
+
+def _measured_findings(witness: evidence.Witness, rows: t.Sequence[evidence.Comparison]) -> list[Finding]:
+    """Return a finding for each equal row that went wrong, with the nearest stable row as the way out."""
+    stable = next((c for c in (*witness.equal, *rows) if c.row.verdict == "stable"), None)
+    away = (
+        f"Row {stable.row.id} is the nearest that was stable: {_changes(stable)}." if stable and stable.differs
+        else "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
+    )  # fmt: skip
+    return [
+        Finding(
+            f"evidence.{found.row.id}",
+            "error",
+            "",
+            f"Row {found.row.id} measured this very configuration: {found.row.verdict}"
+            + (f" ({found.row.status})." if found.row.status else "."),
+            away,
+            tuple(found.row.run.settings),
+            found.row.source,
+        )
+        for found in witness.equal
+        if found.row.verdict != "stable"
+    ]
+
+
+def _image_finding(profile: Profile, image: knowledge.Entry) -> list[Finding]:
+    """Compare a known image's engine with the one that is planned for."""
+    engine = image.get("engine")
+    if not engine:
+        return []
+    same = engine["name"] == profile.engine.name and same_release(engine["version"], profile.engine.version)
+    if same:
+        return []
+    has = f"{engine['name']} {engine['version']}"
+    return [
+        Finding(
+            "image.engine",
+            "error",
+            "",
+            f"The image {profile.engine.image} is {has}, but the plan is made for {profile.engine.name} "
+            f"{profile.engine.version}: its flags and rules are of another version than what runs.",
+            f"Plan for the image (engine: {{name: {engine['name']}, version: {engine['version']}}}), or name an image "
+            f"of {profile.engine.version} (engine.image).",
+            ("engine.version", "engine.image"),
+            tuple(image["source"]),
+        )
+    ]
+
+
+def _unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
+    if not unjudged:
+        return []
+    return [
+        Finding(
+            "facts.unjudged",
+            "warning",
+            "",
+            f"What {profile.model} is made of is not known, so {len(unjudged)} rules could not be judged: "
+            f"{', '.join(unjudged)}.",
+            "Give the profile its facts: of the model's config.json, as the guide on profiles shows.",
+            ("facts",),
+            ("Nothing is guessed",),
+        )
+    ]
 
 
 def judge(
@@ -282,20 +434,34 @@ def judge(
 
     kernels: hosts by kernel, as nodes showed it; what the owner says in platform wins.
     """
-    draft, found = drafted(profile)
-    pools = pools_of(profile, draft, free, known)
-    added = additions(profile, draft, pools)
-    if added.get("max_running_requests") and pools:
-        limited = dataclasses.replace(profile, settings={**profile.settings, **added})
-        pools = pools_of(limited, draft, free, known)
-        if pools and pools.chosen_by == "given" and pools.knob in added:
-            pools = dataclasses.replace(pools, chosen_by="planned")
-    settings = {**profile.settings, **added}
-    image = known.images.get(profile.engine.image or "", {})
-    asked = facts.document(profile, settings, draft, pools, image.get("features", {}))
     release(profile.engine.version)
-    found += rules.evaluate(rules.concerned(known.rules, profile.engine.name, profile.engine.version), asked)
-    start_up = patches.needed(known.patches, profile.engine.name, profile.engine.version, asked)
+    engine = profile.engine
+    draft, found = drafted(profile, known.tables)
+    before = running(profile, draft, known)
+    asked = dataclasses.replace(profile, settings=before.settings)
+    pools = pools_of(asked, draft, free, known)
+    added = additions(profile, before.settings, draft, pools)
+    runs = before.with_added(added)
+    if added.get("max_running_requests") and pools:
+        by = pools.chosen_by
+        limited = {key: value for key, value in runs.settings.items() if key != pools.knob or by == "given"}
+        pools = pools_of(dataclasses.replace(profile, settings=limited), draft, free, known)
+        if pools and pools.knob in added:
+            runs = runs.with_added({pools.knob: pools.chosen})
+            added[pools.knob] = pools.chosen
+    settings = {**profile.settings, **added}
+    image = known.images.get(engine.image or "", {})
+    judged = dataclasses.replace(profile, settings=runs.settings)
+    document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}))
+    unknown = dict(runs.unknown)
+    if profile.facts is None:
+        unknown |= dict.fromkeys(_OF_FACTS, ())
+    if ("settings", "quantization") in unknown:
+        unknown["quant", "tool"] = ("modelopt", "compressed-tensors", "none")
+    start_up = patches.needed(known.patches, engine.name, engine.version, document, unknown)
+    document["patches"] = facts.patch_facts([patch["id"] for patch in start_up])
+    ruling = rules.evaluate(rules.concerned(known.rules, engine.name, engine.version), document, unknown)
+    found += [*ruling.findings, *_unjudged(profile, ruling.unjudged), *_image_finding(profile, image)]
     platform = platform or {}
     more, environment = platform_findings(platform, known.known_bad)
     found += more
@@ -303,32 +469,27 @@ def judge(
         shown = {"kernel": kernel, "cmdline": platform.get("cmdline", "")}
         bad_kernel, _none = platform_findings(shown, known.known_bad, whole="cmdline" in platform)
         found += [dataclasses.replace(f, message=f"{', '.join(hosts)}: {f.message}") for f in bad_kernel]
+    rows = known.rows.get((profile.model, engine.name), ()) if use_evidence else ()
+    made = _made(profile)
+    witness = evidence.witness(
+        _run(profile, runs, document, known), rows, known.standard, lambda row: _row_run(row, made, known)
+    )
+    bad = _measured_findings(witness, witness.near)
+    errors = any(f.severity == "error" and f.id not in accept for f in (*found, *bad))
+    stable = "stable" in witness.verdicts
     found = [
         dataclasses.replace(f, severity="warning", message=f"Accepted by the owner: {f.message}")
-        if f.severity == "error" and f.rule in accept
+        if f.severity == "error" and f.id in accept
         else f
-        for f in found
+        for f in (*bad, *found)
     ]
-    run = evidence.Configuration(
-        model=profile.model,
-        engine=profile.engine.name,
-        version=profile.engine.version,
-        image=profile.engine.image,
-        nodes=profile.nodes,
-        tp=profile.cut.tp,
-        pp=profile.cut.pp,
-        ep=profile.cut.ep,
-        settings=profile.settings,
-    )
-    rows = known.rows.get((profile.model, profile.engine.name), ()) if use_evidence else ()
-    witness = evidence.witness(run, rows)
-    errors = any(f.severity == "error" for f in found)
-    stable = "stable" in witness.verdicts
-    bad = bool(witness.verdicts - {"stable"})
-    conflict = stable and (errors or bad)
-    verdict: t.Literal["blocked", "unproven", "proven"] = "unproven"
-    if errors or bad:
+    found.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
+    verdict: Verdict = "unproven"
+    if errors:
         verdict = "blocked"
-    elif stable:
+    elif stable and not bad and (pools is None or pools.kv_tokens_most > 0):
         verdict = "proven"
-    return Judgement(verdict, settings, added, draft, pools, tuple(found), witness, conflict, environment, start_up)
+    conflict = stable and (errors or bool(bad))
+    return Judgement(
+        verdict, settings, added, runs, draft, pools, tuple(found), witness, conflict, environment, start_up
+    )

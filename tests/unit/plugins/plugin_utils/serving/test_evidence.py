@@ -1,15 +1,28 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import pathlib
+import sys
+import typing as t
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, model, profile, verdict
 
+ROOT = pathlib.Path(__file__).resolve().parents[5]
+_spec = importlib.util.spec_from_file_location("verdicts", ROOT / "benchmarks" / "verdicts.py")
+assert _spec and _spec.loader
+verdicts = importlib.util.module_from_spec(_spec)
+sys.modules["verdicts"] = verdicts
+_spec.loader.exec_module(verdicts)
+
+KNOWN = verdict.base()
 ROWS = evidence.load_rows()
 BY_ID = {row.id: row for row in ROWS}
 
@@ -21,40 +34,110 @@ def test_all_measured_rows_are_there() -> None:
     assert sum(row.verdict == "garbage" for row in ROWS) == 8
 
 
+def witnessed(name: str, free: dict[str, t.Any] | None = None, **changes: t.Any) -> evidence.Witness:
+    """What the rows say of a row's own configuration with changed settings, image or spread."""
+    row = BY_ID[name]
+    own = verdicts.profile_of(row, profile.find(row.run.model))
+    settings = {**row.run.settings, **changes.pop("settings", {})}
+    own = dataclasses.replace(own, settings={k: v for k, v in settings.items() if v is not None}, **changes)
+    return verdict.judge(own, KNOWN).witness
+
+
+def of(found: evidence.Witness, name: str) -> evidence.Comparison:
+    return next(c for c in (*found.equal, *found.near) if c.row.id == name)
+
+
+# Rows that do not say what they ran with: nothing can be known to be their equal.
+UNSTATED = {"m154": "its image is not stated", "m155": "its image is not stated"}
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_a_row_is_evidence_for_its_own_configuration(row: evidence.Row) -> None:
-    found = evidence.witness(row.run, ROWS)
-    assert row.id in {c.row.id for c in found.equal}
-    assert found.verdicts == {row.verdict}
+    found = witnessed(row.id)
+    assert (row.id in {c.row.id for c in found.equal}) is (row.id not in UNSTATED)
 
 
 def test_a_near_row_says_what_differs() -> None:
-    stable = BY_ID["m065"].run
-    eager = dataclasses.replace(
-        stable, settings={**stable.settings, "disable_cuda_graph": True, "cuda_graph_max_bs": 8}
-    )
-    found = evidence.witness(eager, [BY_ID["m065"]])
+    found = of(witnessed("m065", settings={"disable_cuda_graph": True}), "m065")
     assert not found.equal
-    assert found.near[0].differs == {"disable_cuda_graph": (False, True)}
-    assert found.near[0].unstated == ("cuda_graph_max_bs",)
+    assert found.differs == {"disable_cuda_graph": (False, True)}
 
 
-def test_what_decides_must_be_stated_by_both() -> None:
-    row = BY_ID["m154"]  # FP4 GEMM and graphs of this row are not stated
-    told = dataclasses.replace(row.run, settings={**row.run.settings, "fp4_gemm_backend": "flashinfer_cutlass"})
-    assert evidence.compare(told, row).differs == {"fp4_gemm_backend": (None, "flashinfer_cutlass")}
+def test_what_decides_must_be_stated_by_the_row() -> None:
+    assert of(witnessed("m154"), "m154").differs["fp4_gemm_backend"][0] == "not stated"
+
+
+def test_an_unknown_image_is_no_equal_image() -> None:
+    row = BY_ID["m099"]
+    unnamed = witnessed("m099", engine=profile.Engine("sglang", row.run.version))
+    assert of(unnamed, "m099").differs == {"image": (row.run.image, None)}
+
+
+def test_what_the_engine_makes_of_both_is_compared() -> None:
+    """NEXTN is EAGLE there, and top-k 1 makes the draft tokens steps + 1: neither makes a difference."""
+    assert of(witnessed("m099", settings={"speculative_algorithm": "EAGLE"}), "m099").equal
+    assert of(witnessed("m099", settings={"speculative_num_draft_tokens": 7}), "m099").equal
+
+
+def test_a_version_s_default_counts_where_the_row_states_nothing_and_is_said() -> None:
+    found = of(witnessed("m118", settings={"cuda_graph_max_bs": 512}), "m118")
+    assert found.equal
+    assert found.assumed == {"cuda_graph_max_bs": 512}
+    assert of(witnessed("m118", settings={"cuda_graph_max_bs": 8}), "m118").differs == {"cuda_graph_max_bs": (512, 8)}
 
 
 def test_speculation_is_off_where_a_row_does_not_state_it() -> None:
-    plain = BY_ID["m089"]
-    fast = dataclasses.replace(plain.run, settings={**plain.run.settings, "speculative_algorithm": "NEXTN"})
-    assert "speculative_algorithm" in evidence.compare(fast, plain).differs
+    fast = {"speculative_algorithm": "NEXTN", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
+    assert "speculative_algorithm" in of(witnessed("m089", settings=fast), "m089").differs
 
 
-@pytest.mark.parametrize("key", ["nodes", "tp", "ep"])
-def test_another_topology_is_not_equal(key: str) -> None:
-    row = BY_ID["m009"]
-    assert key in evidence.compare(dataclasses.replace(row.run, **{key: 2}), row).differs
+@pytest.mark.parametrize("change", [{"nodes": 2}, {"cut": model.Cut(2, 2, 1)}, {"cut": model.Cut(4, 1, 4)}])
+def test_another_topology_is_not_equal(change: dict[str, t.Any]) -> None:
+    assert not of(witnessed("m009", **change), "m009").equal
+
+
+HARMLESS = sorted(key for key, when in KNOWN.standard.harmless.items() if when is None)
+OTHER_VALUES: dict[str, t.Any] = {
+    "attention_backend": ["flashinfer", "triton"], "moe_runner_backend": ["triton", "cutlass", "flashinfer_cutlass"],
+    "fp4_gemm_backend": ["flashinfer_cutlass", "flashinfer_cudnn"], "disable_cuda_graph": [True, False],
+    "kv_cache_dtype": ["fp8_e4m3", "auto", "fp8_e5m2"], "mem_fraction_static": [0.55, 0.83], "context_length": [4096, 131072],
+    "cuda_graph_max_bs": [4, 16], "enable_eplb": [True], "disable_radix_cache": [True], "disable_deep_gemm": [True, False],
+    "enable_torch_compile": [True], "max_running_requests": [4, 64], "page_size": [16], "cuda_graph_bs": [[1, 2, 4]],
+    "chunked_prefill_size": [2048], "speculative_num_steps": [1, 2], "nccl_transport": ["socket"],
+    "max_mamba_cache_size": [12], "quantization": ["fp8"], "num_continuous_decode_steps": [4],
+}  # fmt: skip
+CHANGES = [(key, value) for key, values in OTHER_VALUES.items() for value in values]
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([row for row in ROWS if row.run.engine == "sglang"]), st.sampled_from(CHANGES))
+def test_no_row_proves_what_runs_otherwise(row: evidence.Row, change: tuple[str, t.Any]) -> None:
+    """Any single change that reaches the engine: the result is not proven by that row."""
+    key, value = change
+    own = verdicts.profile_of(row, profile.find(row.run.model))
+    changed = dataclasses.replace(own, settings={**own.settings, key: value})
+    before, after = verdict.judge(own, KNOWN), verdict.judge(changed, KNOWN)
+    if before.runs.settings == after.runs.settings or key in KNOWN.standard.harmless:
+        return  # the engine makes the same of both, or it is the list's own condition that decides
+    assert row.id not in {c.row.id for c in after.witness.equal}
+
+
+@pytest.mark.parametrize("key", HARMLESS)
+def test_what_is_harmless_makes_no_difference(key: str) -> None:
+    value: t.Any = {"int": 3, "bool": True}.get(KNOWN.tables.settings.get(key, {}).get("type", ""), "other")
+    assert of(witnessed("m099", settings={key: value}), "m099").equal
+
+
+def test_fewer_requests_at_once_are_the_row_s_as_long_as_it_was_measured_with_as_many() -> None:
+    assert BY_ID["m118"].run.settings["max_running_requests"] == 32
+    assert of(witnessed("m118", settings={"max_running_requests": 8}), "m118").equal
+    assert not of(witnessed("m118", settings={"max_running_requests": 4}), "m118").equal
+    assert not of(witnessed("m118", settings={"max_running_requests": 48}), "m118").equal
+
+
+def test_blemishes_of_a_row_are_told() -> None:
+    row = dataclasses.replace(BY_ID["m099"], requests={"n8": {"ok": 7, "failed": 1}}, note="a note")
+    assert row.blemishes == ("1 of 8 requests failed at n = 8", "a note")
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def inline(name: str) -> dict[str, t.Any]:
 
 
 NAMES = ["qwen3.5-397b-a17b-nvfp4", "glm-4.7-nvfp4", "gemma-4-31b-it", "nemotron-3-super-120b-nvfp4"]
-NUMERIC = (*profile._WHOLE, *profile._SHARES)
+NUMERIC = ("context_length", "mem_fraction_static", "cuda_graph_max_bs", "max_running_requests")
 REQUIRED = [
     ("id",),
     ("title",),
