@@ -4,24 +4,34 @@
 """What rules may ask: the plan's facts as one plain document. Whatever needs arithmetic is computed here and named.
 
 model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
-expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, position, first_layer, head,
-drafter, frozen_drafter, sliding, native_context. quant: tool (modelopt, compressed-tensors, none), experts (precision),
-dense_fp4 (FP4 layers outside the routed experts). parallel: nodes, tp, pp, ep, tp_pp. engine: name, version.
-image: name, features (true, false, null = unknown). settings: the plan's. speculation: on, algorithm, steps, topk,
-tokens. graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
+expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
+window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
+position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
+engine version (None: not known): pipeline, start_layer, balanced. quant: tool (modelopt, compressed-tensors, unknown,
+none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
+parallel: nodes, tp, pp, ep, tp_pp. engine: name, version. image: name, features (true, false, null = unknown).
+patches: see `patch_facts`. settings: the plan's. speculation: on, algorithm, steps, topk, tokens, drafter (one is
+named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import math
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Format
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
+CLASSES = "model_classes"
+# What a model's class can do, by its entry in `knowledge/model_classes`.
+ABLE = ("pipeline", "start_layer", "balanced")
+_FP4 = {"nvfp4", "mxfp4"}
 Document = dict[str, t.Any]
 
 
@@ -31,7 +41,32 @@ def image_features() -> tuple[str, ...]:
     return tuple(knowledge.schema("images")["properties"]["features"]["properties"])
 
 
-def model_facts(profile: Profile) -> Document:
+def able(architecture: str, engine: str, version: str, overlays: t.Sequence[str] = ()) -> dict[str, bool | None]:
+    """Return what a model's class can do in an engine version; None where nobody read it there."""
+    entry = knowledge.shared(CLASSES, overlays).get(f"{engine}-{architecture}", {})
+    if not any(matches(version, one) for one in entry.get("versions", ())):
+        return dict.fromkeys(ABLE)
+    return {fact: any(matches(version, one) for one in entry.get(fact, ())) for fact in ABLE}
+
+
+def merge_state_threads(heads: int, head_dim: int, tp: int) -> int:
+    """Threads of one block of FlashInfer's MergeState, which joins attention over the prompt and over its cached part.
+
+    FlashInfer 0.6.7 attention/cascade.cuh: head_dim / vec_size threads for each head, 16-bit values, 16 bytes or more
+    at once. CUDA starts no block of more than 1024.
+    """
+    vector = max(8, head_dim // 32)
+    return heads // tp * (head_dim // vector)
+
+
+def kv_heads_misfit(profile: Profile) -> int | None:
+    """Return a number of KV heads that TP neither divides nor is divided by: no engine can cut or copy them evenly."""
+    facts, tp = profile.facts, profile.cut.tp
+    counts = [a.kv_heads for a in facts.attention] if facts else []
+    return next((count for count in counts if count % tp and tp % count), None)
+
+
+def model_facts(profile: Profile, overlays: t.Sequence[str] = ()) -> Document:
     """Return what rules may ask of the model; all but `known` and `drafter` are None where it is not known."""
     facts = profile.facts
     drafter = profile.drafter
@@ -55,6 +90,14 @@ def model_facts(profile: Profile) -> Document:
         "head": facts.head is not None,
         "sliding": any(a.window for a in facts.attention),
         "native_context": facts.native_context,
+        "vision": facts.vision is not None or facts.vision_params > 0,
+        "value_dims_differ": {a.head_dim for a in facts.attention if a.window}
+        not in (set(), {a.head_dim for a in facts.attention if not a.window}),
+        "merge_state_threads": max(
+            (merge_state_threads(a.heads, a.head_dim, cut.tp) for a in facts.attention), default=0
+        ),
+        "kv_heads_misfit": kv_heads_misfit(profile),
+        **able(facts.architecture, profile.engine.name, profile.engine.version, overlays),
     }
     if moe:
         rows = (2 if moe.gated else 1) * moe.intermediate * cut.ep // cut.tp
@@ -67,31 +110,90 @@ def model_facts(profile: Profile) -> Document:
     return asked
 
 
-def _holds_fp4(stored: Format) -> bool:
-    """Whether a kind of tensors has some in FP4: kernels are needed for one layer as for all."""
-    names = {stored} if isinstance(stored, str) else {*stored, stored["rest"]}
-    return not names.isdisjoint(("nvfp4", "mxfp4"))
+def _formats(stored: Format) -> set[str]:
+    """Return all formats of a kind of tensors: kernels are needed for one layer as for all."""
+    return {stored} if isinstance(stored, str) else ({*stored} - {"rest"}) | {stored["rest"]}
 
 
 def quant_facts(profile: Profile) -> Document:
-    """Return how the checkpoint is quantized, as far as kernels are chosen by it."""
+    """Return how the checkpoint is quantized, as far as kernels are chosen by it.
+
+    Of a model that is not known, what the profile itself states of its precision still counts.
+    """
     named = str(profile.settings.get("quantization") or "")
-    tool = "modelopt" if named.startswith("modelopt") else named if named == "compressed-tensors" else "none"
     facts, precision = profile.facts, profile.precision
     dense: list[str] = []
     if facts:
         dense = ["attention"] * bool(facts.attention or facts.mla) + ["dense"] * bool(facts.dense)
         dense += ["linear"] * bool(facts.linear)
         dense += ["shared_experts"] * bool(facts.moe and facts.moe.shared_intermediate)
+        kinds = dense + ["experts"] * bool(facts.moe)
+    else:
+        kinds = [kind for kind, usual in DEFAULT_PRECISION.items() if precision[kind] != usual]
+        dense = [kind for kind in kinds if kind in ("attention", "dense", "linear", "shared_experts")]
+    stored = sorted(set().union(*(_formats(precision[kind]) for kind in kinds)))
+    tool = "unknown" if not named and _FP4 & set(stored) else "none"
+    if named.startswith("modelopt"):
+        tool = "modelopt"
+    elif named.replace("_", "-") == "compressed-tensors":
+        tool = "compressed-tensors"
     return {
         "tool": tool,
-        "experts": precision["experts"] if facts and facts.moe else None,
-        "dense_fp4": any(_holds_fp4(precision[kind]) for kind in dense),
+        "stored": stored,
+        "experts": precision["experts"] if "experts" in kinds else None,
+        "dense_fp4": any(_FP4 & _formats(precision[kind]) for kind in dense),
     }
 
 
-def memory_facts(pools: Pools | None) -> Document:
-    """Return the memory plan for rules: GiB, shares, counts. known is false where the model is not known."""
+def patch_facts(scheduled: t.Collection[str] | None) -> Document:
+    """Return which start-up patches the launch has; `scheduled` is None while nobody worked that out.
+
+    scheduled: ids of `knowledge/patches`, those that `patches.needed` returns for this plan.
+    """
+    return {"known": scheduled is not None, "scheduled": sorted(scheduled or ())}
+
+
+def _room(pools: Pools, settings: t.Mapping[str, t.Any]) -> Document:
+    """Return what the knob leaves beside the pools, and whether any value of it would do.
+
+    A cap on the cache's tokens (max_total_tokens) gives back what the share would have made of it.
+    """
+    cap = settings.get("max_total_tokens")
+    cap = cap if isinstance(cap, int) and not isinstance(cap, bool) and cap > 0 else math.inf
+    spare, spare_most = (
+        kv * (1 - cap / tokens) if tokens > cap else 0.0
+        for kv, tokens in ((pools.kv, pools.kv_tokens), (pools.kv_most, pools.kv_tokens_most))
+    )
+    needed = pools.draft + pools.graphs + pools.activations + pools.context
+    if pools.engine == "vllm":
+        floor_most, ceiling_most = pools.floor, min(pools.free_most / (pools.total or pools.free_most), 1.0)
+        most = pools.reserve
+    else:
+        floor_most, ceiling_most = pools.floor * pools.free / pools.free_most, 1 - needed / pools.free_most
+        most = pools.free_most * (1 - pools.chosen)
+    low, high = (pools.floor, pools.ceiling) if pools.floor < pools.ceiling else (floor_most, ceiling_most)
+    middle = math.ceil((low + high) / 2 * 1000) / 1000
+    return {
+        "reserve_gib": pools.reserve + spare,
+        "reserve_most_gib": most + spare_most,
+        "reserve_needed_gib": needed,
+        "reserve_least_gib": pools.draft + pools.graphs + pools.context,
+        "floor_most": floor_most,
+        "ceiling_most": ceiling_most,
+        "fits": floor_most < ceiling_most,
+        "suggested": middle if low < middle < high else None,
+        "kv_tokens": int(min(pools.kv_tokens, cap)),
+        "kv_tokens_most": int(min(pools.kv_tokens_most, cap)),
+    }
+
+
+def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None) -> Document:
+    """Return the memory plan for rules: GiB, shares, counts. known is false where the model is not known.
+
+    …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
+    what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
+    activations, which are an estimate.
+    """
     if pools is None:
         return {"known": False}
     return {
@@ -100,24 +202,58 @@ def memory_facts(pools: Pools | None) -> Document:
         "free_assumed": pools.free_assumed,
         "free_most_gib": pools.free_most,
         "weights_gib": pools.weights,
+        "weights_measured": pools.weights_from.startswith("measured"),
         "mamba_gib": pools.mamba,
         "kv_gib": pools.kv,
         "kv_most_gib": pools.kv_most,
         "draft_gib": pools.draft,
         "load_peak_gib": pools.load_peak,
         "load_peak_over": pools.load_peak > pools.free_most >= pools.weights,
-        "reserve_gib": pools.reserve,
-        "reserve_needed_gib": pools.draft + pools.graphs + pools.activations + pools.context,
         "floor": pools.floor,
         "ceiling": pools.ceiling,
-        "ceiling_most": min(pools.free_most / pools.total, 1.0) if pools.total else pools.ceiling,
         "chosen": pools.chosen,
-        "kv_tokens": pools.kv_tokens,
-        "kv_tokens_most": pools.kv_tokens_most,
         "max_running_requests": pools.max_running_requests,
         "mamba_slots": pools.mamba_slots,
         "slots_per_request": pools.slots_per_request,
+        **_room(pools, settings or {}),
     }
+
+
+def _largest_graph(settings: t.Mapping[str, t.Any]) -> int | None:
+    """Return the largest batch that is captured: of the list where one is given, else the limit."""
+    sizes = settings.get("cuda_graph_bs")
+    if isinstance(sizes, (list, tuple)) and sizes and all(isinstance(size, int) for size in sizes):
+        return int(max(sizes))
+    limit = settings.get("cuda_graph_max_bs")
+    return int(limit) if isinstance(limit, int) else None
+
+
+def _drafter_named(settings: t.Mapping[str, t.Any]) -> bool:
+    """Whether the settings name a drafter: SGLang's path, or the model in vLLM's configuration."""
+    config = settings.get("speculative_config")
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except json.JSONDecodeError:
+            config = None
+    return bool(settings.get("speculative_draft_model_path") or (isinstance(config, t.Mapping) and config.get("model")))
+
+
+def filled(fix: t.Any, facts: t.Mapping[str, t.Any]) -> t.Any:
+    """Return a rule's fix with the facts it names: a value that is `{path}` alone becomes that fact itself.
+
+    LookupError where the plan has no such fact: then this fix is not to be had.
+    """
+    if isinstance(fix, t.Mapping):
+        return {key: filled(value, facts) for key, value in fix.items()}
+    if isinstance(fix, str) and fix.startswith("{") and fix.endswith("}"):
+        value: t.Any = facts
+        for key in fix[1:-1].split("."):
+            value = value.get(key) if isinstance(value, t.Mapping) else None
+        if value is None:
+            raise LookupError(fix[1:-1])
+        return value
+    return fix
 
 
 def document(
@@ -126,40 +262,47 @@ def document(
     draft: Draft | None,
     pools: Pools | None,
     features: t.Mapping[str, bool],
+    scheduled: t.Collection[str] | None = None,
+    overlays: t.Sequence[str] = (),
 ) -> Document:
-    """Build the whole document for one plan. settings: with what the plan added."""
+    """Build the whole document for one plan. settings: with what the plan added. scheduled: see `patch_facts`."""
     cut = profile.cut
-    limit = settings.get("cuda_graph_max_bs")
+    limit = _largest_graph(settings)
     running = settings.get("max_running_requests")
-    if running and pools and pools.max_running_requests:
-        running = min(running, pools.max_running_requests)
+    fitting = pools.max_running_requests if pools else None
+    if fitting and (running is None or (isinstance(running, int) and fitting < running)):
+        running = fitting
     length = settings.get("context_length") or settings.get("max_model_len")
     native = profile.facts.native_context if profile.facts else None
-    return {
-        "model": model_facts(profile),
-        "quant": quant_facts(profile),
-        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
-        "engine": {"name": profile.engine.name, "version": profile.engine.version},
-        "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in image_features()}},
-        "settings": settings,
-        "speculation": {
+    speculation: Document = {"on": False, "algorithm": "", "drafter": _drafter_named(settings)}
+    if draft:
+        speculation |= {
             "on": True,
             "algorithm": draft.algorithm,
             "steps": draft.steps,
             "topk": draft.topk,
             "tokens": draft.tokens,
         }
-        if draft
-        else {"on": False, "algorithm": ""},
+    return {
+        "model": model_facts(profile, overlays),
+        "quant": quant_facts(profile),
+        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
+        "engine": {"name": profile.engine.name, "version": profile.engine.version},
+        "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in image_features()}},
+        "patches": patch_facts(scheduled),
+        "settings": settings,
+        "speculation": speculation,
         "graphs": {
             "max_bs": limit,
             "running": running,
-            "over": bool(not settings.get("disable_cuda_graph") and limit and running and running > limit),
+            "over": bool(
+                not settings.get("disable_cuda_graph") and limit and isinstance(running, int) and running > limit
+            ),
         },
         "context": {
             "length": length or native,
             "native": native,
             "over_native": bool(length and native and length > native),
         },
-        "memory": memory_facts(pools),
+        "memory": memory_facts(pools, settings),
     }

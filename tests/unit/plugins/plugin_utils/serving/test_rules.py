@@ -147,8 +147,8 @@ def test_a_bad_rule_is_one_error(tmp_path: pathlib.Path, changes: dict[str, t.An
 
 def test_a_rule_speaks_of_its_versions_only() -> None:
     rule = next(rule for rule in KNOWN.rules if rule.id == "experts.cutlass-removed")
-    assert rule.concerns("sglang", "0.5.12")
-    assert not rule.concerns("sglang", "0.5.11")
+    assert rule.concerns("sglang", "0.5.16")
+    assert not rule.concerns("sglang", "0.5.15")  # its wheel still has cutlass_moe_fp4
     assert not rule.concerns("vllm", "0.17.0")
 
 

@@ -25,7 +25,7 @@ def test_verdict_comes_first_and_each_finding_has_its_remedy() -> None:
     shown = lines(100.7, 0.85)
     assert shown[1].startswith("verdict   BLOCKED")
     place = next(i for i, line in enumerate(shown) if line.startswith("error     memory.below-floor"))
-    assert shown[place + 1].strip().startswith("→ Raise it above")
+    assert shown[place + 1].strip().startswith("→ Set mem_fraction_static to")
 
 
 def test_the_bar_is_the_memory_of_a_node() -> None:
