@@ -1,7 +1,7 @@
 """Turn a JSON list of measured rows (as read from published logs) into knowledge/evidence/*.yml, one file per table.
 
 Usage: python tools/convert_evidence.py measured_rows.json knowledge/evidence
-What all rows of a file share is stated once, under `common`.
+What all rows of a file share is stated once, under `common`. tools/seed_figures.yml says what the seeds know of a row beside its log.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ HEADER = (
     "# Measured rows, converted by tools/convert_evidence.py. Figures and verdicts as the source states them.\n"
 )
 GIB_PER_GB = 1e9 / 2**30
+MORE = pathlib.Path(__file__).with_name("seed_figures.yml")
 
 
 def converted(raw: Row) -> Row:
@@ -35,7 +36,10 @@ def converted(raw: Row) -> Row:
         "id": raw["id"],
         "model": raw["model"],
         "engine": {"name": engine, "version": release.group(), "image": raw["image"]},
-        "platform": {key: raw[key] for key in ("driver", "cuda", "kernel", "nccl") if raw.get(key)},
+        # Of a remark that the log's table cut off in the middle, nothing is kept.
+        "platform": {
+            key: re.sub(r"\s*\([^()]*$", "", raw[key]) for key in ("driver", "cuda", "kernel", "nccl") if raw.get(key)
+        },
         "nodes": raw["nnodes"],
         "tp": raw["tp"],
         "pp": raw["pp"],
@@ -55,6 +59,20 @@ def converted(raw: Row) -> Row:
         row["engine"]["build"] = build
     if raw.get("note"):
         row["note"] = raw["note"]
+    return row
+
+
+def completed(row: Row, more: Row) -> Row:
+    """The row with what a seed states beside its log: figures that the log has stay, and no remark is lost."""
+    for key, value in more.get("measured", {}).items():
+        assert row["measured"].setdefault(key, value) == value, f"{row['id']}: {key}: log and seed differ"
+    for key, value in more.get("settings", {}).items():
+        assert row["settings"].setdefault(key, value) == value, f"{row['id']}: {key}: log and seed differ"
+    if "image" in more:
+        row["engine"]["image"] = more["image"]
+    if "note" in more:
+        own = row.get("note", "")
+        row["note"] = more["note"] if not own or own in more["note"] else f"{own}; {more['note']}"
     return row
 
 
@@ -84,8 +102,9 @@ def without(row: Row, common: Row) -> Row:
 def main(source: str, target: str) -> None:
     """Write one file for each model, EP and engine version."""
     groups: dict[str, list[Row]] = {}
+    more = yaml.safe_load(MORE.read_text(encoding="utf-8"))["rows"]
     for raw in json.loads(pathlib.Path(source).read_text(encoding="utf-8")):
-        row = converted(raw)
+        row = completed(converted(raw), more.get(raw["id"], {}))
         model = row["model"].split("/")[-1].lower()
         name = f"{model}-tp{row['tp']}-ep{row['ep']}-{row['engine']['name']}-{row['engine']['version']}"
         groups.setdefault(name, []).append(row)

@@ -7,12 +7,12 @@ stand-ins for its tensors; a second run changes nothing; a copy that has drifted
 from __future__ import annotations
 
 import ast
+import dataclasses
 import pathlib
 import shutil
 import sys
 import types
 import typing as t
-from dataclasses import dataclass
 
 import pytest
 import stand_ins as fake
@@ -95,7 +95,8 @@ def function(name: str) -> t.Callable[[ast.AST], bool]:
 def jit(path: pathlib.Path) -> None:
     def target(capability: tuple[int, int]) -> tuple[str, str]:
         cuda = types.SimpleNamespace(current_device=lambda: 0, get_device_capability=lambda _device: capability)
-        space: Space = {"torch": types.SimpleNamespace(cuda=cuda), "dataclass": dataclass, "__name__": __name__}
+        torch = types.SimpleNamespace(cuda=cuda)
+        space: Space = {"torch": torch, "dataclass": dataclasses.dataclass, "__name__": __name__}
         piece(path, lambda node: isinstance(node, ast.ClassDef) and node.name == "ArchInfo", space)
         piece(path, function("_init_jit_cuda_arch_once"), space)
         space["_init_jit_cuda_arch_once"]()
@@ -211,6 +212,68 @@ def test_a_patch_on_the_real_file(name: str, wheel: str, version: str, tmp_path:
     assert 0 <= added <= 8, "a start-up patch is small"
     assert [outcome.state for outcome in applier.apply([patch], tmp_path)] == ["applied before"]
     assert path.read_text(encoding="utf-8") == after
+
+
+# How images do some edits in their own words; the rest of each patch is still to be made.
+IN_OTHER_WORDS = {
+    "cutlass-dsl-sm12x": ("Arch.sm_103a,\n    ]", "Arch.sm_103a, Arch.sm_121a\n    ]"),
+    "sglang-cutlass-moe-ep": (
+        "    device = a.device\n    a_map =",
+        "    device = a.device\n\n    # sentinels\n    topk_weights = topk_weights.masked_fill(topk_ids < 0, 0.0)\n    a_map =",
+    ),
+    "sglang-modelopt-ep": (
+        ".values.to(torch.float32)\n            w2_input_scale = layer.w2_input_scale\n\n",
+        ".values.to(torch.float32)\n            w2_input_scale = layer.w2_input_scale\n"
+        "            if layer.moe_ep_size > 1:\n"
+        "                w13_input_scale = w13_input_scale.chunk(layer.moe_ep_size)[layer.moe_ep_rank]\n"
+        "                w2_input_scale = w2_input_scale.chunk(layer.moe_ep_size)[layer.moe_ep_rank]\n\n",
+    ),
+}
+
+
+def without_comments(text: str, patch: applier.Patch) -> str:
+    """The result of all edits as somebody else writes it: no comment of ours, empty lines between the lines."""
+    for edit in patch.edits:
+        lines = [line.split("  #")[0] for line in edit.replace.splitlines() if not line.strip().startswith("#")]
+        text = text.replace(edit.replace, "\n\n".join(lines) + "  # by the image\n")
+    return text
+
+
+@pytest.mark.parametrize(("name", "wheel", "version"), cases())
+def test_an_edit_that_the_image_has_is_left(name: str, wheel: str, version: str, tmp_path: pathlib.Path) -> None:
+    """All of them, and each one alone: the others are made, and what comes of it is free of the fault."""
+    patch, path = copied(name, wheel, version, tmp_path)
+    if name.startswith("cutlass"):
+        shutil.copytree(folder(wheel, version) / "nvidia_cutlass_dsl/python_packages/cutlass/base_dsl",
+                        path.parents[3] / "base_dsl")  # fmt: skip
+    before = path.read_text(encoding="utf-8")
+    text = without_comments(applier.edited(before, patch)[0], patch)
+    assert not any(edit.replace in text for edit in patch.edits if "#" in edit.replace)
+    path.write_text(text, encoding="utf-8")
+    assert [outcome.state for outcome in applier.apply([patch], tmp_path)] == ["applied before"]
+    assert path.read_text(encoding="utf-8") == text
+    CHECKS[name](path)
+    for edit in patch.edits:
+        alone = dataclasses.replace(patch, edits=(edit,))
+        path.write_text(without_comments(applier.edited(before, alone)[0], alone), encoding="utf-8")
+        (outcome,) = applier.apply([patch], tmp_path)
+        assert outcome.edits.count("applied before") == 1
+        assert outcome.edits.count("applied") == len(patch.edits) - 1
+        CHECKS[name](path)
+
+
+@pytest.mark.parametrize(("name", "wheel", "version"), [c for c in cases() if c.values[0] in IN_OTHER_WORDS])
+def test_an_edit_in_the_image_s_own_words_is_not_made_twice(
+    name: str, wheel: str, version: str, tmp_path: pathlib.Path
+) -> None:
+    patch, path = copied(name, wheel, version, tmp_path)
+    text = path.read_text(encoding="utf-8")
+    old, new = IN_OTHER_WORDS[name]
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != text
+    (outcome,) = applier.apply([patch], tmp_path)
+    assert outcome.edits == ("not needed", *["applied"] * (len(patch.edits) - 1))
+    assert path.read_text(encoding="utf-8").count(new) == 1
 
 
 @pytest.mark.parametrize(("name", "wheel", "version"), cases())

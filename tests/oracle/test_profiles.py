@@ -53,7 +53,10 @@ class Asked:
         if plan["settings"].get("speculative_draft_model_path"):
             models[plan["settings"]["speculative_draft_model_path"]] = families.files("Gemma4AssistantForCausalLM")
         own = {k: v for k, v in rank["env"].items() if k.startswith(("SGLANG_", "VLLM_"))}
-        return Case(tuple(rank["argv"][program:]), env=own, models=models)
+        # A template's file is in the image, and vLLM looks for it at once: the words of one stand in for it.
+        template = plan["settings"].get("chat_template")
+        argv = tuple("{{ messages }}" if template and word == template else word for word in rank["argv"][program:])
+        return Case(argv, env=own, models=models)
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.profile, self.variant, self.version)))

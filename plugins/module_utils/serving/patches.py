@@ -6,9 +6,10 @@
     python3 patches.py [--check] [--root SITE_PACKAGES] PATCHES.json
 
 PATCHES.json is the list `patches` of a launch plan. This file is all that the container needs: Python 3.10 or newer and its
-standard library. An edit replaces a text that stands in the file exactly once. Nothing is written, to any file, unless every
-patch of the list is settled: to be applied, applied before, or made needless by upstream. A file is replaced as a whole, and
-only by one that compiles, so a killed run leaves each file old or new and a second run ends the work.
+standard library. An edit replaces a text that stands in the file exactly once. Each edit is looked at by itself: one that the
+image has already, in whatever layout and with whatever comments, is done, and the others are still made. Nothing is written,
+to any file, unless every edit of the list is settled: to be applied, applied before, or made needless by upstream. A file is
+replaced as a whole, and only by one that compiles, so a killed run leaves each file old or new and a second run ends the work.
 
 Exit status: 0 all settled; 1 at least one refused, the cause on standard error; 2 a bad call.
 """
@@ -16,18 +17,28 @@ Exit status: 0 all settled; 1 at least one refused, the cause on standard error;
 from __future__ import annotations
 
 import argparse
+import ast
+import functools
 import importlib.metadata
 import importlib.util
+import io
 import json
 import os
 import pathlib
 import shutil
 import sys
 import tempfile
+import textwrap
+import tokenize
 import typing as t
 from dataclasses import dataclass
 
 State = t.Literal["applied", "applied before", "not needed"]
+# A word of code, and whether it is the first of its line.
+Word = tuple[str, bool]
+_SILENT = frozenset([tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER])
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+_LAYOUT = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t", tokenize.DEDENT: "\b"}
 
 
 class PatchError(Exception):
@@ -36,7 +47,7 @@ class PatchError(Exception):
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace `expect` by `replace`. fixed: texts that show that upstream, or the image, has done it in its own way."""
+    """Replace `expect` by `replace`. fixed: code that shows that upstream, or the image, has done it in its own way."""
 
     expect: str
     replace: str
@@ -47,8 +58,8 @@ class Edit:
 class Patch:
     """The edits of one file. file: path below site-packages. versions: of `package`, for which the edits were written.
 
-    moved: paths below site-packages; where the file is not there and one of these is, the code is gone and the patch
-    is not needed.
+    moved: paths below site-packages. Where one of these is there, code that the file no longer has is gone for good, and
+    its edits are not needed; the file may be gone as well.
     """
 
     id: str
@@ -61,11 +72,12 @@ class Patch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one patch; path is None where its file is gone for good."""
+    """What became of one patch; path is None where its file is gone for good. edits: what became of each."""
 
     id: str
     state: State
     path: pathlib.Path | None
+    edits: tuple[State, ...] = ()
 
 
 def _text(entry: t.Any, key: str, where: str) -> str:
@@ -111,33 +123,121 @@ def from_plain(entries: t.Any) -> list[Patch]:
     return found
 
 
-def edited(text: str, patch: Patch) -> tuple[str, State]:
-    """Return the text with all edits of a patch, and what that came to. PatchError where one finds neither form."""
-    states: set[State] = set()
+@functools.lru_cache(maxsize=64)
+def words(code: str) -> tuple[Word, ...]:
+    """Return code, or a piece of it, without its comments and layout; as far as it can be read."""
+    found: list[Word] = []
+    row = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(textwrap.dedent(code)).readline):
+            if token.type in _SILENT:
+                continue
+            text = _LAYOUT.get(token.type, token.string)
+            if token.type == tokenize.STRING and not token.string.startswith(("f", "F")):
+                text = repr(ast.literal_eval(token.string))
+            found.append((text, token.start[0] != row))
+            row = row if token.type in _LAYOUT else token.end[0]
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        pass  # a piece may end within brackets
+    return tuple(found)
+
+
+def _opened(piece: str) -> str:
+    """Return the brackets that a piece closes and does not open: it was cut from within them."""
+    opened, missing = [], ""
+    for text, _first in words(piece):
+        if text in _BRACKETS.values():
+            opened.append(text)
+        elif text in _BRACKETS and not (opened and opened.pop()):
+            missing = _BRACKETS[text] + missing
+    return missing
+
+
+def _bare(piece: str) -> tuple[str, ...]:
+    """Return the words of a piece of code, without what its own cut puts at its ends."""
+    opened = _opened(piece)
+    found = [text for text, _first in words(opened + piece)][len(opened) :]
+    while found and found[0] in _LAYOUT.values():
+        found.pop(0)
+    while found and found[-1] in _LAYOUT.values():
+        found.pop()
+    return tuple(found)
+
+
+def _places(piece: tuple[str, ...], code: t.Sequence[Word], whole_lines: bool = True) -> list[int]:
+    """Return where a piece of code begins in other code. whole_lines: it begins a line there and ends one."""
+    texts = [text for text, _first in code]
+    size = len(piece)
+    return [
+        at
+        for at in range(len(texts) - size + 1)
+        if size
+        and texts[at] == piece[0]
+        and tuple(texts[at : at + size]) == piece
+        and (not whole_lines or (code[at][1] and (at + size == len(code) or texts[at + size] == "\n" or code[at + size][1])))
+    ]  # fmt: skip
+
+
+def _is_done(text: str, edit: Edit) -> bool:
+    """Say whether code has the edit's result, in any layout, and nothing left of what it replaces."""
+    code, result, before = words(text), _bare(edit.replace), _bare(edit.expect)
+    found = _places(result, code)
+    if len(found) != 1:
+        return False
+    # The result may contain what it replaced: that does not count.
+    rest = [*code[: found[0]], ("\0", True), *code[found[0] + len(result) :]]
+    return not _places(before, rest)
+
+
+def _edited(text: str, edit: Edit, moved: bool) -> tuple[str, State] | str:
+    """Return the text with an edit, and what that came to; or what was found where it is neither before nor after."""
+    results, times = text.count(edit.replace), text.replace(edit.replace, "\0").count(edit.expect)
+    if (results, times) == (1, 0) or (results <= 1 and _is_done(text, edit)):
+        return text, "applied before"
+    # Before the code that it replaces: a fix may have left that in place, and must not be made twice.
+    if not results and any(_places(_bare(form), words(text), whole_lines=False) for form in edit.fixed):
+        return text, "not needed"
+    if (results, times) == (0, 1):
+        return text.replace(edit.expect, edit.replace), "applied"
+    if moved and not results and not times and not _places(_bare(edit.expect), words(text)):
+        return text, "not needed"
+    return f"is there {times} times and its result {results} times"
+
+
+def settled(text: str, patch: Patch, moved: bool = False) -> tuple[str, tuple[State, ...]]:
+    """Return the text with all edits of a patch, and what each came to. PatchError where one finds neither form.
+
+    moved: one of the places is there to which later versions moved the code.
+    """
+    states: list[State] = []
     for number, edit in enumerate(patch.edits, 1):
-        # The result may contain what it replaced: that does not count.
-        results, times = text.count(edit.replace), text.replace(edit.replace, "\0").count(edit.expect)
-        if (results, times) == (1, 0):
-            states.add("applied before")
-        elif (results, times) == (0, 1):
-            text = text.replace(edit.expect, edit.replace)
-            states.add("applied")
-        elif not results and not times and any(form in text for form in edit.fixed):
-            states.add("not needed")
-        else:
+        found = _edited(text, edit, moved)
+        if isinstance(found, str):
             first = next(line.strip() for line in edit.expect.splitlines() if line.strip())
             raise PatchError(
-                f"edit {number} of {len(patch.edits)}: the code that it replaces ({first!r} …) is there {times} times "
-                f"and its result {results} times, which is neither before nor after, nor a known fix: the code has drifted"
+                f"edit {number} of {len(patch.edits)}: the code that it replaces ({first!r} …) {found}, which is neither "
+                "before nor after, nor a known fix: the code has drifted"
             )
-    order: tuple[State, ...] = ("applied", "applied before", "not needed")
-    state = next(state for state in order if state in states)
-    if state == "applied":
+        text = found[0]
+        states.append(found[1])
+    if "applied" in states:
         try:
             compile(text, patch.file, "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as exc:
             raise PatchError(f"the file with its edits does not compile: {exc}") from exc
-    return text, state
+    return text, tuple(states)
+
+
+def summed(states: t.Sequence[State]) -> State:
+    """Return what a patch came to, of what its edits came to."""
+    order: tuple[State, ...] = ("applied", "applied before", "not needed")
+    return next(state for state in order if state in states)
+
+
+def edited(text: str, patch: Patch) -> tuple[str, State]:
+    """Return the text with all edits of a patch, and what that came to. PatchError where one finds neither form."""
+    new, states = settled(text, patch)
+    return new, summed(states)
 
 
 def installed(package: str) -> str:
@@ -173,16 +273,17 @@ def prepare(
     outcomes, texts, new, refused = [], {}, {}, []
     for patch in patches:
         path = locate(patch.file, root)
+        moved = any(locate(place, root) for place in patch.moved)
         try:
             if path is None:
-                if any(locate(moved, root) for moved in patch.moved):
+                if moved:
                     outcomes.append(Outcome(patch.id, "not needed", None))
                     continue
                 raise PatchError("there is no such file")
             if path not in texts:
                 # Bytes, since reading as text would make LF of CRLF.
                 texts[path] = path.read_bytes().decode("utf-8")
-            text, state = edited(texts[path], patch)
+            text, states = settled(texts[path], patch, moved)
         except (OSError, UnicodeDecodeError) as exc:
             refused.append(f"patch {patch.id}: {path}: cannot be read: {exc}. Nothing was changed.")
         except PatchError as exc:
@@ -192,8 +293,8 @@ def prepare(
                 "this image does not need the patch, name the feature that it has in an images entry of your knowledge."
             )
         else:
-            outcomes.append(Outcome(patch.id, state, path))
-            if state == "applied":
+            outcomes.append(Outcome(patch.id, summed(states), path, states))
+            if "applied" in states:
                 texts[path] = new[path] = text
     if refused:
         raise PatchError("\n".join(refused))
@@ -254,7 +355,9 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
         return 1
     for outcome in outcomes:
         told = f"would be {outcome.state}" if given.check and outcome.state == "applied" else outcome.state
-        sys.stdout.write(f"patch {outcome.id}: {told}" + (f": {outcome.path}\n" if outcome.path else "\n"))
+        made, of = outcome.edits.count("applied"), len(outcome.edits)
+        partly = f" ({made} of its {of} edits; the others are there or not needed)" if 0 < made < of else ""
+        sys.stdout.write(f"patch {outcome.id}: {told}" + (f": {outcome.path}{partly}\n" if outcome.path else "\n"))
     return 0
 
 

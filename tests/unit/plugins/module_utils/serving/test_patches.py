@@ -104,6 +104,98 @@ def test_what_upstream_has_fixed_is_left(tmp_path: pathlib.Path) -> None:
     assert path.read_text() == text
 
 
+# The same edits as an image's author made them: other comments, other line breaks, no trace of us.
+FIRST_IN_IMAGE = SOURCE.replace("    10,\n]\n", "    10, 12,\n    # for newer machines\n]\n")
+SECOND_IN_IMAGE = "    # wraps round\n\n    return LIMITS[which % len( LIMITS )]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FIRST_IN_IMAGE.replace("    return LIMITS[which]\n", SECOND_IN_IMAGE),
+        RAISED.replace("  # twelve too", ""),
+        RAISED.replace("twelve too", "by the image"),
+        RAISED.replace("\n", "\r\n"),
+    ],
+    ids=["its own form", "no comment", "another comment", "its line ends"],
+)
+def test_an_edit_that_the_image_has_counts_as_done(tmp_path: pathlib.Path, text: str) -> None:
+    path = site(tmp_path)
+    path.write_bytes(text.encode())
+    first = path.stat()
+    assert [(o.state, o.path) for o in apply([ONE], tmp_path)] == [("applied before", path)]
+    assert (path.read_bytes(), path.stat().st_ino) == (text.encode(), first.st_ino)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        (FIRST_IN_IMAGE, FIRST_IN_IMAGE.replace("[which]", "[which % len(LIMITS)]")),
+        (
+            SOURCE.replace("    return LIMITS[which]\n", SECOND_IN_IMAGE),
+            RAISED.replace("    return LIMITS[which % len(LIMITS)]\n", SECOND_IN_IMAGE),
+        ),
+    ],
+    ids=["first", "second"],
+)
+def test_of_a_patch_only_the_edits_that_are_missing_are_made(tmp_path: pathlib.Path, text: str, result: str) -> None:
+    path = site(tmp_path, text)
+    (outcome,) = apply([ONE], tmp_path)
+    assert (outcome.state, sorted(outcome.edits)) == ("applied", ["applied", "applied before"])
+    assert path.read_text() == result
+    assert [o.state for o in apply([ONE], tmp_path)] == ["applied before"]
+
+
+def test_one_edit_that_is_there_does_not_hide_that_another_has_drifted(tmp_path: pathlib.Path) -> None:
+    text = FIRST_IN_IMAGE.replace("[which]", "[int(which)]")
+    path = site(tmp_path, text)
+    with pytest.raises(PatchError, match=r"edit 2 of 2: .*'return LIMITS\[which\]' ….*drifted"):
+        apply([ONE], tmp_path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RAISED.replace("    return", "        return").replace(
+            "which):\n", "which):\n    if which:\n"
+        ),  # under a condition
+        RAISED.replace("len(LIMITS)]", "len(LIMITS)] + 1"),
+    ],
+    ids=["indented", "goes on"],
+)
+def test_what_only_looks_like_the_result_is_drift(tmp_path: pathlib.Path, text: str) -> None:
+    edits = (Edit("def limit(which):\n    return LIMITS[which]\n", "def limit(which):\n    return LIMITS[which % len(LIMITS)]\n"),
+             EDITS[1])  # fmt: skip
+    path = site(tmp_path, text)
+    with pytest.raises(PatchError, match="drifted"):
+        apply([Patch("p", "engine", "<2", ONE.file, edits)], tmp_path)
+    assert path.read_text() == text
+
+
+def test_a_known_fix_counts_before_the_code_that_it_left_in_place(tmp_path: pathlib.Path) -> None:
+    """Whoever adds a line behind the code that we replace leaves our `expect` there: not to be done twice."""
+    text = SOURCE.replace("    10,\n]\n", "    10,\n]\nLIMITS = [ *LIMITS , 12 ]  # more\n")
+    path = site(tmp_path, text)
+    edit = Edit("    10,\n]\n", EDITS[0].replace, fixed=("LIMITS = [*LIMITS,",))
+    assert [o.state for o in apply([Patch("p", "engine", "<2", ONE.file, (edit,))], tmp_path)] == ["not needed"]
+    assert path.read_text() == text
+
+
+def test_code_that_has_moved_from_a_file_that_is_still_there(tmp_path: pathlib.Path) -> None:
+    """The old place only forwards; an edit whose code is still in it is made all the same."""
+    path = site(tmp_path, "from engine.new.limits import *\n")
+    with pytest.raises(PatchError, match="drifted"):
+        apply([ONE], tmp_path)
+    site(tmp_path, file="engine/new/limits.py")
+    assert [o.state for o in apply([ONE], tmp_path)] == ["not needed"]
+    half = "from engine.new.limits import LIMITS\n\n\ndef limit(which):\n    return LIMITS[which]\n"
+    path.write_text(half, encoding="utf-8")
+    (outcome,) = apply([ONE], tmp_path)
+    assert (outcome.state, outcome.edits) == ("applied", ("not needed", "applied"))
+    assert path.read_text() == half.replace("[which]", "[which % len(LIMITS)]")
+
+
 def test_a_file_that_is_gone(tmp_path: pathlib.Path) -> None:
     """Missing is refused, unless the code is known to have moved."""
     with pytest.raises(PatchError, match="no such file"):
@@ -228,6 +320,11 @@ def test_the_command(tmp_path: pathlib.Path) -> None:
     assert (said.returncode, said.stdout, said.stderr) == (0, f"patch raise-limits: applied: {path}\n", "")
     assert path.read_text() == RAISED
     assert run(tmp_path, str(listed)).stdout == f"patch raise-limits: applied before: {path}\n"
+    path.write_text(FIRST_IN_IMAGE, encoding="utf-8")
+    said = run(tmp_path, str(listed))
+    assert (
+        said.stdout == f"patch raise-limits: applied: {path} (1 of its 2 edits; the others are there or not needed)\n"
+    )
     path.write_text("drifted = 1\n", encoding="utf-8")
     said = run(tmp_path, str(listed))
     assert (said.returncode, said.stdout) == (1, "")

@@ -348,8 +348,11 @@ def test_a_bad_choice_is_refused(kubernetes: Plain, text: str) -> None:
 
 
 def test_a_recipe_instead_of_an_image_is_refused() -> None:
+    made = inputs.plan(VLLM, 1)
+    assert serving(made, {}, {})
+    made = made | {"engine": made["engine"] | {"image": "spark-vllm-docker, built by hand"}}
     with pytest.raises(FabricError, match="k8s_dgx_image"):
-        serving(inputs.plan(VLLM, 1), {}, {})
+        serving(made, {}, {})
 
 
 def test_ranks_without_fabric_are_refused() -> None:

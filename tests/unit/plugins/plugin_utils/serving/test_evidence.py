@@ -197,6 +197,32 @@ def test_what_goes_out_comes_in(row: evidence.Row, tmp_path: pathlib.Path) -> No
     assert len(loaded) == 157
 
 
+def test_rows_carry_what_the_seeds_state_beside_the_logs() -> None:
+    """Times to the first token, answers that failed, acceptance, and figures that a log leaves out."""
+    assert {i: BY_ID[i].measured["ttft_ms"] for i in ("m042", "m154", "m113")} == {
+        "m042": {"n1": 630},
+        "m154": {"n1": 700},
+        "m113": {"n8": 1950},
+    }
+    assert {i: BY_ID[i].measured["requests"] for i in ("m056", "m057", "m107", "m060")} == {
+        "m056": {"n8": {"ok": 8, "failed": 0}},
+        "m057": {"n8": {"ok": 7, "failed": 1}},
+        "m107": {"n8": {"ok": 7, "failed": 1}},
+        "m060": {"n1": {"ok": 0, "failed": 1}},
+    }
+    assert {i: BY_ID[i].measured["n4"] for i in ("m057", "m058")} == {"m057": 124.0, "m058": 120.4}
+    assert (BY_ID["m009"].measured["accept_rate"], BY_ID["m009"].measured["accept_len"]) == (0.52, 3.05)
+    assert "23.4" in BY_ID["m009"].note and "promotes NEXTN" in BY_ID["m009"].note
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_remark_on_failed_answers_is_counted_too(row: evidence.Row) -> None:
+    requests = row.measured.get("requests", {})
+    assert all(sum(counted.values()) == int(n[1:]) for n, counted in requests.items())
+    if "repetition guard" in row.note:
+        assert any(counted["failed"] for counted in requests.values())
+
+
 def test_a_bad_row_of_an_owner_is_one_error_with_file_and_row(tmp_path: pathlib.Path) -> None:
     good = evidence.row_to_export(BY_ID["m099"].run, "good", "stable", {"n1": 40.0}, ["own bench"])
     bad = {**good, "id": "bad", "verdict": "fine"}

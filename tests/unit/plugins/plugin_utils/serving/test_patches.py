@@ -83,7 +83,7 @@ def test_the_plan_tells_what_the_applier_takes() -> None:
     told = launch_plan(QWEN, HOSTS, at("0.5.10", parallel={"ep": 4}))["patches"]
     made = applier.from_plain(json.loads(json.dumps(told)))
     assert [patch.id for patch in made] == [CUTLASS, MOE, JIT, MODELOPT]
-    assert [len(patch.edits) for patch in made] == [1, 1, 1, 3]
+    assert [len(patch.edits) for patch in made] == [1, 2, 1, 3]
     assert all(entry["why"] and entry["title"] for entry in told)
 
 
