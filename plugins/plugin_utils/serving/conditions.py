@@ -28,7 +28,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Node = t.Mapping[str, t.Any]
 Document = t.Mapping[str, t.Any]
-# What nobody knows: a path of the document (or one above it) → all that it may be; empty where that is open.
+# What nobody knows: a path of the document → all that it may be, empty where that is open. A path above others stands for
+# all of them that the document has no value of.
 Unknown = t.Mapping[tuple[str, ...], t.Sequence[t.Any]]
 NOTHING: Unknown = {}
 MOST = 512  # trials of one condition; the shipped ones need a few dozen
@@ -105,11 +106,13 @@ class Condition:
 
     def holds(self, document: Document, unknown: Unknown = NOTHING) -> bool | None:
         """Whether the condition holds; None where that hangs on an unknown fact."""
-        asked = {}
+        asked: dict[tuple[str, ...], t.Sequence[t.Any]] = {}
         for path in self.reads if unknown else ():
             for above, among in unknown.items():
-                if path[: len(above)] == above:
-                    asked[path] = among if path == above and among else self.candidates
+                if path == above:
+                    asked[path] = among or self.candidates
+                elif path[: len(above)] == above and _at(document, path) is None:
+                    asked[path] = self.candidates
         if not asked:
             return true(self.value(document))
         answers: set[bool] = set()
@@ -121,6 +124,13 @@ class Condition:
             if len(answers) == 2:
                 return None
         return answers.pop() if answers else None
+
+
+def _at(document: Document, path: tuple[str, ...]) -> t.Any:
+    place: t.Any = document
+    for name in path:
+        place = place.get(name) if isinstance(place, t.Mapping) else None
+    return place
 
 
 def _with(document: Document, values: t.Mapping[tuple[str, ...], t.Any]) -> dict[str, t.Any]:

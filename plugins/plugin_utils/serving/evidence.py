@@ -210,6 +210,7 @@ class _Unknown:
 
 
 UNKNOWN = _Unknown()
+NOT_STATED = "not stated"
 _SPREAD = ("model", "engine", "nodes", "tp", "pp", "ep")
 
 
@@ -243,7 +244,7 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
         if not stated and key in standard.decisive:
             condition = standard.decisive[key]
             if condition is None or condition.holds(ours.document) is not False:
-                differs[key] = ("not stated", mine)
+                differs[key] = (NOT_STATED, mine)
                 continue
         if mine is other or _same(mine, other):
             if not stated and key in ours.resolved.settings and ours.resolved.by[key] != "default":

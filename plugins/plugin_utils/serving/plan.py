@@ -306,56 +306,59 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     entry = find(profile, knowledge_dirs)
     known = verdict.base(knowledge_dirs)
     names = tuple(entry.get("variants", {}))
-    served: dict[str, tuple[str, Profile]] = {}  # row → the variant whose plan it is equal to
-    judged: dict[str, verdict.Judgement] = {}
-    for name in names or ("default",):
-        one = resolve(entry, {"variant": name} if names else {}, known.tables)
-        judged[name] = verdict.judge(one, known)
-        for found in judged[name].witness.equal:
-            if found.row.verdict == "stable" and judged[name].verdict == "proven":
-                served.setdefault(found.row.id, (name, one))
+    judged = {
+        name: verdict.judge(resolve(entry, {"variant": name} if names else {}, known.tables), known)
+        for name in names or ("default",)
+    }
+    served: dict[str, str] = {}  # row → the variant whose plan is equal to it
+    nearly: dict[str, str] = {}  # row → the variant that differs from it in nothing that the row states
+    for name, judgement in judged.items():
+        for found in (*judgement.witness.equal, *judgement.witness.near):
+            if found.equal and judgement.verdict == "proven":
+                served.setdefault(found.row.id, name)
+            elif all(theirs in (None, evidence.NOT_STATED) for theirs, _ours in found.differs.values()):
+                nearly.setdefault(found.row.id, name)
     first = resolve(entry, {}, known.tables)
     rows = [row for (model, _engine), own in known.rows.items() if model == first.model for row in own]
     best = evidence.recommend_row(first.model, shape, rows)
-    mine = evidence.recommend_row(first.model, shape, rows, served)
+    mine = evidence.recommend_row(first.model, shape, rows, {*served, *nearly})
+    common: Plain = {"shape": shape, "profile": first.id, "better": None, "blemishes": [], "measured": {}, "losses": {}}
     if mine.row is None:
-        own = first.shapes.get(shape, (names or ("default",))[0])
+        own = first.shapes.get(shape, next(iter(judged)))
         none = (
             best.reason if best.row is None else f"Row {best.row.id} is the best ({best.reason}), but no variant is it."
         )
-        return {
-            "shape": shape,
-            "profile": first.id,
+        return common | {
             "variant": own,
             "verdict": "unproven",
             "row": None,
-            "settings": dict(judged[own].settings),
-            "measured": {},
-            "losses": {},
             "better": best.row.id if best.row else None,
-            "blemishes": [],
+            "settings": dict(judged[own].settings),
             "reason": f"{none} The profile's own choice is {own}.",
         }
     row = mine.row
-    name, one = served[row.id]
-    better = best.row if best.row is not None and best.row.id != row.id else None
-    more = f" Row {better.id} is better ({best.reason}), but no variant of {first.id} is it." if better else ""
-    return {
-        "shape": shape,
-        "profile": first.id,
+    name = served.get(row.id) or nearly[row.id]
+    reason = mine.reason
+    if row.id not in served:
+        reason += (
+            f" Row {row.id} does not state all that it ran with, so variant {name} is only as near as can be known."
+        )
+    if best.row is not None and best.row.id != row.id:
+        reason += f" Row {best.row.id} is better ({best.reason}), but no variant of {first.id} is it."
+    return common | {
         "variant": name,
-        "verdict": "proven",
+        "verdict": "proven" if row.id in served else "unproven",
         "row": row.id,
+        "better": best.row.id if best.row is not None and best.row.id != row.id else None,
         "engine": {"name": row.run.engine, "version": row.run.version, "image": row.run.image},
         "parallel": {"nodes": row.run.nodes, "tp": row.run.tp, "pp": row.run.pp, "ep": row.run.ep},
         "settings": dict(judged[name].settings),
         "measured": dict(row.measured),
         "losses": mine.losses,
-        "better": better.id if better else None,
         "blemishes": list(row.blemishes),
         "source": list(row.source),
         "note": row.note,
-        "reason": mine.reason + more,
+        "reason": reason,
     }
 
 

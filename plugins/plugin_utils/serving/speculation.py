@@ -42,9 +42,11 @@ def _whole(key: str, value: t.Any, lowest: int) -> int:
 
 
 def promoted(algorithm: str, frozen_drafter: bool) -> str:
-    """Name the algorithm that runs: NEXTN with an assistant drafter becomes FROZEN_KV_MTP (SGLang PR 24436)."""
+    """Name the algorithm that runs: NEXTN is EAGLE, and with an assistant drafter FROZEN_KV_MTP (SGLang PR 24436)."""
     name = algorithm.upper()
-    return FROZEN if name in ("NEXTN", FROZEN) and frozen_drafter else name
+    if name in ("NEXTN", FROZEN) and frozen_drafter:
+        return FROZEN
+    return "EAGLE" if name == "NEXTN" else name
 
 
 def sglang_draft(

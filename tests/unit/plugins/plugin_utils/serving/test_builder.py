@@ -33,7 +33,7 @@ def test_a_setting_that_the_version_does_not_know_blocks_the_plan() -> None:
 def test_a_version_without_a_table_blocks_the_plan() -> None:
     built = builder()("sglang", "0.5.99", {"model": "m"})
     assert built.argv == ()
-    assert [(f.rule, f.severity) for f in built.findings] == [("arguments.version", "error")]
+    assert [(f.id, f.severity) for f in built.findings] == [("arguments.version", "error")]
     assert "0.5.23" in built.findings[0].message
 
 

@@ -174,7 +174,7 @@ def test_a_boot_of_a_newer_version_shows_the_limit() -> None:
 def logged(name: str, variant: str) -> float:
     known = profile.resolve(profile.find(name), {"variant": variant})
     bare = dataclasses.replace(verdict.base(), measurements=())
-    pools = verdict.pools_of(known, verdict.drafted(known)[0], None, bare)
+    pools = verdict.pools_of(known, verdict.drafted(known, bare.tables)[0], None, bare)
     assert pools is not None
     assert pools.weights_from == "derived from the model's facts"
     return pools.weights + (pools.draft if known.engine.name == "vllm" else 0.0)

@@ -10,7 +10,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
@@ -249,7 +249,9 @@ def test_a_profile_may_be_the_owner_s(tmp_path: pathlib.Path) -> None:
 def test_without_facts_memory_is_said_to_be_unknown() -> None:
     made = planned("apertus-70b-instruct-nvfp4")
     assert made["memory"] == {}
-    assert "memory.unknown" in {f["rule"] for f in made["findings"]}
+    found = {f["rule"]: f for f in made["findings"]}
+    assert "attention.flashinfer-head-dim" in found["facts.unjudged"]["message"]
+    assert "config.json" in found["facts.unjudged"]["remedy"]
     with pytest.raises(FabricError, match="facts"):
         plan.mem_fraction("apertus-70b-instruct-nvfp4")
 
@@ -264,11 +266,14 @@ def test_a_planned_fraction_is_passed_on() -> None:
     )
 
 
-def test_what_was_run_goes_out_without_what_the_plan_added() -> None:
+def test_what_was_run_goes_out_without_what_the_plan_added(tmp_path: pathlib.Path) -> None:
     made = planned("nemotron-3-ultra-550b-nvfp4")
     row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
     assert "max_running_requests" not in row["settings"]
-    assert evidence.compare(evidence.row_of(row).run, evidence.row_of(row)).equal
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
+    again = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", CLUSTER, knowledge_dirs=[str(tmp_path)])
+    assert "mine-1" in {found["id"] for found in again["evidence"] if found["equal"]}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +294,9 @@ def test_what_was_run_goes_out_without_what_the_plan_added() -> None:
 def test_recommended_variants(name: str, shape: str, variants: set[str]) -> None:
     found = plan.recommend(name, shape)
     assert found["variant"] in variants
-    assert found["verdict"] == "proven"
+    stated = found["row"] not in ("m154", "m155")  # which do not state their image, graphs and FP4 GEMM
+    assert found["verdict"] == ("proven" if stated else "unproven")
+    assert stated or "does not state all that it ran with" in found["reason"]
 
 
 def test_a_recommendation_without_a_row_says_so() -> None:

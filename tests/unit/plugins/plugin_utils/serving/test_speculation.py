@@ -84,6 +84,6 @@ def test_pipeline_stages_are_refused() -> None:
 
 
 def test_vllm_counts_drafts_only() -> None:
-    assert speculation.vllm_draft({"method": "mtp", "num_speculative_tokens": 3}).tokens == 4
+    assert speculation.vllm_draft("mtp", 3).tokens == 4
     with pytest.raises(FabricError, match="num_speculative_tokens is missing"):
-        speculation.vllm_draft({"method": "mtp"})
+        speculation.vllm_draft("mtp", None)
