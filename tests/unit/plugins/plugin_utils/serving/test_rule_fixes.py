@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import typing as t
 
 import pytest
@@ -123,7 +124,9 @@ CASES: dict[str, Case] = {
     "attention.pipeline-triton": Case(GLM, {"attention_backend": "triton", **PLAIN}, PP4),
     "attention.merge-state": Case(GLM, {"attention_backend": "flashinfer", **PLAIN}, PP4),
     "attention.nvfp4-cache-speculation": Case(
-        GLM, {"kv_cache_dtype": "nvfp4", "moe_runner_backend": "flashinfer_cutlass", **MTP}, version="0.5.16"
+        GLM,
+        {"kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer", "moe_runner_backend": "flashinfer_cutlass", **MTP},
+        version="0.5.16",
     ),
     "experts.no-sm121-kernel": Case(GLM, {"moe_runner_backend": "flashinfer_trtllm"}),
     "experts.deep-gemm-runner": Case(ULTRA, {"moe_runner_backend": "deep_gemm"}),
@@ -312,6 +315,15 @@ def test_no_remedy_is_offered_where_there_is_none() -> None:
     large = found(Case(GLM, {}, need=dataclasses.replace(TIGHT, weights=141.0)))
     assert "memory.weights-too-large" in large
     assert not {"memory.below-floor", "memory.does-not-fit", "memory.far-above-ceiling"} & set(large)
+
+
+def test_rules_know_no_alias() -> None:
+    """Settings have their canonical names before rules read them: an alias would never be true."""
+    aliases = {alias for setting in knowledge.load("settings").values() for alias in setting.get("aliases", ())}
+    for rule in WRITTEN.values():
+        read = set(re.findall(r"settings\.([a-z0-9_]+)", " ".join((rule["when"], rule["message"], rule["remedy"]))))
+        changed = {key for fix in rule.get("fix", ()) for key in fix.get("settings", {})}
+        assert not (read | changed | set(rule["names"])) & aliases, rule["id"]
 
 
 @pytest.mark.parametrize("rule", ["topology.socket", "topology.pipeline", "graphs.batch-over"])
