@@ -347,3 +347,15 @@ def test_precision_without_facts_still_counts() -> None:
     own = dataclasses.replace(base, facts=None)
     assert facts.quant_facts(own)["experts"] == "nvfp4"
     assert facts.quant_facts(dataclasses.replace(own, settings={}))["tool"] == "unknown"
+
+
+def test_facts_are_those_of_the_resolved_settings() -> None:
+    """What the plan runs with counts, not what the profile wrote."""
+    own = profile.resolve(entry(QWEN))
+    bare = {key: value for key, value in own.settings.items() if key != "quantization"}
+    assert facts.quant_facts(own)["tool"] == "modelopt"
+    assert facts.document(own, bare, None, None, {})["quant"]["tool"] == "unknown"
+    named = facts.document(own, {**bare, "speculative_draft_model_path": "own/drafter"}, None, None, {})
+    assert named["model"]["drafter"] is True
+    assert named["speculation"]["drafter"] is True
+    assert facts.document(own, {"context_length": "unknown"}, None, None, {})["context"]["over_native"] is False
