@@ -66,13 +66,18 @@ def kv_heads_misfit(profile: Profile) -> int | None:
     return next((count for count in counts if count % tp and tp % count), None)
 
 
-def model_facts(profile: Profile, overlays: t.Sequence[str] = ()) -> Document:
-    """Return what rules may ask of the model; all but `known` and `drafter` are None where it is not known."""
+def model_facts(
+    profile: Profile, settings: t.Mapping[str, t.Any] | None = None, overlays: t.Sequence[str] = ()
+) -> Document:
+    """Return what rules may ask of the model; all but `known` and `drafter` are None where it is not known.
+
+    settings: the plan's, absent: the profile's.
+    """
     facts = profile.facts
     drafter = profile.drafter
     asked: Document = {
         "known": facts is not None,
-        "drafter": drafter is not None or bool(profile.settings.get("speculative_draft_model_path")),
+        "drafter": drafter is not None or _drafter_named(profile.settings if settings is None else settings),
         "frozen_drafter": bool(drafter and drafter.frozen_kv),
     }
     if facts is None:
@@ -115,12 +120,13 @@ def _formats(stored: Format) -> set[str]:
     return {stored} if isinstance(stored, str) else ({*stored} - {"rest"}) | {stored["rest"]}
 
 
-def quant_facts(profile: Profile) -> Document:
-    """Return how the checkpoint is quantized, as far as kernels are chosen by it.
+def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None) -> Document:
+    """Return how the checkpoint is quantized, as far as kernels are chosen by it. settings: as of `model_facts`.
 
     Of a model that is not known, what the profile itself states of its precision still counts.
     """
-    named = str(profile.settings.get("quantization") or "")
+    named = str((profile.settings if settings is None else settings).get("quantization") or "")
+    named = "" if named in ("auto", "unknown") else named
     facts, precision = profile.facts, profile.precision
     dense: list[str] = []
     if facts:
@@ -273,6 +279,7 @@ def document(
     if fitting and (running is None or (isinstance(running, int) and fitting < running)):
         running = fitting
     length = settings.get("context_length") or settings.get("max_model_len")
+    length = length if isinstance(length, int) else None
     native = profile.facts.native_context if profile.facts else None
     speculation: Document = {"on": False, "algorithm": "", "drafter": _drafter_named(settings)}
     if draft:
@@ -284,8 +291,8 @@ def document(
             "tokens": draft.tokens,
         }
     return {
-        "model": model_facts(profile, overlays),
-        "quant": quant_facts(profile),
+        "model": model_facts(profile, settings, overlays),
+        "quant": quant_facts(profile, settings),
         "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
         "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in image_features()}},

@@ -39,7 +39,7 @@ def test_a_blocked_plan_fails_with_its_reasons() -> None:
     }
     result = run(**asked)
     assert result["failed"]
-    assert "Raise it above 0.88" in result["msg"]
+    assert "Set mem_fraction_static to 0.90" in result["msg"]
     assert result["plan"]["verdict"] == "blocked"
     assert not run(**asked, fail_when_blocked=False).get("failed")
 
