@@ -187,6 +187,13 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
         | dict.fromkeys(every(40, "linear_attn.in_proj_qkv", "linear_attn.in_proj_z", "linear_attn.out_proj"), "FP8"),
         exclude_modules=["mtp*", "mtp.layers.0*"])),
     "RedHatAI/Qwen3.6-35B-A3B-NVFP4": (QWEN_35B, None),
+    # The figures that transformers' HYV3Config has as defaults; layer 80 by the first stack's notes on this checkpoint.
+    "vroomfondel/Hy3-NVFP4-W4A4": (
+        {"architectures": ["HYV3ForCausalLM"], "model_type": "hy_v3", "num_hidden_layers": 80, "hidden_size": 4096,
+         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 13312, "vocab_size": 120832,
+         "max_position_embeddings": 262144, "num_experts": 192, "num_experts_per_tok": 8, "num_shared_experts": 1,
+         "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
+         "quantization_config": modelopt("lm_head", "model.layers.80*")}, None),
     "deepseek-ai/DeepSeek-V3": (DEEPSEEK | {"quantization_config": FP8}, None),
     "openai/gpt-oss-120b": (GPT_OSS, None),
     "moonshotai/Kimi-K2.5": (KIMI, None),

@@ -50,6 +50,10 @@ class Module:
     unusual: bool = False
 
 
+def _any(forms: t.Sequence[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{form})" for form in forms)) if forms else None
+
+
 def _expression(name: str) -> str:
     try:
         return re.compile(name.removeprefix("re:")).pattern
@@ -58,30 +62,28 @@ def _expression(name: str) -> str:
 
 
 class Names:
-    """A list of modules as checkpoints write them: names, names with `*`, expressions with `re:`."""
+    """A list of modules as checkpoints write them.
+
+    A name, or one with `*`, means what lies in it too, and a name may be the end of one (ModelOpt, transformers); an
+    expression (`re:`, compressed-tensors) means the modules that it matches themselves.
+    """
 
     def __init__(self, given: t.Iterable[str]) -> None:
-        self.exact: set[str] = set()
-        forms = []
-        for name in given:
-            if name.startswith("re:"):
-                forms.append(_expression(name))
-            elif "*" in name or "?" in name:
-                forms.append(fnmatch.translate(name))
-            else:
-                self.exact.add(name)
-        self.forms = re.compile("|".join(f"(?:{form})" for form in forms)) if forms else None
+        names = list(given)
+        self.expressions = _any([_expression(name) for name in names if name.startswith("re:")])
+        plain = [name for name in names if not name.startswith("re:")]
+        self.wild = _any([fnmatch.translate(name) for name in plain if "*" in name or "?" in name])
+        self.exact = {name for name in plain if "*" not in name and "?" not in name}
 
     def have(self, name: str, prefixes: t.Sequence[str]) -> bool:
-        """Whether the list has a module: its name, or the name of what it lies in, with any of the prefixes; or its end."""
+        """Whether the list has a module, by its name with any of the prefixes."""
         parts = name.split(".")
         if any(".".join(parts[at:]) in self.exact for at in range(len(parts))):
             return True
-        above = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
-        full = [prefix + each for prefix in prefixes for each in above]
-        return any(each in self.exact for each in full) or (
-            self.forms is not None and any(self.forms.match(each) for each in full)
-        )
+        if self.expressions is not None and any(self.expressions.match(prefix + name) for prefix in prefixes):
+            return True
+        above = [prefix + ".".join(parts[:end]) for prefix in prefixes for end in range(1, len(parts) + 1)]
+        return any(each in self.exact or (self.wild is not None and self.wild.match(each)) for each in above)
 
 
 @dataclass(frozen=True)
