@@ -164,7 +164,7 @@ def _vision_params(config: Config) -> int:
     )
 
 
-def _facts(config: Config) -> tuple[Facts, list[str], list[str]]:
+def read(config: Config) -> tuple[Facts, list[str], list[str]]:
     """Return the facts, and the kind of each layer's mixer and feed-forward block."""
     layers = config.needed("layers", "every model")
     experts = config.count("experts", 0) or 0
@@ -208,10 +208,12 @@ def model_facts(
     config: its config.json. quant: its hf_quant_config.json, read where config.json says nothing of quantization.
     overlays: the owner's folders of knowledge. where: what the file is called in errors.
 
-    facts and precision have the form of a profile's keys of these names; facts is None where the family is not known and
-    the file has keys that the usual reading would get wrong. quantization: `method` of the checkpoint, and its `kv_cache`.
-    drafter: for a draft model, what a profile's key of this name needs, but for the model's name. stated: the plain figures that
-    the file has, also where facts is None. inferred: keys of the result that the file does not state. unread: what could not be read, or is not counted, one sentence each: for findings.
+    family: the entry of knowledge/architectures/ that it was read by; None: no entry speaks of it. facts and precision have the form
+    of a profile's keys of these names; facts is None where the family is not known and the file has keys that the usual reading
+    would get wrong. quantization: `method` of the checkpoint, and its `kv_cache`. drafter: for a draft model, what a profile's key
+    of this name needs, but for the model's name. stated: the plain figures that the file has, also where facts is None.
+    inferred: keys of the result that the file does not state. unread: what could not be read or is not counted, one sentence
+    each: for findings.
 
     Raises FabricError, naming file and key, for a value of the wrong type, and for a missing key or an unknown kind of layer
     where the family is known (of an unknown one it is in unread, and facts is None).
@@ -220,7 +222,7 @@ def model_facts(
         if given is not None and not isinstance(given, t.Mapping):
             raise FabricError(f"{name}: a dictionary is needed, not {type(given).__name__}.")
     of = family(config, where, overlays)
-    read = Config(config, of, where)
+    own = Config(config, of, where)
     answer: Plain = {
         "family": of.id if of.known else None,
         "facts": None,
@@ -230,24 +232,24 @@ def model_facts(
         "stated": {
             name: value
             for name in ("hidden_size", "vocab_size", "native_context", "layers")
-            if (value := read.count(name)) is not None
+            if (value := own.count(name)) is not None
         },
         "inferred": [],
-        "unread": [f"{where}: {read.architecture}: not counted: {what}." for what in read.told("uncounted")],
+        "unread": [f"{where}: {own.architecture}: not counted: {what}." for what in own.told("uncounted")],
     }
-    if "vision" not in of.entry and isinstance(read.data.get("vision_config"), t.Mapping):
-        answer["unread"].append(f"{where}: {read.architecture}: not counted: the vision tower (vision_config).")
+    if "vision" not in of.entry and isinstance(own.data.get("vision_config"), t.Mapping):
+        answer["unread"].append(f"{where}: {own.architecture}: not counted: the vision tower (vision_config).")
     if not of.known:
-        strange = read.told("not_plain")
+        strange = own.told("not_plain")
         if strange:
             answer["unread"].append(
-                f"{where}: the architecture {read.architecture} is not known here, and it is no plain transformer: what could not be "
+                f"{where}: the architecture {own.architecture} is not known here, and it is no plain transformer: what could not be "
                 f"read is {'; '.join(strange)}. Write the profile's facts by hand, or describe the family in architectures/ of "
                 "dgxspark_knowledge_dirs."
             )
             return answer
     try:
-        facts, mixers, feeds = _facts(read)
+        facts, mixers, feeds = read(own)
     except Unread as exc:
         if of.known:
             raise
@@ -256,11 +258,11 @@ def model_facts(
     if not of.known:
         answer["inferred"].append("facts")
         answer["unread"].append(
-            f"{where}: the architecture {read.architecture} is not known here: it was read as a plain transformer."
+            f"{where}: the architecture {own.architecture} is not known here: it was read as a plain transformer."
         )
     answer["facts"] = _plain(facts)
     from_plain(Facts, answer["facts"], where)  # what profiles are read by takes it
-    stored = config_precision.read(read, facts, mixers, feeds, quant, overlays)
+    stored = config_precision.read(own, facts, mixers, feeds, quant, overlays)
     answer["precision"] = stored.precision
     answer["quantization"] = {"method": stored.method, "kv_cache": stored.kv_cache}
     answer["inferred"] += stored.inferred

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import pathlib
 import typing as t
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import config_json, model, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    config_facts,
+    config_json,
+    config_precision,
+    model,
+    profile,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
 from ansible_collections.dgxspark.cluster.tests.unit.model_configs import DEEPSEEK, FP8, GLM, PUBLIC, QWEN_397B, Tree
 
@@ -78,6 +85,20 @@ def test_what_was_read_is_a_profiles(name: str) -> None:
     assert resolved.facts is not None
     # Formats are counted by the same weights as the plan counts: none is left, none too many.
     assert model.tensors(resolved.facts, resolved.precision)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str) -> None:
+    config = {key: value for key, value in PUBLIC[name][0].items() if key != "quantization_config"}
+    own = config_json.Config(config, config_json.family(config, name), name)
+    facts, mixers, feeds = config_facts.read(own)
+    shared: collections.Counter[str] = collections.Counter()
+    for module in config_precision.modules(own, facts, mixers, feeds):
+        shared[module.kind] += module.params
+    counted: collections.Counter[str] = collections.Counter()
+    for each in model.tensors(facts, profile.DEFAULT_PRECISION):
+        counted[each.kind] += round(each.params)
+    assert shared == counted
 
 
 @pytest.mark.parametrize(
