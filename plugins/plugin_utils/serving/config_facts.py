@@ -130,7 +130,7 @@ def _fed(config: Config, kinds: t.Sequence[str]) -> tuple[Moe | None, Dense | No
 
 def _head(config: Config, mixer: str, feed: str) -> Head | None:
     said = config.of.entry["head"]
-    layers = config.whole(find(said["layers"], config.data) or 0, said["layers"], 0)
+    layers = config.layers(config.whole(find(said["layers"], config.data) or 0, said["layers"], 0), said["layers"])
     if not layers:
         return None
     mixer = said.get("mixer", mixer)
@@ -166,7 +166,7 @@ def _vision_params(config: Config) -> int:
 
 def read(config: Config) -> tuple[Facts, list[str], list[str]]:
     """Return the facts, and the kind of each layer's mixer and feed-forward block."""
-    layers = config.needed("layers", "every model")
+    layers = config.layers(config.needed("layers", "every model"), config.of.entry["reads"]["layers"])
     experts = config.count("experts", 0) or 0
     mixer = config.of.entry["mixer"].get("usual", "attention")
     feed = config.of.entry["feed"].get("with_experts", "experts") if experts else "dense"
@@ -218,8 +218,8 @@ def model_facts(
     Raises FabricError, naming file and key, for a value of the wrong type, and for a missing key or an unknown kind of layer
     where the family is known (of an unknown one it is in unread, and facts is None).
     """
-    for name, given in ((where, config), ("hf_quant_config.json", quant)):
-        if given is not None and not isinstance(given, t.Mapping):
+    for name, given in ((where, config), ("hf_quant_config.json", {} if quant is None else quant)):
+        if not isinstance(given, t.Mapping):
             raise FabricError(f"{name}: a dictionary is needed, not {type(given).__name__}.")
     of = family(config, where, overlays)
     own = Config(config, of, where)

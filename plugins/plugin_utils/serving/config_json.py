@@ -26,6 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 KIND = "architectures"
 STANDARD = "standard"
+MOST_LAYERS = 4096  # each is looked at; a file with more is broken
 Entry = t.Mapping[str, t.Any]
 _LAID_OVER = ("reads", "mixer", "feed", "head", "modules", "held")
 _BY_HAND = "write the profile's facts by hand, or describe the family in architectures/ of dgxspark_knowledge_dirs"
@@ -84,6 +85,8 @@ def family(config: Entry, where: str, overlays: t.Sequence[str] = ()) -> Family:
     known = knowledge.shared(KIND, overlays)
     standard = known[STANDARD]
     kind, classes = config.get("model_type"), _classes(config, where)
+    if kind is not None and not isinstance(kind, str):
+        raise FabricError(f"{where}: model_type: {kind!r} is not a name.")
     # An owner's entries come last and win.
     for key, values in (("model_types", [kind]), ("classes", classes)):
         for name, entry in reversed(list(known.items())):
@@ -120,6 +123,12 @@ class Config:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self.wrong(path, value, f"a whole number of at least {least}")
         return int(value)
+
+    def layers(self, value: int, path: str) -> int:
+        """Return a checked number of layers."""
+        if value > MOST_LAYERS:
+            raise self.wrong(path, value, f"a number of layers: {MOST_LAYERS} is the most")
+        return value
 
     def count(self, name: str, least: int = 1) -> int | None:
         """Return a figure; None where the file, or the family, has none."""

@@ -148,7 +148,8 @@ def _groups(groups: t.Any, where: str, formats: _Formats) -> tuple[str | None, l
         weights = group.get("weights")
         form = formats.of(weights)
         if form is None:
-            shown = {key: weights.get(key) for key in ("num_bits", "type", "group_size")} if weights else weights
+            keys = ("num_bits", "type", "group_size")
+            shown = {key: weights.get(key) for key in keys} if isinstance(weights, t.Mapping) else weights
             unread.append(f"{where}: config_groups.{name}: weights {shown}: no format that is known.")
             continue
         targets = _names(group, "targets", where) or ["Linear"]
@@ -179,7 +180,7 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
         usual = None
     by_format = collections.defaultdict(list)
     for name, each in layers.items():
-        by_format[each.get("quant_algo")].append(name)
+        by_format[str(each.get("quant_algo"))].append(str(name))
     for each_algorithm, names in by_format.items():
         form = known.by("algorithms", each_algorithm)
         if form is None:

@@ -282,6 +282,11 @@ def test_an_owner_describes_a_family(tmp_path: pathlib.Path) -> None:
     [
         ({"num_hidden_layers": "92"}, "config.json: num_hidden_layers: '92' is not a whole number of at least 1."),
         ({"num_key_value_heads": 0}, "config.json: num_key_value_heads: 0 is not a whole number of at least 1."),
+        (
+            {"num_hidden_layers": 9999},
+            "config.json: num_hidden_layers: 9999 is not a number of layers: 4096 is the most.",
+        ),
+        ({"model_type": ["glm4_moe"]}, r"config.json: model_type: \['glm4_moe'\] is not a name."),
         ({"hidden_size": True}, "config.json: hidden_size: True is not a whole number of at least 1."),
         ({"tie_word_embeddings": "no"}, "config.json: tie_word_embeddings: 'no' is not true or false."),
         (
@@ -346,6 +351,37 @@ def test_a_value_of_the_wrong_type_is_refused_by_its_key(key: str, value: t.Any)
     config["text_config"][key] = value
     with pytest.raises(FabricError, match=f"config.json: (.*{key}|.*missing)"):
         model_facts(config)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**7) | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(tree: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
+    yield path
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from places(value, (*path, key))
+
+
+@given(st.sampled_from(sorted(PUBLIC)), JSON, st.data())
+def test_whatever_a_file_holds_it_is_read_or_refused(name: str, value: t.Any, data: st.DataObject) -> None:
+    given_config, given_quant = PUBLIC[name]
+    files = {"config": copy.deepcopy(given_config), "quant": copy.deepcopy(given_quant)}
+    path = data.draw(st.sampled_from([path for path in places(files) if path]))
+    inside: t.Any = files
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = value
+    try:
+        found = model_facts(files["config"], files["quant"])
+    except FabricError as exc:
+        assert str(exc)
+    else:
+        assert found["facts"] is None or facts_of(found["facts"])
 
 
 KINDS = st.sampled_from(["full_attention", "linear_attention"])
