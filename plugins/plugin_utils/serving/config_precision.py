@@ -72,8 +72,12 @@ class Names:
         names = list(given)
         self.expressions = _any([_expression(name) for name in names if name.startswith("re:")])
         plain = [name for name in names if not name.startswith("re:")]
-        self.wild = _any([fnmatch.translate(name) for name in plain if "*" in name or "?" in name])
-        self.exact = {name for name in plain if "*" not in name and "?" not in name}
+        wild = [name for name in plain if "*" in name or "?" in name]
+        # Most lists have a form for each layer, with its only `*` at the end: those need no expression.
+        begins = [name for name in wild if not set(name[:-1]) & set("*?[") and name.endswith("*")]
+        self.begins = tuple(name[:-1] for name in begins)
+        self.wild = _any([fnmatch.translate(name) for name in wild if name not in begins])
+        self.exact = set(plain).difference(wild)
 
     def have(self, name: str, prefixes: t.Sequence[str]) -> bool:
         """Whether the list has a module, by its name with any of the prefixes."""
@@ -81,6 +85,8 @@ class Names:
         if any(".".join(parts[at:]) in self.exact for at in range(len(parts))):
             return True
         if self.expressions is not None and any(self.expressions.match(prefix + name) for prefix in prefixes):
+            return True
+        if any((prefix + name).startswith(self.begins) for prefix in prefixes):
             return True
         above = [prefix + ".".join(parts[:end]) for prefix in prefixes for end in range(1, len(parts) + 1)]
         return any(each in self.exact or (self.wild is not None and self.wild.match(each)) for each in above)
