@@ -1,0 +1,205 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model's config.json under the entry of its family (`knowledge/architectures/`): figures, layer by layer, checked.
+
+Which key means what is data; what a wrong or missing key is called in an error is decided here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+from dataclasses import dataclass
+
+try:
+    import jmespath
+except ImportError as exc:
+    jmespath = None
+    JMESPATH_ERROR: ImportError | None = exc
+else:
+    JMESPATH_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+
+KIND = "architectures"
+STANDARD = "standard"
+MOST_LAYERS = 4096  # each is looked at; a file with more is broken
+Entry = t.Mapping[str, t.Any]
+_LAID_OVER = ("reads", "mixer", "feed", "head", "modules", "held")
+_BY_HAND = "write the profile's facts by hand, or describe the family in architectures/ of dgxspark_knowledge_dirs"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Unread(FabricError):
+    """A part of a model that could not be read: a key is missing, or a kind of layer is not known."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one file is read: the entry, laid over the standard one. known: whether there is an entry for it."""
+
+    id: str
+    entry: Entry
+    known: bool
+
+
+def _laid(own: Entry, standard: Entry) -> dict[str, t.Any]:
+    """Lay a family's entry over the standard one: figures and module lists one by one, all else as a whole."""
+    joined = {key: {**standard.get(key, {}), **own.get(key, {})} for key in _LAID_OVER}
+    return {"prefixes": standard["prefixes"], "text": standard["text"], **own, **joined}
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(path: str) -> t.Any:
+    if jmespath is None:
+        raise FabricError(
+            f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "
+            "Install it: pip install 'jmespath>=1.0'"
+        )
+    try:
+        return jmespath.compile(path)
+    except jmespath.exceptions.JMESPathError as exc:
+        raise knowledge.KnowledgeError(f"architectures: {path}: {' '.join(str(exc).split())}.") from exc
+
+
+def find(path: str, data: t.Any) -> t.Any:
+    """Return what a path finds; None where it finds nothing, and where what it meets has another type."""
+    try:
+        return _compiled(path).search(data)
+    except (jmespath.exceptions.JMESPathError, TypeError):
+        return None
+
+
+def _classes(config: Entry, where: str) -> list[str]:
+    named = config.get("architectures") or []
+    if not isinstance(named, (list, tuple)) or not all(isinstance(name, str) for name in named):
+        raise FabricError(f"{where}: architectures: {named!r} is not a list of names.")
+    return list(named)
+
+
+def family(config: Entry, where: str, overlays: t.Sequence[str] = ()) -> Family:
+    """Choose the entry by model_type, else by class; the standard one where there is none for the file."""
+    known = knowledge.shared(KIND, overlays)
+    standard = known[STANDARD]
+    kind, classes = config.get("model_type"), _classes(config, where)
+    if kind is not None and not isinstance(kind, str):
+        raise FabricError(f"{where}: model_type: {kind!r} is not a name.")
+    # An owner's entries come last and win.
+    for key, values in (("model_types", [kind]), ("classes", classes)):
+        for name, entry in reversed(list(known.items())):
+            if set(entry.get(key, ())) & set(values):
+                return Family(name, _laid(entry, standard), True)
+    return Family(STANDARD, _laid(standard, standard), False)
+
+
+class Config:
+    """One file's figures. where: what it is called in errors."""
+
+    def __init__(self, config: Entry, of: Family, where: str) -> None:
+        self.where = where
+        self.of = of
+        self.top = config
+        text = find(of.entry["text"], config)
+        self.data: dict[str, t.Any] = {**config, **(text if isinstance(text, t.Mapping) else {})}
+        classes = _classes(config, where) or list(of.entry.get("classes", ()))
+        if not classes:
+            raise FabricError(f"{where}: architectures is missing. Give the whole config.json of the model.")
+        self.architecture = classes[0]
+
+    def _named(self, path: str, value: t.Any) -> str:
+        """Name the key that a wrong value came from."""
+        names = [name for name in _NAME.findall(path) if self.data.get(name) == value]
+        return names[0] if names else path
+
+    def wrong(self, path: str, value: t.Any, needed: str) -> FabricError:
+        """Say that a key has a value of the wrong type."""
+        return FabricError(f"{self.where}: {self._named(path, value)}: {value!r} is not {needed}.")
+
+    def whole(self, value: t.Any, path: str, least: int) -> int:
+        """Return a checked whole number."""
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.wrong(path, value, f"a whole number of at least {least}")
+        return int(value)
+
+    def layers(self, value: int, path: str) -> int:
+        """Return a checked number of layers."""
+        if value > MOST_LAYERS:
+            raise self.wrong(path, value, f"a number of layers: {MOST_LAYERS} is the most")
+        return value
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        """Return a figure; None where the file, or the family, has none."""
+        path = self.of.entry["reads"].get(name)
+        value = find(path, self.data) if path else None
+        return None if value is None else self.whole(value, path, least)
+
+    def needed(self, name: str, what: str) -> int:
+        """Return a figure that there must be. what: what needs it."""
+        value = self.count(name)
+        if value is None:
+            path = self.of.entry["reads"].get(name, name)
+            raise Unread(
+                f"{self.where}: {path} is missing: {what} of {self.architecture} needs it. "
+                f"Give the whole config.json of the model, or {_BY_HAND}."
+            )
+        return value
+
+    def flag(self, name: str, usual: bool) -> bool:
+        """Return a yes or no; `usual` where nothing is said."""
+        path = self.of.entry["reads"].get(name)
+        value = find(path, self.data) if path else None
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(path, value, "true or false")
+        return usual if value is None else value
+
+    def told(self, key: str) -> list[str]:
+        """Return what of a family's list of remarks applies to this file."""
+        return [
+            each["what"]
+            for each in self.of.entry.get(key, ())
+            if find(each["read"], self.data) not in (None, False, "", [], {})
+        ]
+
+    def kinds(self, of: t.Literal["mixer", "feed"], usual: str, count: int, plain: bool = False) -> list[str]:
+        """Return the kind of each layer. plain: a model without experts, of which only words speak."""
+        found = [usual] * count
+        for mark in self.of.entry[of].get("marks", ()):
+            value = find(mark["read"], self.data)
+            if value in (None, False, "", []) or (plain and "words" not in mark):
+                continue
+            if "words" in mark:
+                found = self._worded(mark, value, count)
+            elif "at" in mark:
+                for layer in self._list(mark, value):
+                    if self.whole(layer, mark["read"], 0) < count:
+                        found[layer] = mark["at"]
+            elif "first" in mark:
+                first = min(self.whole(value, mark["read"], 0), count)
+                found[:first] = [mark["first"]] * first
+            else:
+                step = self.whole(value, mark["read"], 1)
+                found = [mark["every"] if (i + 1) % step == 0 else mark["others"] for i in range(count)]
+        return found
+
+    def _list(self, mark: Entry, value: t.Any) -> t.Sequence[t.Any]:
+        if not isinstance(value, (list, tuple, str) if "words" in mark else (list, tuple)):
+            raise self.wrong(mark["read"], value, "a list")
+        return value
+
+    def _worded(self, mark: Entry, value: t.Any, count: int) -> list[str]:
+        words = [str(word) for word in self._list(mark, value)]
+        key = self._named(mark["read"], value)
+        # Layers after the last are prediction layers, which some files list too.
+        if len(words) < count:
+            raise FabricError(f"{self.where}: {key}: it has {len(words)} entries for {count} layers.")
+        unknown = [(i, word) for i, word in enumerate(words[:count]) if word not in mark["words"]]
+        if unknown:
+            layer, word = unknown[0]
+            raise Unread(
+                f"{self.where}: {key}: {word!r} (layer {layer}) is not one of {', '.join(mark['words'])}: "
+                f"what such a layer is made of is not known. To go on, {_BY_HAND}."
+            )
+        return [mark["words"][word] for word in words[:count]]

@@ -1,0 +1,200 @@
+"""Figures of public models' own files, in the names of config.json: as much as says what a model is made of.
+
+Written by hand from the files that ai-dynamo/aiconfigurator carries (commit 095f58a51c4ca8e61b66ec108d86f223f8d559ce,
+model_configs), with lists of layers and modules written as what they repeat. Keys are the publishers' own.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+Tree = dict[str, t.Any]
+
+TOWER = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "in_channels": 3, "patch_size": 16,
+         "spatial_merge_size": 2, "temporal_patch_size": 2, "num_position_embeddings": 2304}  # fmt: skip
+GEMMA_TOWER = {"num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16,
+               "position_embedding_size": 10240}  # fmt: skip
+GROUP = {"num_bits": 4, "type": "float", "group_size": 16}
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+
+
+def every(layers: int, *modules: str, first: int = 0, prefix: str = "model.language_model.layers") -> list[str]:
+    """List modules of layers."""
+    return [f"{prefix}.{layer}.{module}" for layer in range(first, layers) for module in modules]
+
+
+def modelopt(*left_out: str) -> Tree:
+    """Return ModelOpt's entry in config.json: NVFP4 but for some modules."""
+    group = {"input_activations": GROUP, "weights": GROUP, "targets": ["Linear"]}
+    return {"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": {"group_0": group}, "ignore": list(left_out),
+            "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}  # fmt: skip
+
+
+def mixed(layers: t.Mapping[str, str], **more: t.Any) -> Tree:
+    """Return ModelOpt's hf_quant_config.json of a checkpoint with several formats."""
+    said = {name: {"quant_algo": form} for name, form in layers.items()}
+    return {
+        "producer": {"name": "modelopt"},
+        "quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": said, **more},
+    }
+
+
+def qwen35(**text: t.Any) -> Tree:
+    moe = "num_experts" in text
+    kind = "Qwen3_5MoeForConditionalGeneration" if moe else "Qwen3_5ForConditionalGeneration"
+    shared = {"vocab_size": 248320, "max_position_embeddings": 262144, "head_dim": 256, "full_attention_interval": 4,
+              "attn_output_gate": True, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+              "linear_value_head_dim": 128, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1, "mlp_only_layers": []}  # fmt: skip
+    layers = ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * (
+        text["num_hidden_layers"] // 4
+    )
+    tower = TOWER | {"out_hidden_size": text["hidden_size"], "deepstack_visual_indexes": []}
+    return {"architectures": [kind], "model_type": "qwen3_5_moe" if moe else "qwen3_5", "tie_word_embeddings": False,
+            "text_config": shared | {"layer_types": layers} | text, "vision_config": tower}  # fmt: skip
+
+
+def gemma4(**text: t.Any) -> Tree:
+    layers = (["sliding_attention"] * 5 + ["full_attention"]) * (text["num_hidden_layers"] // 6)
+    shared = {"vocab_size": 262144, "max_position_embeddings": 262144, "head_dim": 256, "global_head_dim": 512,
+              "layer_types": layers, "sliding_window": 1024, "attention_k_eq_v": True, "num_kv_shared_layers": 0,
+              "hidden_size_per_layer_input": 0, "tie_word_embeddings": True, "use_double_wide_mlp": False}  # fmt: skip
+    return {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "audio_config": None,
+            "text_config": shared | text, "vision_config": GEMMA_TOWER}  # fmt: skip
+
+
+def nemotron(**own: t.Any) -> Tree:
+    shared = {"architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "vocab_size": 131072, "head_dim": 128,
+              "max_position_embeddings": 262144, "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4,
+              "mamba_ssm_cache_dtype": "float32", "n_shared_experts": 1, "num_key_value_heads": 2, "sliding_window": None,
+              "tie_word_embeddings": False}  # fmt: skip
+    return shared | own
+
+
+def qwen3(**own: t.Any) -> Tree:
+    shared = {"vocab_size": 151936, "head_dim": 128, "max_position_embeddings": 40960, "use_sliding_window": False,
+              "sliding_window": None, "max_window_layers": own["num_hidden_layers"], "tie_word_embeddings": False,
+              "mlp_only_layers": [], "decoder_sparse_step": 1, "num_experts_per_tok": 8}  # fmt: skip
+    return shared | {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 128} | own
+
+
+ULTRA = "MEMEMEM*E" * 12
+SUPER = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+WORDS = {"M": "mamba", "E": "moe", "*": "attention"}
+GLM = {"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "num_hidden_layers": 92, "hidden_size": 5120,
+       "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151552,
+       "max_position_embeddings": 202752, "n_routed_experts": 160, "n_shared_experts": 1, "num_experts_per_tok": 8,
+       "moe_intermediate_size": 1536, "first_k_dense_replace": 3, "num_nextn_predict_layers": 1}  # fmt: skip
+MINIMAX = {"architectures": ["MiniMaxM2ForCausalLM"], "model_type": "minimax_m2", "num_hidden_layers": 62, "hidden_size": 3072,
+           "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 1536, "vocab_size": 200064,
+           "num_experts_per_tok": 8, "num_local_experts": 256, "max_position_embeddings": 196608, "use_mtp": True,
+           "num_mtp_modules": 3, "shared_intermediate_size": 0}  # fmt: skip
+MINIMAX_LEFT = ["lm_head", *every(62, "block_sparse_moe.gate", "self_attn*", prefix="model.layers")]
+NEXT = {"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 48, "hidden_size": 2048,
+        "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4, "vocab_size": 151936,
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+        "linear_value_head_dim": 128, "max_position_embeddings": 262144, "num_experts": 512, "num_experts_per_tok": 10,
+        "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "mlp_only_layers": [], "decoder_sparse_step": 1,
+        "intermediate_size": 5120, "use_sliding_window": False}  # fmt: skip
+QWEN_35B = qwen35(num_hidden_layers=40, hidden_size=2048, num_attention_heads=16, num_key_value_heads=2, num_experts=256,
+                  num_experts_per_tok=8, moe_intermediate_size=512, shared_expert_intermediate_size=512,
+                  linear_num_value_heads=32)  # fmt: skip
+QWEN_27B = qwen35(num_hidden_layers=64, hidden_size=5120, num_attention_heads=24, num_key_value_heads=4,
+                  intermediate_size=17408, linear_num_value_heads=48)  # fmt: skip
+QWEN_122B = qwen35(num_hidden_layers=48, hidden_size=3072, num_attention_heads=32, num_key_value_heads=2, num_experts=256,
+                   num_experts_per_tok=8, moe_intermediate_size=1024, shared_expert_intermediate_size=1024,
+                   linear_num_value_heads=64)  # fmt: skip
+QWEN_397B = qwen35(num_hidden_layers=60, hidden_size=4096, num_attention_heads=32, num_key_value_heads=2, num_experts=512,
+                   num_experts_per_tok=10, moe_intermediate_size=1024, shared_expert_intermediate_size=1024,
+                   linear_num_value_heads=64)  # fmt: skip
+QWEN_LEFT = ("lm_head", "model.visual*", "mtp.layers.0*", "*.mlp.shared_expert.*")
+GEMMA_31B = gemma4(num_hidden_layers=60, hidden_size=5376, intermediate_size=21504, num_attention_heads=32,
+                   num_key_value_heads=16, num_global_key_value_heads=4, enable_moe_block=False, num_experts=None)  # fmt: skip
+QWEN_235B = qwen3(num_hidden_layers=94, hidden_size=4096, num_attention_heads=64, num_key_value_heads=4,
+                  intermediate_size=12288, moe_intermediate_size=1536)  # fmt: skip
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
+            "num_attention_heads": 128, "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280,
+            "max_position_embeddings": 163840, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "moe_layer_freq": 1,
+            "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+            "num_nextn_predict_layers": 1}  # fmt: skip
+GPT_OSS = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_hidden_layers": 36, "hidden_size": 2880,
+           "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "vocab_size": 201088,
+           "max_position_embeddings": 131072, "num_local_experts": 128, "num_experts_per_tok": 4, "experts_per_token": 4,
+           "layer_types": ["sliding_attention", "full_attention"] * 18, "sliding_window": 128,
+           "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+               "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}  # fmt: skip
+KIMI = {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "text_config": DEEPSEEK | {
+    "model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "vocab_size": 163840, "n_routed_experts": 384,
+    "max_position_embeddings": 262144, "first_k_dense_replace": 1, "num_nextn_predict_layers": 0, "quantization_config": {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
+            "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group"}}},
+        "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]}}}  # fmt: skip
+
+# By the profile's model, or that of the same make-up: (config.json, hf_quant_config.json).
+PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
+    "google/gemma-4-26B-A4B-it": (
+        gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
+               num_global_key_value_heads=2, enable_moe_block=True, num_experts=128, top_k_experts=8,
+               moe_intermediate_size=704), None),
+    "google/gemma-4-31B-it": (GEMMA_31B, None),
+    "nvidia/Gemma-4-31B-IT-NVFP4": (
+        GEMMA_31B | {"quantization_config": modelopt("lm_head", "model.embed_vision*", "model.vision_tower*",
+                                                     *every(60, "self_attn*"))}, None),
+    "nvidia/MiniMax-M2.5-NVFP4": (MINIMAX | {"quantization_config": modelopt(*MINIMAX_LEFT)}, None),
+    "nvidia/MiniMax-M2.7-NVFP4": (MINIMAX | {"quantization_config": modelopt(*MINIMAX_LEFT)}, None),
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": (
+        nemotron(num_hidden_layers=88, hidden_size=4096, intermediate_size=2688, num_attention_heads=32, mamba_num_heads=128,
+                 n_routed_experts=512, num_experts_per_tok=22, moe_intermediate_size=2688, moe_latent_size=1024,
+                 moe_shared_expert_intermediate_size=5376, hybrid_override_pattern=SUPER, num_nextn_predict_layers=1,
+                 mtp_hybrid_override_pattern="*E"), None),
+    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": (
+        nemotron(hidden_size=8192, intermediate_size=5120, num_attention_heads=64, mamba_num_heads=256, n_routed_experts=512,
+                 num_experts_per_tok=22, moe_intermediate_size=5120, moe_latent_size=2048,
+                 moe_shared_expert_intermediate_size=10240, layers_block_type=[WORDS[letter] for letter in ULTRA],
+                 num_nextn_predict_layers=1, mtp_layers_block_type=["attention", "moe"]), None),
+    "nvidia/Qwen3-235B-A22B-NVFP4": (
+        QWEN_235B, {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": [
+            "lm_head", *every(94, "mlp.gate", prefix="model.layers")]}}),
+    "Qwen/Qwen3-30B-A3B-FP8": (
+        qwen3(num_hidden_layers=48, hidden_size=2048, num_attention_heads=32, num_key_value_heads=4, intermediate_size=6144,
+              moe_intermediate_size=768, quantization_config=FP8 | {"modules_to_not_convert": [
+                  "lm_head", *every(48, "input_layernorm", "mlp.gate", prefix="model.layers")]}), None),
+    "zai-org/GLM-4.7-FP8": (GLM, None),
+    "nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4": (NEXT, None),
+    "Qwen/Qwen3-VL-8B-Instruct-FP8": (
+        {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl", "tie_word_embeddings": False,
+         "text_config": {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
+                         "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 262144},
+         "vision_config": TOWER | {"out_hidden_size": 4096, "deepstack_visual_indexes": [8, 16, 24]}}, None),
+    "Sehyo/Qwen3.5-122B-A10B-NVFP4": (QWEN_122B, None),
+    "nvidia/Qwen3.5-122B-A10B-NVFP4": (
+        QWEN_122B | {"quantization_config": modelopt(*QWEN_LEFT, *every(48, "linear_attn*", "self_attn*"))}, None),
+    "nvidia/Qwen3.5-397B-A17B-NVFP4": (
+        QWEN_397B | {"quantization_config": modelopt(*QWEN_LEFT, *every(60, "linear_attn*", "self_attn*"))}, None),
+    "Qwen/Qwen3.6-27B-FP8": (QWEN_27B, None),
+    "nvidia/Qwen3.6-27B-NVFP4": (QWEN_27B, mixed(
+        {"lm_head": "W4A16_NVFP4"}
+        | dict.fromkeys(every(64, "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), "W4A16_NVFP4")
+        | dict.fromkeys(every(64, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"), "FP8")
+        | dict.fromkeys(every(64, "linear_attn.in_proj_qkv", "linear_attn.in_proj_z", "linear_attn.out_proj"), "FP8"),
+        exclude_modules=["mtp*", "mtp.layers.0*"], kv_cache_quant_algo="FP8")),
+    "Qwen/Qwen3.6-35B-A3B-FP8": (QWEN_35B, None),
+    "nvidia/Qwen3.6-35B-A3B-NVFP4": (QWEN_35B, mixed(
+        {"lm_head": "W4A16_NVFP4"}
+        | dict.fromkeys(every(40, "mlp.experts", "mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj",
+                              "mlp.shared_expert.down_proj"), "W4A16_NVFP4")
+        | dict.fromkeys(every(40, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"), "FP8")
+        | dict.fromkeys(every(40, "linear_attn.in_proj_qkv", "linear_attn.in_proj_z", "linear_attn.out_proj"), "FP8"),
+        exclude_modules=["mtp*", "mtp.layers.0*"])),
+    "RedHatAI/Qwen3.6-35B-A3B-NVFP4": (QWEN_35B, None),
+    # The figures that transformers' HYV3Config has as defaults; layer 80 by the first stack's notes on this checkpoint.
+    "vroomfondel/Hy3-NVFP4-W4A4": (
+        {"architectures": ["HYV3ForCausalLM"], "model_type": "hy_v3", "num_hidden_layers": 80, "hidden_size": 4096,
+         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 13312, "vocab_size": 120832,
+         "max_position_embeddings": 262144, "num_experts": 192, "num_experts_per_tok": 8, "num_shared_experts": 1,
+         "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
+         "quantization_config": modelopt("lm_head", "model.layers.80*")}, None),
+    "deepseek-ai/DeepSeek-V3": (DEEPSEEK | {"quantization_config": FP8}, None),
+    "openai/gpt-oss-120b": (GPT_OSS, None),
+    "moonshotai/Kimi-K2.5": (KIMI, None),
+}  # fmt: skip

@@ -1,0 +1,447 @@
+"""Facts and precision from a model's own files: the shipped profiles, and what is said of files that cannot be read whole."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import pathlib
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    config_facts,
+    config_json,
+    config_precision,
+    model,
+    profile,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
+from ansible_collections.dgxspark.cluster.tests.unit.model_configs import DEEPSEEK, FP8, GLM, PUBLIC, QWEN_397B, Tree
+
+# Profiles of models whose own file could not be had: one of the same make-up, and what differs from it.
+SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
+    "nvidia/GLM-4.7-NVFP4": ("zai-org/GLM-4.7-FP8", {}),
+    "nvidia/Qwen3-235B-A22B-Instruct-2507-NVFP4": ("nvidia/Qwen3-235B-A22B-NVFP4", {"native_context": 262144}),
+    "nvidia/Qwen3-235B-A22B-Thinking-2507-NVFP4": ("nvidia/Qwen3-235B-A22B-NVFP4", {"native_context": 262144}),
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8": ("Qwen/Qwen3-30B-A3B-FP8", {"native_context": 262144}),
+    "RedHatAI/Qwen3-Coder-Next-NVFP4": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {}),
+}
+# Files without a list of quantized modules, though the checkpoints are quantized: their precision rests on its sources.
+NO_LIST = {
+    "zai-org/GLM-4.7-FP8", "nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", "Qwen/Qwen3-VL-8B-Instruct-FP8",
+    "Sehyo/Qwen3.5-122B-A10B-NVFP4", "Qwen/Qwen3.6-27B-FP8", "Qwen/Qwen3.6-35B-A3B-FP8", "RedHatAI/Qwen3.6-35B-A3B-NVFP4",
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
+}  # fmt: skip
+PROFILES = sorted(knowledge.load("profile"))
+PLAIN = {
+    "architectures": ["MadeForCausalLM"], "model_type": "made", "num_hidden_layers": 4, "hidden_size": 64, "vocab_size": 1000,
+    "max_position_embeddings": 4096, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 256,
+}  # fmt: skip
+CONFIGS = {name: config for name, (config, _quant) in PUBLIC.items()}
+
+
+def read(name: str) -> dict[str, t.Any]:
+    config, quant = PUBLIC[name]
+    return model_facts(config, quant)
+
+
+def facts_of(plain: t.Mapping[str, t.Any]) -> model.Facts:
+    return from_plain(model.Facts, plain)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_shipped_profile_says_what_the_models_own_file_says(name: str) -> None:
+    entry = profile.find(name)
+    source, other = SIBLING.get(entry["model"], (entry["model"], {}))
+    if "facts" not in entry:
+        assert entry["note"]  # which says why
+        pytest.skip("not run: the profile states no facts")
+    found = read(source)
+    told, given_facts = dict(found["facts"]) | other, dict(entry["facts"])
+    given_facts.pop("vision", None)  # of the picture's size config.json says nothing
+    towers = told.pop("vision_params", 0), given_facts.pop("vision_params", 0)
+    assert facts_of(given_facts) == facts_of(told)
+    assert towers[1] == pytest.approx(towers[0], rel=0.05)  # profiles give it as cards do, rounded
+    assert found["inferred"] == []
+    if source not in NO_LIST and entry["model"] not in SIBLING:
+        stored = {kind: form for kind, form in entry.get("precision", {}).items() if form != "bf16"}
+        assert stored == found["precision"]
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_what_was_read_is_a_profiles(name: str) -> None:
+    found = read(name)
+    inline = {
+        "id": "own", "title": "Own", "model": "own/model", "proven": "untested", "parallel": {}, "settings": {},
+        "engine": {"name": "vllm", "version": "0.20.0"}, "facts": found["facts"], "precision": found["precision"],
+        "source": [{"of": "facts", "from": "config.json", "verified": "vendor"}],
+    }  # fmt: skip
+    resolved = profile.resolve(profile.find(inline))
+    assert resolved.facts is not None
+    # Formats are counted by the same weights as the plan counts: none is left, none too many.
+    assert model.tensors(resolved.facts, resolved.precision)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str) -> None:
+    config = {key: value for key, value in PUBLIC[name][0].items() if key != "quantization_config"}
+    own = config_json.Config(config, config_json.family(config, name), name)
+    facts, mixers, feeds = config_facts.read(own)
+    shared: collections.Counter[str] = collections.Counter()
+    for module in config_precision.modules(own, facts, mixers, feeds):
+        shared[module.kind] += module.params
+    counted: collections.Counter[str] = collections.Counter()
+    for each in model.tensors(facts, profile.DEFAULT_PRECISION):
+        counted[each.kind] += round(each.params)
+    assert shared == counted
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "size"),
+    [  # cards: 671B, 116.8B in 65.2 GB, 235B, 396.8B in about 251 GB, 550B
+        ("deepseek-ai/DeepSeek-V3", 671.0, 684.6),
+        ("openai/gpt-oss-120b", 116.8, 65.2),
+        ("nvidia/Qwen3-235B-A22B-NVFP4", 235.1, 134.1),
+        ("nvidia/Qwen3.5-397B-A17B-NVFP4", 396.8, 251.1),
+        ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 549.3, None),
+    ],
+)
+def test_published_sizes(name: str, weights: float, size: float | None) -> None:
+    found = read(name)
+    tensors = model.tensors(facts_of(found["facts"]), profile.DEFAULT_PRECISION | found["precision"])
+    assert sum(each.params for each in tensors if each.kind != "head") / 1e9 == pytest.approx(weights, rel=0.001)
+    if size:
+        assert sum(each.bytes for each in tensors) / 1e9 == pytest.approx(size, rel=0.001)
+
+
+def test_layers_of_latent_attention_and_a_vision_tower() -> None:
+    facts = read("moonshotai/Kimi-K2.5")["facts"]
+    assert facts["mla"] == {
+        "layers": 61, "heads": 64, "kv_lora_rank": 512, "nope_dim": 128, "rope_dim": 64, "v_dim": 128, "q_lora_rank": 1536,
+    }  # fmt: skip
+    assert (facts["moe"]["layers"], facts["dense"]["layers"]) == (60, 1)
+    assert "head" not in facts  # num_nextn_predict_layers: 0
+
+
+def test_a_list_beside_the_language_models_keys_does_not_speak_of_the_vision_tower() -> None:
+    found = model_facts(PUBLIC["moonshotai/Kimi-K2.5"][0])
+    assert found["precision"] == {"experts": "int4"}  # attention, shared experts and the dense layer by expressions
+    assert found["quantization"] == {"method": "compressed-tensors", "kv_cache": None}
+
+
+def test_sliding_layers_have_heads_of_their_own() -> None:
+    sliding, full = read("google/gemma-4-31B-it")["facts"]["attention"]
+    assert sliding == {"layers": 50, "heads": 32, "kv_heads": 16, "head_dim": 256, "window": 1024}
+    assert full == {"layers": 10, "heads": 32, "kv_heads": 4, "head_dim": 512}
+
+
+def test_hf_quant_config_is_read_where_the_config_says_nothing() -> None:
+    quant = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["*.self_attn*"]}}
+    found = model_facts(GLM, quant)
+    assert found["quantization"] == {"method": "modelopt", "kv_cache": "fp8"}
+    assert found["precision"] == {"experts": "nvfp4", "shared_experts": "nvfp4", "dense": "nvfp4", "head": "nvfp4"}
+    own = model_facts(GLM | {"quantization_config": FP8}, quant)
+    assert own["quantization"]["method"] == "fp8"
+    assert own["precision"]["attention"] == "fp8"
+
+
+def test_a_prediction_layer_that_is_left_out_stays_plain() -> None:
+    # ModelOpt leaves it out by its number: the layer after the last.
+    quant = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "model.layers.92*"]}}
+    assert "head" not in model_facts(GLM, quant)["precision"]
+
+
+def test_an_expression_means_the_modules_that_it_matches_and_not_what_lies_in_them() -> None:
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}}
+    stated = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head", "re:.*mlp.gate$"],
+    }
+    given = GLM | {"quantization_config": stated | {"ignore": [*stated["ignore"], r"re:.*mlp\.shared_experts$"]}}
+    assert model_facts(given)["precision"]["shared_experts"] == "nvfp4"
+    given = GLM | {"quantization_config": stated | {"ignore": [*stated["ignore"], r"re:.*mlp\.shared_experts\..*"]}}
+    assert "shared_experts" not in model_facts(given)["precision"]
+
+
+def test_groups_of_named_modules_win_over_those_of_a_class() -> None:
+    groups = {
+        "a": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+        "b": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}},
+    }
+    found = model_facts(GLM | {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": groups}})
+    assert (found["precision"]["attention"], found["precision"]["experts"]) == ("fp8", "nvfp4")
+
+
+def test_layers_of_several_formats_are_counted() -> None:
+    left_out = [f"model.layers.{layer}.self_attn.o_proj" for layer in range(10)]
+    found = model_facts(GLM, {"quantization": {"quant_algo": "NVFP4", "exclude_modules": left_out}})
+    assert found["precision"]["attention"] == {"bf16": 10 * 96 * 128 * 5120, "rest": "nvfp4"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method 'bitsandbytes'"),
+        ({"quant_method": "gptq", "bits": 3}, "bits: weights of 3 bits"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}}},
+         "config_groups.group_0: weights {'num_bits': 8, 'type': 'int', 'group_size': None}"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp": {"quant_algo": "X9"}}},
+         "'X9' (model.layers.0.mlp)"),
+    ],
+)  # fmt: skip
+def test_a_format_that_is_not_known_is_said(stated: Tree, said: str) -> None:
+    found = model_facts(GLM | {"quantization_config": stated})
+    assert found["facts"] is not None
+    assert found["precision"] == {}
+    assert found["inferred"] == ["precision"]
+    assert [text for text in found["unread"] if said in text]
+
+
+def test_a_plain_transformer_of_an_unknown_family_is_read_and_said() -> None:
+    found = model_facts(PLAIN)
+    assert found["family"] is None
+    assert found["inferred"] == ["facts"]
+    assert found["facts"]["attention"] == [{"layers": 4, "heads": 8, "kv_heads": 4, "head_dim": 8}]
+    assert found["facts"]["dense"] == {"layers": 4, "intermediate": 256}
+    assert found["unread"] == [
+        "config.json: the architecture MadeForCausalLM is not known here: it was read as a plain transformer."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("ssm_state_size", 128, "layers with a state: their sizes"),
+        ("kv_lora_rank", 512, "kv_lora_rank: latent attention"),
+        ("sliding_window", 128, "which layers slide"),
+        ("compress_ratios", [4, 128], "a compressed cache"),
+        ("n_shared_experts", 1, "shared experts: their width"),
+        ("num_local_experts", 8, "the experts' width"),
+        ("layer_types", ["kda"] * 4, "layer_types: 'kda' (layer 0) is not one of full_attention"),
+        ("num_attention_heads", None, "num_attention_heads is missing"),
+    ],
+)
+def test_what_the_usual_reading_would_get_wrong_is_named_and_nothing_is_guessed(
+    key: str, value: t.Any, said: str
+) -> None:
+    found = model_facts(PLAIN | {key: value})
+    assert found["facts"] is None
+    assert found["precision"] == {}
+    assert found["stated"] == {"hidden_size": 64, "vocab_size": 1000, "native_context": 4096, "layers": 4}
+    (unread,) = found["unread"]
+    assert said in unread
+    assert "write the profile's facts by hand" in unread.lower()
+
+
+def test_a_window_that_is_off_is_none() -> None:
+    found = model_facts(PLAIN | {"sliding_window": 1024, "use_sliding_window": False})
+    assert "window" not in found["facts"]["attention"][0]
+
+
+def test_what_facts_have_no_place_for_is_said() -> None:
+    found = model_facts(DEEPSEEK | {"model_type": "deepseek_v32", "index_topk": 2048})
+    assert found["unread"] == [
+        "config.json: DeepseekV3ForCausalLM: not counted: the sparse attention's indexer (index_topk): its weights and its cache."
+    ]
+    tower = model_facts(GLM | {"vision_config": {"depth": 3}})
+    assert tower["unread"] == ["config.json: Glm4MoeForCausalLM: not counted: the vision tower (vision_config)."]
+
+
+def test_a_draft_model() -> None:
+    text = PUBLIC["google/gemma-4-31B-it"][0]["text_config"] | {
+        "num_hidden_layers": 4, "hidden_size": 1024, "intermediate_size": 8192, "num_kv_shared_layers": 4,
+        "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+    }  # fmt: skip
+    found = model_facts(
+        {"architectures": ["Gemma4AssistantForCausalLM"], "model_type": "gemma4_assistant", "text_config": text}
+    )
+    assert found["drafter"]["frozen_kv"] is True
+    assert found["drafter"]["params"] / 1e9 == pytest.approx(0.47, rel=0.15)
+    assert read("google/gemma-4-31B-it")["drafter"] is None
+
+
+def test_an_owner_describes_a_family(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "architectures"
+    folder.mkdir()
+    (folder / "made.yml").write_text(
+        "id: made\nmodel_types: [made]\nreads: {intermediate: n_inner, gated_dense: '`false`'}\nsource: [own]\nverified: inferred\n"
+    )
+    found = model_facts(PLAIN | {"n_inner": 128}, overlays=[str(tmp_path)])
+    assert found["facts"]["dense"] == {"layers": 4, "intermediate": 128, "gated": False}
+    assert (found["family"], found["inferred"], found["unread"]) == ("made", [], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": "92"}, "config.json: num_hidden_layers: '92' is not a whole number of at least 1."),
+        ({"num_key_value_heads": 0}, "config.json: num_key_value_heads: 0 is not a whole number of at least 1."),
+        (
+            {"num_hidden_layers": 9999},
+            "config.json: num_hidden_layers: 9999 is not a number of layers: 4096 is the most.",
+        ),
+        ({"model_type": ["glm4_moe"]}, r"config.json: model_type: \['glm4_moe'\] is not a name."),
+        ({"hidden_size": True}, "config.json: hidden_size: True is not a whole number of at least 1."),
+        ({"tie_word_embeddings": "no"}, "config.json: tie_word_embeddings: 'no' is not true or false."),
+        (
+            {"architectures": "Glm4MoeForCausalLM"},
+            "config.json: architectures: 'Glm4MoeForCausalLM' is not a list of names.",
+        ),
+        ({"first_k_dense_replace": "three"}, "config.json: first_k_dense_replace: 'three' is not a whole number"),
+        ({"mlp_only_layers": 3}, "config.json: mlp_only_layers: 3 is not a list."),
+        ({"layer_types": ["full_attention"] * 3}, "config.json: layer_types: it has 3 entries for 92 layers."),
+        ({"layer_types": ["mamba"] * 92}, r"layer_types: 'mamba' \(layer 0\) is not one of full_attention, "),
+        ({"layer_types": ["linear_attention"] * 92}, "layers of linear attention, and what kind is not known"),
+        (
+            {"num_experts_per_tok": None},
+            "num_experts_per_tok is missing: a layer with experts of Glm4MoeForCausalLM needs it",
+        ),
+        ({"quantization_config": []}, None),
+        ({"quantization_config": "fp8"}, "config.json: quantization_config: a dictionary is needed, not 'fp8'."),
+        ({"quantization_config": {"ignore": "lm_head"}}, "ignore: a list of modules is needed"),
+        (
+            {"quantization_config": {"quantized_layers": ["lm_head"]}},
+            "quantized_layers: a dictionary by module is needed",
+        ),
+        ({"quantization_config": {"config_groups": {"a": 1}}}, "config_groups.a: a dictionary is needed"),
+        ({"quantization_config": FP8 | {"ignore": ["re:(("]}}, r"'re:\(\(': it is no regular expression"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_key(change: Tree, said: str | None) -> None:
+    if said is None:
+        assert model_facts(GLM | change)["precision"] == {}
+        return
+    with pytest.raises(FabricError, match=said):
+        model_facts(GLM | change)
+
+
+@pytest.mark.parametrize(("config", "quant"), [([], None), ("config.json", None), (GLM, ["NVFP4"])])
+def test_a_file_that_is_no_dictionary(config: t.Any, quant: t.Any) -> None:
+    with pytest.raises(FabricError, match=r"a dictionary is needed, not (list|str)"):
+        model_facts(config, quant)
+
+
+@given(
+    st.sampled_from(sorted(CONFIGS)),
+    st.dictionaries(
+        st.from_regex(r"\Ax_[a-z]{1,8}\Z"), st.none() | st.integers() | st.text() | st.lists(st.integers())
+    ),
+)
+def test_keys_that_nobody_knows_change_nothing(name: str, more: Tree) -> None:
+    config = CONFIGS[name]
+    assert model_facts(more | config) == model_facts(config)
+
+
+@given(
+    st.sampled_from(["num_hidden_layers", "hidden_size", "vocab_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+                     "moe_intermediate_size", "num_experts", "num_experts_per_tok", "max_position_embeddings",
+                     "linear_num_value_heads", "shared_expert_intermediate_size"]),
+    st.text(min_size=1) | st.booleans() | st.integers(max_value=-1) | st.floats(allow_nan=False) | st.lists(st.integers(), min_size=1),
+)  # fmt: skip
+def test_a_value_of_the_wrong_type_is_refused_by_its_key(key: str, value: t.Any) -> None:
+    if value is False and key in ("num_experts", "num_key_value_heads"):
+        return  # of alternatives the next is taken: no experts, as many KV heads as heads
+    config = copy.deepcopy(QWEN_397B)
+    config["text_config"][key] = value
+    with pytest.raises(FabricError, match=f"config.json: (.*{key}|.*missing)"):
+        model_facts(config)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**7) | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(tree: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
+    yield path
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from places(value, (*path, key))
+
+
+@given(st.sampled_from(sorted(PUBLIC)), JSON, st.data())
+def test_whatever_a_file_holds_it_is_read_or_refused(name: str, value: t.Any, data: st.DataObject) -> None:
+    given_config, given_quant = PUBLIC[name]
+    files = {"config": copy.deepcopy(given_config), "quant": copy.deepcopy(given_quant)}
+    path = data.draw(st.sampled_from([path for path in places(files) if path]))
+    inside: t.Any = files
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = value
+    try:
+        found = model_facts(files["config"], files["quant"])
+    except FabricError as exc:
+        assert str(exc)
+    else:
+        assert found["facts"] is None or facts_of(found["facts"])
+
+
+KINDS = st.sampled_from(["full_attention", "linear_attention"])
+
+
+@given(st.lists(KINDS, min_size=1, max_size=24), st.lists(st.integers(0, 23), max_size=8), st.integers(1, 3))
+def test_each_layer_is_counted_once(kinds: list[str], dense: list[int], step: int) -> None:
+    text = QWEN_397B["text_config"] | {
+        "num_hidden_layers": len(kinds), "layer_types": kinds, "full_attention_interval": None, "mlp_only_layers": dense,
+        "decoder_sparse_step": step, "intermediate_size": 512,
+    }  # fmt: skip
+    config = QWEN_397B | {"text_config": text}
+    facts = facts_of(model_facts(config)["facts"])
+    assert sum(each.layers for each in facts.attention) == kinds.count("full_attention")
+    assert (facts.linear.layers if facts.linear else 0) == kinds.count("linear_attention")
+    fed = [i for i in range(len(kinds)) if (i + 1) % step == 0 and i not in dense]
+    assert (facts.moe.layers if facts.moe else 0) == len(fed)
+    assert (facts.dense.layers if facts.dense else 0) == len(kinds) - len(fed)
+
+
+@given(st.sampled_from(sorted(CONFIGS)), st.data())
+def test_no_list_of_modules_makes_more_weights_than_there_are(name: str, data: st.DataObject) -> None:
+    parts = st.sampled_from(
+        ["self_attn", "mlp", "q_proj", "experts", "*", "layers.1*", "lm_head", "mtp*", "gate", "linear_attn*"]
+    )
+    left_out = data.draw(st.lists(st.lists(parts, min_size=1, max_size=3).map(".".join), max_size=4))
+    quant = {
+        "quantization": {
+            "quant_algo": data.draw(st.sampled_from(["NVFP4", "FP8", "MXFP4"])),
+            "exclude_modules": left_out,
+        }
+    }
+    config = {key: value for key, value in CONFIGS[name].items() if key != "quantization_config"}
+    found = model_facts(config, quant)
+    tensors = model.tensors(facts_of(found["facts"]), profile.DEFAULT_PRECISION | found["precision"])
+    assert all(each.params >= 0 for each in tensors)
+
+
+def paths(entry: t.Any, key: str = "") -> t.Iterator[str]:
+    if isinstance(entry, dict):
+        for name, value in entry.items():
+            yield from paths(value, "path" if key == "reads" else name)
+    elif isinstance(entry, list):
+        for value in entry:
+            yield from paths(value, key)
+    elif key in ("path", "read", "text", "at", "width", "intermediate", "matrices") and isinstance(entry, str):
+        yield entry
+
+
+@pytest.mark.parametrize("name", sorted(knowledge.load("architectures")))
+def test_every_path_of_the_data_can_be_evaluated(name: str) -> None:
+    entry = {
+        key: value for key, value in knowledge.load("architectures")[name].items() if key not in ("source", "origin")
+    }
+    for path in paths(entry):
+        config_json.find(path, {})
+
+
+def test_no_two_entries_speak_of_one_family() -> None:
+    entries = knowledge.load("architectures").values()
+    for key in ("model_types", "classes"):
+        named = [name for entry in entries for name in entry.get(key, ())]
+        assert sorted(named) == sorted(set(named))
