@@ -89,10 +89,26 @@ def names() -> dict[str, tuple[str, bool]]:
     return found
 
 
+@functools.cache
+def parts() -> dict[tuple[str, str], tuple[str, dict[t.Any, str]]]:
+    """Of flags that take JSON: each key's canonical name, and what its values are called."""
+    found = {}
+    for entry in knowledge.load("settings").values():
+        for way in (w for w in entry.get("vllm", ()) if isinstance(w, dict) and "key" in w and "values" not in w):
+            called = {theirs[0]: ours for ours, theirs in way.get("synonyms", {}).items()}
+            found[way["flag"].replace("-", "_"), way["key"]] = (entry["id"], called)
+    return found
+
+
 def canonical(settings: t.Mapping[str, t.Any]) -> Plain:
     """Settings by their canonical names; values that are texts of JSON are read."""
     out: Plain = {}
     for key, value in settings.items():
+        if isinstance(value, dict) and value and all((key, part) in parts() for part in value):
+            for part, given in value.items():
+                name, called = parts()[key, part]
+                out[name] = called.get(given, given)
+            continue
         name, contrary = names().get(key, (key, False))
         out[name] = not value if contrary else _read(value)
     return {key: value for key, value in out.items() if value is not None}
