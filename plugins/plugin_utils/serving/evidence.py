@@ -66,6 +66,12 @@ class Row:
         """The highest number of requests at once that the row was measured with; 1 where it states none."""
         return max((int(key[1:]) for key in self.measured if re.fullmatch(r"n\d+", key)), default=1)
 
+    def figure(self, key: str) -> float | None:
+        """Tokens/s at n1, n4 …; None where that was not measured, or where not every request was answered."""
+        count = self.requests.get(key)
+        failed = isinstance(count, t.Mapping) and count.get("failed")
+        return None if failed or key not in self.measured else float(self.measured[key])
+
     @property
     def blemishes(self) -> tuple[str, ...]:
         """What speaks against the row although its outcome stands: requests that were not answered, and its note."""
@@ -322,40 +328,55 @@ class Recommendation:
     reason: str
 
 
+NOISE = 0.03  # two runs of one configuration differ by up to this
+
+
 def recommend_row(
-    model: str, shape: str, rows: t.Iterable[Row], among: t.Container[str] | None = None
+    model: str,
+    shape: str,
+    rows: t.Iterable[Row],
+    among: t.Container[str] | None = None,
+    preferred: t.Container[str] = (),
 ) -> Recommendation:
     """Choose the best stable row of a model for a traffic shape.
 
     single, agents, throughput: the most tokens/s at n = 1, 4, 8. mixed: the compromise with the highest geometric mean
-    of the three, each as a share of the best row there. Of two that are as good, the one without blemishes. among: ids
-    of the rows that may be chosen. Row is None where nothing was measured; FabricError for an unknown shape.
+    of the three, each as a share of the best row there. A figure at which not all requests were answered does not count.
+    among: ids of the rows that may be chosen; preferred: those that are taken where they are as good but for the noise.
+    Row is None where nothing was measured; FabricError for an unknown shape.
     """
     if shape not in SHAPES and shape != MIXED:
         raise FabricError(f"traffic shape: {shape!r} is not one of {', '.join((*SHAPES, MIXED))}.")
-    stable = [row for row in rows if row.run.model == model and row.verdict == "stable"]
+    figures = {
+        row: {key: figure for key in SHAPES.values() if (figure := row.figure(key)) is not None}
+        for row in rows
+        if row.run.model == model and row.verdict == "stable"
+    }
     wanted = list(SHAPES.values()) if shape == MIXED else [SHAPES[shape]]
     candidates = [
-        row for row in stable if all(key in row.measured for key in wanted) and (among is None or row.id in among)
+        row for row, own in figures.items() if set(wanted) <= own.keys() and (among is None or row.id in among)
     ]
     if not candidates:
         what = "at n = 1, 4 and 8" if shape == MIXED else f"at n = {wanted[0][1:]}"
         return Recommendation(shape, None, {}, f"No stable row of {model} was measured {what}: nothing is proven.")
-    best = {
-        key: max((row.measured[key] for row in stable if key in row.measured), default=0.0) for key in SHAPES.values()
-    }
+    best = {key: max((own[key] for own in figures.values() if key in own), default=0.0) for key in SHAPES.values()}
 
     def merit(row: Row) -> float:
-        return math.prod(float(row.measured[key]) / best[key] for key in wanted)
+        return math.prod(figures[row][key] / best[key] for key in wanted) ** (1 / len(wanted))
 
     chosen = max(candidates, key=lambda row: (merit(row), not row.blemishes, row.id))
-    losses = {key: round(1 - chosen.measured[key] / best[key], 4) for key in SHAPES.values() if key in chosen.measured}
+    usual = [row for row in candidates if row.id in preferred and merit(row) >= (1 - NOISE) * merit(chosen)]
+    chosen = max(usual, key=lambda row: (merit(row), row.id), default=chosen)
+    own = figures[chosen]
+    losses = {key: round(1 - own[key] / best[key], 4) for key in SHAPES.values() if key in own}
     if shape == MIXED:
         given = ", ".join(f"{100 * loss:.0f} % at n = {key[1:]}" for key, loss in losses.items())
         reason = f"Best geometric mean over n = 1, 4, 8; it gives away {given} against the best row there."
     else:
         key = wanted[0]
-        reason = f"{chosen.measured[key]:g} tokens/s at n = {key[1:]}, the most of {len(candidates)} stable rows."
+        reason = f"{own[key]:g} tokens/s at n = {key[1:]}, the most of {len(candidates)} stable rows."
+        if losses[key] > 0:
+            reason = f"{own[key]:g} tokens/s at n = {key[1:]}; the best row has {best[key]:g}."
     return Recommendation(shape, chosen, losses, reason)
 
 

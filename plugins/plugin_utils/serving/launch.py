@@ -14,13 +14,16 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile i
 RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built again
 
 
+PORT = 30000
+
+
 @dataclass(frozen=True)
 class Instance:
     """One of several models on the same nodes: its name, its VF, and ports that no other instance has."""
 
     name: str = "default"
     vf_index: int = 0
-    port: int = 30000
+    port: int = PORT
     dist_port: int = 50000
 
 

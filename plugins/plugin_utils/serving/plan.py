@@ -165,6 +165,18 @@ def _idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
     ]
 
 
+def _mods(chosen: Profile) -> list[Finding]:
+    """Tell what an image must have that no flag brings."""
+    if not (chosen.mods or chosen.note):
+        return []
+    mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
+    return [
+        Finding(
+            "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
+        )
+    ]
+
+
 def _unseen(unseen: t.Mapping[str, str]) -> Finding:
     return Finding(
         "nccl.unseen",
@@ -210,7 +222,8 @@ def launch_plan(
     entry = find(profile, knowledge_dirs)
     known = verdict.base(knowledge_dirs)
     chosen = resolve(entry, laid, known.tables)
-    instance = from_plain(launch.Instance, ours.get("instance", {}), "overrides: instance")
+    usual = {"port": chosen.port} if chosen.port else {}
+    instance = from_plain(launch.Instance, usual | dict(ours.get("instance", {})), "overrides: instance")
     hosts = _hosts(cluster)
     if cluster.get("hosts") is None:
         hosts = [f"rank{index}" for index in range(chosen.nodes)]
@@ -225,7 +238,7 @@ def launch_plan(
     )
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [*found.findings, *seen.findings, *unread, *_idle(chosen, hosts), *notes]
+    findings = [*found.findings, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
         "profile": chosen.id,
@@ -321,7 +334,9 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     first = resolve(entry, {}, known.tables)
     rows = [row for (model, _engine), own in known.rows.items() if model == first.model for row in own]
     best = evidence.recommend_row(first.model, shape, rows)
-    mine = evidence.recommend_row(first.model, shape, rows, {*served, *nearly})
+    usual = first.shapes.get(shape)
+    own_rows = {row for row, name in {**nearly, **served}.items() if name == usual}
+    mine = evidence.recommend_row(first.model, shape, rows, {*served, *nearly}, own_rows)
     common: Plain = {"shape": shape, "profile": first.id, "better": None, "blemishes": [], "measured": {}, "losses": {}}
     if mine.row is None:
         own = first.shapes.get(shape, next(iter(judged)))
@@ -343,13 +358,14 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
         reason += (
             f" Row {row.id} does not state all that it ran with, so variant {name} is only as near as can be known."
         )
-    if best.row is not None and best.row.id != row.id:
-        reason += f" Row {best.row.id} is better ({best.reason}), but no variant of {first.id} is it."
+    better = best.row.id if best.row is not None and best.row.id not in {*served, *nearly} else None
+    if better and best.row is not None:
+        reason += f" Row {better} is better ({best.reason}), but no variant of {first.id} is it."
     return common | {
         "variant": name,
         "verdict": "proven" if row.id in served else "unproven",
         "row": row.id,
-        "better": best.row.id if best.row is not None and best.row.id != row.id else None,
+        "better": better,
         "engine": {"name": row.run.engine, "version": row.run.version, "image": row.run.image},
         "parallel": {"nodes": row.run.nodes, "tp": row.run.tp, "pp": row.run.pp, "ep": row.run.ep},
         "settings": dict(judged[name].settings),

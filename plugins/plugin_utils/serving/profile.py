@@ -71,6 +71,9 @@ class Profile:
     environment: t.Mapping[str, str] = field(default_factory=dict)
     checkpoint_gb: float | None = None
     revision: str | None = None
+    port: int | None = None
+    mods: tuple[str, ...] = ()
+    note: str = ""
     variants: tuple[str, ...] = ()
     shapes: t.Mapping[str, str] = field(default_factory=dict)
 
@@ -223,6 +226,9 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         environment=chosen["environment"],
         checkpoint_gb=entry.get("checkpoint_gb"),
         revision=entry.get("revision"),
+        port=entry.get("port"),
+        mods=tuple(entry.get("mods", ())),
+        note=entry.get("note", ""),
         variants=tuple(variants),
         shapes=entry.get("shapes", {}),
     )

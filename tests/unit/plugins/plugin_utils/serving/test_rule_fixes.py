@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     facts,
@@ -104,10 +105,10 @@ def asked(case: Case) -> tuple[profile.Profile, dict[str, t.Any]]:
     return own, document(scheduled=[p["id"] for p in needed] if case.scheduled is None else case.scheduled)
 
 
-def found(case: Case) -> dict[str, rules.Finding]:
+def found(case: Case) -> dict[str, Finding]:
     own, document = asked(case)
     concerned = rules.concerned(RULES, own.engine.name, own.engine.version)
-    return {finding.rule: finding for finding in rules.evaluate(concerned, document)}
+    return {finding.id: finding for finding in rules.evaluate(concerned, document).findings}
 
 
 def errors(case: Case) -> set[str]:

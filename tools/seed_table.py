@@ -1,0 +1,254 @@
+"""Write the guide that lays what the seeds ran beside what the plan makes of it: docs/docsite/rst/guide_seeds.rst.
+
+Usage: python tools/seed_table.py [--check]
+knowledge/seeds/ says what each run's author asked for, and how an owner asks for the same. Both are said to the engine
+by the collection, and the two command lines are compared: a difference without a reason is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+import sys
+import tempfile
+import typing as t
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    _place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
+    _place.mkdir(parents=True)
+    (_place / "cluster").symlink_to(ROOT)
+    sys.path.insert(0, str(_place.parents[1]))
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder  # noqa: E402
+
+Plain = dict[str, t.Any]
+GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_seeds.rst"
+HOSTS = ("spark1", "spark2", "spark3", "spark4")
+# What every rank is told of itself, whatever a seed's text says of it.
+PLACE = frozenset(
+    [
+        "model",
+        "tp_size",
+        "pp_size",
+        "ep_size",
+        "nnodes",
+        "node_rank",
+        "dist_init_addr",
+        "host",
+        "port",
+        "nccl_transport",
+    ]
+)
+# Why the plan says a setting of which the seed's text says nothing, where no measured row does either.
+ADDED = {
+    "max_running_requests": "the plan stays within the states and the captured graphs",
+    "speculative_eagle_topk": "what NEXTN runs with; the parser wants it beside steps and draft tokens",
+    "mamba_scheduler_strategy": "without it this version refuses speculation on a hybrid model",
+    "enable_spec_v2": "without it this version refuses speculation on a hybrid model",
+    "json_model_override_args": "the checkpoint's own limit is below this context",
+    "trust_remote_code": "the profile's, for code that comes with the checkpoint",
+    "reasoning_parser": "the profile's, for how answers are read",
+    "tool_call_parser": "the profile's, for how answers are read",
+    "cuda_graph_max_bs": "the profile's, from the seed's other runs",
+    "context_length": "the profile's, from the model",
+    "disable_deep_gemm": "the profile's, from the other runs of this model",
+}
+INTRO = """\
+.. Copyright (c) 2026, dgxspark.cluster contributors
+.. GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+.. SPDX-License-Identifier: GPL-3.0-or-later
+.. Written by tools/seed_table.py from knowledge/seeds/; do not edit.
+
+.. _ansible_collections.dgxspark.cluster.docsite.guide_seeds:
+
+What the seeds ran, and what the plan makes of it
+=================================================
+
+Five reports of cluster owners in NVIDIA's developer forum are where this collection started: its *seeds*. Each run that they
+report as won or lost is one line here. *Asked* is what the report states of it, in the words of the engine. *Planned* is how you
+ask for it (profile, variant, overrides), and in what the plan's command differs from the report's, with the reason. *Verdict* is
+the plan's, on four Sparks of which nobody measured the free memory, with its errors and the measured row that it rests on.
+What each rank is told of its place (spread, addresses, ports, the model's name) is compared only where a report states it.
+Figures are tokens per second over all successful requests at 1, 4 and 8 at once.
+"""
+
+
+@functools.cache
+def names() -> dict[str, tuple[str, bool]]:
+    """Each name of a setting: its canonical one, and whether it means the contrary."""
+    found: dict[str, tuple[str, bool]] = {}
+    for entry in knowledge.load("settings").values():
+        found[entry["id"]] = (entry["id"], False)
+        found |= dict.fromkeys(entry.get("aliases", ()), (entry["id"], False))
+        found |= dict.fromkeys(entry.get("opposites", ()), (entry["id"], True))
+    return found
+
+
+@functools.cache
+def parts() -> dict[tuple[str, str], tuple[str, dict[t.Any, str]]]:
+    """Of flags that take JSON: each key's canonical name, and what its values are called."""
+    found = {}
+    for entry in knowledge.load("settings").values():
+        for way in (w for w in entry.get("vllm", ()) if isinstance(w, dict) and "key" in w and "values" not in w):
+            called = {theirs[0]: ours for ours, theirs in way.get("synonyms", {}).items()}
+            found[way["flag"].replace("-", "_"), way["key"]] = (entry["id"], called)
+    return found
+
+
+def canonical(settings: t.Mapping[str, t.Any]) -> Plain:
+    """Settings by their canonical names; values that are texts of JSON are read."""
+    out: Plain = {}
+    for key, value in settings.items():
+        if isinstance(value, dict) and value and all((key, part) in parts() for part in value):
+            for part, given in value.items():
+                name, called = parts()[key, part]
+                out[name] = called.get(given, given)
+            continue
+        name, contrary = names().get(key, (key, False))
+        out[name] = not value if contrary else _read(value)
+    return {key: value for key, value in out.items() if value is not None}
+
+
+def _read(value: t.Any) -> t.Any:
+    if isinstance(value, str) and value.startswith("{"):
+        return json.loads(value)
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One run: what was asked, as words for the engine; what is planned; differences with reasons, by setting."""
+
+    entry: Plain
+    asked: str
+    planned: Plain
+    differs: dict[str, tuple[str, str]]
+
+    @property
+    def unexplained(self) -> list[str]:
+        """Settings that differ for no stated reason."""
+        return [f"{self.entry['id']}: {change}" for change, reason in self.differs.values() if not reason]
+
+    @property
+    def reasons(self) -> list[str]:
+        """What differs, by its reason."""
+        by_reason: dict[str, list[str]] = {}
+        for change, reason in self.differs.values():
+            by_reason.setdefault(reason.rstrip("."), []).append(change)
+        return [f"{', '.join(changes)}: {reason}." for reason, changes in by_reason.items()]
+
+
+def _said(engine: Plain, model: str, settings: t.Mapping[str, t.Any]) -> str:
+    """The engine's words for settings: its flags, and the variables that stand for a flag."""
+    built = builder()(engine["name"], engine["version"], {"model": model} | dict(settings))
+    words = [f"nccl_transport={settings['nccl_transport']}"] if "nccl_transport" in settings else []
+    words += [*(f"{key}={value}" for key, value in built.env.items()), *built.argv[built.argv.index(model) + 1 :]]
+    return " ".join(word if " " not in word else f"'{word}'" for word in words)
+
+
+def _reason(key: str, asked: t.Any, entry: Plain, row: t.Mapping[str, t.Any], value: t.Any) -> str:
+    if key in entry.get("differs", {}):
+        return str(entry["differs"][key])
+    if asked is None and key in row and row[key] == value:
+        return f"as in row {entry['row']}"
+    if asked is None:
+        return ADDED.get(key, "" if "row" in entry else "the profile's; the seed says nothing of it")
+    return ""
+
+
+def line(entry: Plain, rows: t.Mapping[str, t.Any]) -> Line:
+    """Plan one run, and compare what is planned with what its author asked for."""
+    overrides = {"variant": entry["variant"]} if "variant" in entry else {}
+    planned = plan.launch_plan(entry["profile"], {"hosts": HOSTS}, overrides | entry.get("overrides", {}))
+    asked, made = canonical(entry["flags"]), canonical(planned["ranks"][0]["settings"])
+    row = canonical(rows[entry["row"]]["settings"]) if "row" in entry else {}
+    differs = {}
+    for key in sorted(asked.keys() | made.keys()):
+        if asked.get(key) == made.get(key) or (asked.get(key, False) is False and made.get(key, False) is False):
+            continue
+        if (key not in asked and key in PLACE) or (key == "ep_size" and asked[key] == 1 and key not in made):
+            continue  # an EP of one is not said
+        shown = "left out" if key not in made else json.dumps(made[key]) if isinstance(made[key], dict) else made[key]
+        change = f"``{key}`` {shown}" if key not in asked else f"``{key}`` {asked[key]} → {shown}"
+        differs[key] = change, _reason(key, asked.get(key), entry, row, made.get(key))
+    return Line(entry, _said(planned["engine"], planned["model"], asked), planned, differs)
+
+
+def lines() -> list[Line]:
+    """All runs, in the order of the seeds."""
+    rows = knowledge.load("evidence")
+    return [line(entry, rows) for entry in sorted(knowledge.load("seeds").values(), key=lambda entry: entry["seed"])]
+
+
+def _figures(entry: Plain) -> list[str]:
+    figures = entry["figures"]
+    out = [", ".join(f"n{n} {figures[f'n{n}']:g}" for n in (1, 4, 8) if f"n{n}" in figures)]
+    out += [f"first token {1e-3 * ms:.2f} s at {n}" for n, ms in figures.get("ttft_ms", {}).items()]
+    out += [f"{c['ok']} of {c['ok'] + c['failed']} answers at {n}" for n, c in figures.get("requests", {}).items()]
+    out += [f"accepted length {figures['accept_len']:g}"] if "accept_len" in figures else []
+    return [text for text in out if text]
+
+
+def _asked_of_plan(entry: Plain) -> str:
+    words = [f"``{entry['profile']}``", f"variant ``{entry['variant']}``" if "variant" in entry else ""]
+    words += [f"{key} ``{json.dumps(value)}``" for key, value in entry.get("overrides", {}).items()]
+    return ", ".join(word for word in words if word)
+
+
+def _verdict(made: Line) -> list[str]:
+    found = made.planned
+    out = [f"**{found['verdict']}**"]
+    out += [f"error ``{f['rule']}``" for f in found["findings"] if f["severity"] == "error"]
+    out += [f"warning ``{f['rule']}``" for f in found["findings"] if f["severity"] == "warning"]
+    equal = [row for row in found["evidence"] if row["equal"]]
+    out += [f"row {row['id']}: {row['verdict']}" for row in equal]
+    if not equal and "row" in made.entry:
+        out.append(f"not equal to row {made.entry['row']}")
+    return out
+
+
+def _cell(lead: str, parts: t.Sequence[str]) -> str:
+    first, *rest = [*parts] or ["–"]
+    return "\n".join([f"{lead}- {first}", *(text for part in rest for text in ("", f"       {part}"))])
+
+
+def _row(made: Line) -> str:
+    entry = made.entry
+    told = [f"Seed {entry['seed']}: {entry['title']}", f"*{entry['outcome']}*", *_figures(entry), entry.get("note", "")]
+    cells = [
+        [part for part in told if part],
+        [f"``{made.asked}``"],
+        [_asked_of_plan(entry), *made.reasons],
+        _verdict(made),
+    ]
+    return "\n".join(_cell("   * " if not at else "     ", parts) for at, parts in enumerate(cells))
+
+
+def document(made: t.Sequence[Line]) -> str:
+    """The whole guide."""
+    head = ".. list-table::\n   :header-rows: 1\n   :widths: 24 26 36 14\n\n   * - Run\n     - Asked\n     - Planned\n     - Verdict"
+    return "\n".join([INTRO, head, *map(_row, made)]) + "\n"
+
+
+def main(arguments: t.Sequence[str]) -> int:
+    """Write the guide, or compare it with what would be written; exit 1 where they differ or a reason is missing."""
+    made = lines()
+    missing = [text for one in made for text in one.unexplained]
+    for text in missing:
+        print(f"no reason: {text}", file=sys.stderr)
+    text = document(made)
+    if "--check" in arguments:
+        same = GUIDE.is_file() and GUIDE.read_text(encoding="utf-8") == text
+        print("the guide is up to date" if same else f"{GUIDE} differs: run tools/seed_table.py")
+        return int(bool(missing) or not same)
+    GUIDE.write_text(text, encoding="utf-8")
+    return int(bool(missing))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
