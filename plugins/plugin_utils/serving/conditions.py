@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 try:
     import jmespath
+    import jmespath.visitor
 except ImportError as exc:
     jmespath = None
     JMESPATH_ERROR: ImportError | None = exc
@@ -96,13 +97,14 @@ class Condition:
     """One condition. reads: the dotted paths that it asks for; candidates: values that may turn its answer."""
 
     text: str
-    expression: t.Any
+    parsed: Node
+    visit: t.Callable[[Node, t.Any], t.Any]
     reads: frozenset[tuple[str, ...]]
     candidates: tuple[t.Any, ...]
 
     def value(self, document: Document) -> t.Any:
         """Return what the expression is of this document."""
-        return self.expression.search(document)
+        return self.visit(self.parsed, document)
 
     def holds(self, document: Document, unknown: Unknown = NOTHING) -> bool | None:
         """Whether the condition holds; None where that hangs on an unknown fact."""
@@ -165,6 +167,11 @@ def failures(where: str) -> t.Iterator[None]:
         raise FabricError(f"{where}: when: {' '.join(str(exc).split())}") from exc
 
 
+@functools.cache
+def _interpreter() -> t.Any:
+    return jmespath.visitor.TreeInterpreter()
+
+
 @functools.lru_cache(maxsize=1024)
 def compiled(text: str, where: str) -> Condition:
     """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
@@ -180,4 +187,6 @@ def compiled(text: str, where: str) -> Condition:
         raise knowledge.KnowledgeError(f"{where}: when: {text!r} is no JMESPath expression: {said}") from exc
     if _slips(expression.parsed):
         raise knowledge.KnowledgeError(f"{where}: when: {text!r}: `!` binds to the first name alone; write !(a.b).")
-    return Condition(text, expression, frozenset(_paths(expression.parsed)), _candidates(expression.parsed))
+    parsed = expression.parsed
+    # One interpreter for all: `search` makes one for each call, which takes longer than most conditions.
+    return Condition(text, parsed, _interpreter().visit, frozenset(_paths(parsed)), _candidates(parsed))

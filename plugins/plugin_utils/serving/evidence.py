@@ -180,6 +180,8 @@ def load_rows(overlays: t.Sequence[str] = ()) -> tuple[Row, ...]:
 
 
 def _same(first: t.Any, second: t.Any) -> bool:
+    if type(first) is type(second) and first == second:
+        return True
     if isinstance(first, (int, float)) and isinstance(second, (int, float)) and not isinstance(first, bool):
         return math.isclose(float(first), float(second))
     if isinstance(first, str) and isinstance(second, (dict, list)):
@@ -244,8 +246,11 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
     differs = _identity(ours.configuration, row, standard)
     assumed: dict[str, t.Any] = {}
     written = row.run.settings
-    for key in sorted(ours.resolved.by.keys() | theirs.resolved.by.keys()):
+    our_by, their_by = ours.resolved.by, theirs.resolved.by
+    for key in sorted(our_by.keys() | their_by.keys()):
         mine, other = ours.value(key), theirs.value(key)
+        if key in written and type(mine) is type(other) and mine == other:
+            continue
         stated = row.complete or key in written or (theirs.resolved.by.get(key) == "default" and _follows(key, written))
         if not stated and key in standard.decisive:
             condition = standard.decisive[key]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import typing as t
 from dataclasses import dataclass, field
 
@@ -139,8 +140,14 @@ def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:
     return extended(dict(profile), knowledge.shared(KIND, overlays))
 
 
+@functools.lru_cache(maxsize=256)
+def _read_facts(text: str, where: str) -> Facts:
+    return from_plain(Facts, json.loads(text), where)
+
+
 def _facts(entry: Entry, name: str) -> Facts | None:
-    return from_plain(Facts, entry["facts"], f"profile {name!r}: facts") if "facts" in entry else None
+    """Return a model's facts; those of one profile are checked once, since plans ask for them again and again."""
+    return _read_facts(json.dumps(entry["facts"]), f"profile {name!r}: facts") if "facts" in entry else None
 
 
 def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables: Tables) -> Entry:

@@ -52,7 +52,7 @@ def _measured(row: t.Mapping[str, t.Any]) -> str:
 
 def _headline(plan: t.Mapping[str, t.Any]) -> str:
     """Say the verdict, and what qualifies it."""
-    text = plan["verdict"].upper()
+    text = str(plan["verdict"]).upper()
     if plan["conflict"]:
         text += " - a rule and a measured row disagree: the choice is yours (accept)"
     errors = [finding["rule"] for finding in plan["findings"] if finding["severity"] == "error"]
