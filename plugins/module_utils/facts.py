@@ -9,6 +9,7 @@ One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, one `systemctl`, one
 
 from __future__ import annotations
 
+import os
 import pathlib
 import time
 import typing as t
@@ -71,6 +72,7 @@ def read_node(
         if details:
             reading.active_mtu = read_active_mtu(run, sysfs)
             reading.users = read_users(run, sysfs)
+            reading.open_by = read_open(sysfs, proc_root)
         functions = [reading.function(pci) for pci in sysfs.physical_functions(device_ids)]
         return _find_missing(functions, reading, netns_root, enter or entering(run)), reading
 
@@ -90,6 +92,7 @@ def read_node(
         other=tuple(n for n in other if any(not address.startswith("127.") for address in n.ipv4)),
         files=tuple(read_file(path, system_root) for path in files),
         units=states,
+        rdma_netns=read_rdma_netns(sysfs),
     )
 
 
@@ -128,6 +131,63 @@ def read_users(run: Run, sysfs: Sysfs) -> dict[str, tuple[str, ...]]:
     return {hca: tuple(sorted(users)) for hca, users in found.items()}
 
 
+def read_open(sysfs: Sysfs, proc_root: str = "/proc") -> dict[str, tuple[str, ...]]:
+    """Return the processes that have an HCA's device file open (/dev/infiniband/uverbsN), by HCA, as "comm (pid)".
+
+    Without a queue pair `rdma` does not tell of them, and the kernel waits for them when the HCA shall go. In a
+    container the file may have another path: what counts is the device's number, where it can be seen.
+    """
+    names, numbers = {}, {}
+    for device in sysfs.names("class/infiniband_verbs"):
+        hca = sysfs.read("class/infiniband_verbs", device, "ibdev")
+        if hca:
+            names[device] = hca
+            numbers[sysfs.read("class/infiniband_verbs", device, "dev")] = hca
+    if not names:
+        return {}
+    found: dict[str, set[str]] = {}
+    for pid in filter(str.isdigit, _listed(proc_root)):
+        for descriptor in _listed(f"{proc_root}/{pid}/fd"):
+            hca = _opened(f"{proc_root}/{pid}/fd/{descriptor}", names, numbers)
+            if hca:
+                found.setdefault(hca, set()).add(f"{_text(f'{proc_root}/{pid}/comm') or '?'} ({pid})")
+    return {hca: tuple(sorted(users)) for hca, users in found.items()}
+
+
+def _opened(path: str, names: t.Mapping[str, str], numbers: t.Mapping[str | None, str]) -> str | None:
+    try:
+        target = os.readlink(path)  # noqa: PTH115 - pathlib costs more, and a node has thousands of these
+    except OSError:  # closed meanwhile
+        return None
+    if not target.startswith("/dev/") and "uverbs" not in target:
+        return None
+    try:
+        number = os.stat(path).st_rdev  # noqa: PTH116
+    except OSError:
+        return names.get(target.rsplit("/", 1)[-1])
+    return numbers.get(f"{os.major(number)}:{os.minor(number)}")
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listdir(path)  # noqa: PTH208
+    except OSError:  # it has ended, or is another user's
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def read_rdma_netns(sysfs: Sysfs) -> str | None:
+    """Return whether RDMA devices are `shared` by all network namespaces or `exclusive` to one; None without RDMA."""
+    said = sysfs.read("module/ib_core/parameters/netns_mode")
+    return {"Y": "shared", "1": "shared", "N": "exclusive", "0": "exclusive"}.get(said or "")
+
+
 def _flat(value: t.Any) -> t.Iterator[dict[str, t.Any]]:
     # iproute2 before 6.10 puts each entry into a list of its own.
     if isinstance(value, dict):
@@ -148,6 +208,7 @@ class _Reading:
     details: bool
     active_mtu: t.Mapping[tuple[str, int], int] | None = None
     users: t.Mapping[str, tuple[str, ...]] | None = None
+    open_by: t.Mapping[str, tuple[str, ...]] | None = None
 
     def netdev(self, name: str) -> Netdev:
         conf = f"{self.proc_root}/sys/net/ipv4/conf/{name}"
@@ -171,8 +232,9 @@ class _Reading:
         mtus = self.active_mtu or {}
         return replace(hca, ports=tuple(replace(p, active_mtu=mtus.get((hca.name, p.number))) for p in hca.ports))
 
-    def users_of(self, hca: Hca | None) -> tuple[str, ...]:
-        return (self.users or {}).get(hca.name, ()) if hca else ()
+    def used(self, hca: Hca | None) -> dict[str, tuple[str, ...]]:
+        both = {"users": self.users or {}, "open_by": self.open_by or {}}
+        return {key: seen.get(hca.name, ()) if hca else () for key, seen in both.items()}
 
     def function(self, pci: str) -> Function:
         sysfs = self.sysfs
@@ -222,7 +284,7 @@ class _Reading:
             trust=admin.get("trust"),
             spoof_check=admin.get("spoofchk"),
             place=Place("host") if name else Place("unbound"),
-            users=self.users_of(hca),
+            **self.used(hca),
         )
 
 
@@ -279,11 +341,11 @@ def _placed(vf: Vf, found: t.Mapping[str, tuple[Netdev, Hca | None, Place]], rea
         netdev, hca, place = found[vf.pci]
         # In RDMA's shared mode mlx5 keeps its HCA on the host, and the host's tools see the HCAs of all namespaces.
         hca = reading.completed(hca) if hca else vf.hca
-        return replace(vf, netdev=netdev, hca=hca, place=place, users=reading.users_of(hca))
+        return replace(vf, netdev=netdev, hca=hca, place=place, **reading.used(hca))
     name = None if vf.netdev else reading.sysfs.netdev_of(vf.pci)
     if name:
         hca = reading.hca(vf.pci, name)
-        return replace(vf, netdev=reading.netdev(name), hca=hca, place=Place("host"), users=reading.users_of(hca))
+        return replace(vf, netdev=reading.netdev(name), hca=hca, place=Place("host"), **reading.used(hca))
     return vf
 
 

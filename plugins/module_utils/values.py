@@ -116,6 +116,7 @@ class Vf:
     spoof_check: bool | None = None
     place: Place = Place("unbound")
     users: tuple[str, ...] = ()  # processes with user-space queue pairs on its HCA, "comm (pid)"
+    open_by: tuple[str, ...] = ()  # processes that have its HCA's device file open, with queue pairs or without
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ class Node:
     other: tuple[Netdev, ...] = ()  # the node's other interfaces with an IPv4 address
     files: tuple[FileState, ...] = ()
     units: dict[str, str] = field(default_factory=dict)  # systemd unit -> "enabled", "disabled", "not-found" …
+    rdma_netns: str | None = None  # how RDMA devices go with network namespaces: "shared" or "exclusive"
 
     def function(self, pci: str | None, netdev: str | None = None) -> Function | None:
         """Return the function at a PCI address; by the name of its interface where no address is known."""

@@ -101,7 +101,7 @@ roce:
         vfs:
           description: >-
             The VFs by index, each with C(pci), C(driver), C(netdev), C(hca), C(admin_mac), C(trust), C(spoof_check),
-            C(place) and C(users), the processes that have queue pairs on it.
+            C(place), C(users), the processes that have queue pairs on it, and C(open_by), those that have its device open.
           returned: success
           type: list
           elements: dict
@@ -123,6 +123,10 @@ roce:
       description: The enablement of the units asked for, such as C(enabled), C(disabled), C(not-found).
       returned: success
       type: dict
+    rdma_netns:
+      description: How RDMA devices go with network namespaces, C(shared) or C(exclusive). Null without RDMA.
+      returned: success
+      type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -15,7 +15,7 @@ description:
     one wire from answering for each other. Only what differs is touched.
   - Installs a systemd unit that does the same before the network comes up at boot, and a udev rule that gives a VF its
     settings again when it comes back from a pod.
-  - Nothing changes while it would take a VF away that is in a live pod or has user-space queue pairs. The failure names
+  - Nothing changes while it would take a VF away that is in a live pod, or whose RDMA device a process has open. The failure names
     the VF and who uses it.
   - What was there before the first change is noted on the node and comes back with O(state=absent).
 extends_documentation_fragment:

@@ -46,6 +46,7 @@ _WHY = {
     "vf.": "The VFs were not made after the last boot, or their number was changed.",
     "gid.no-ipv4": "The VF lost its address, or netplan was not applied after the VF came back from a pod.",
     "gid.": "The GID table follows addresses and link events, and did not follow this one.",
+    "rdma.exclusive": "Somebody set it (rdma system set netns exclusive, or ib_core's option netns_mode=0).",
     "plan.": "The inventory does not fit what the nodes have.",
 }
 
@@ -288,7 +289,7 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
 
 def _busy(patient: Patient, name: str) -> bool:
     node = patient.evidence.node(name)
-    used = node is not None and any(vf.users or vf.place.state == "pod" for f in node.functions for vf in f.vfs)
+    used = node is not None and any(vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs)
     return used or any((gpu.utilisation or 0) > 0 for gpu in patient.health[name].gpus)
 
 

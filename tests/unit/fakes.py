@@ -312,6 +312,18 @@ class FakeNode(Net):
         self.find(netdev)[1].hca = hca
         self.sync()
 
+    def open_device(self, hca: str, pid: str, comm: str) -> None:
+        """Let a process of the host have an HCA's device file open."""
+        number = len(list((self.root / "sys/class").glob("infiniband_verbs/*")))
+        verbs = self.root / f"sys/class/infiniband_verbs/uverbs{number}"
+        at = next((p.parent for p in verbs.parent.glob("*/ibdev") if p.read_text().strip() == hca), verbs)
+        self._text(str((at / "ibdev").relative_to(self.root)), f"{hca}\n")
+        self._text(str((at / "dev").relative_to(self.root)), f"231:{192 + number}\n")
+        self._process(pid, "host")
+        self._text(f"proc/{pid}/comm", f"{comm}\n")
+        (self.root / f"proc/{pid}/fd").mkdir()
+        (self.root / f"proc/{pid}/fd/3").symlink_to(f"/dev/infiniband/{at.name}")
+
     def enter(self, path: str, reader: t.Callable[[t.Any, t.Any, str], t.Any]) -> t.Any:
         """What read_node takes as `enter`: call the reader with a namespace's sysfs, runner and /proc."""
         from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs

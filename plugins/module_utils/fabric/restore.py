@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 
@@ -37,6 +38,8 @@ RUN_DIR = "/run/dgxspark-fabric"
 PCI_WAIT = 15.0  # seconds that a boot waits for functions that have not shown up yet
 NETDEV_WAIT = 60.0  # seconds for the interfaces of VFs that were just bound, and for udev to name them
 LOCK_WAIT = 120.0  # seconds for another run to finish
+WRITE_WAIT = 110.0  # seconds for the kernel to make or take VFs, or to bind one; less than a unit's start may take
+SLOW = ("/sriov_numvfs", "/driver/unbind", "/drivers_probe")
 IFF_UP = 0x1
 
 
@@ -61,12 +64,53 @@ class Host:
             return None
 
     def write(self, path: str, value: str) -> None:
-        """Write to a file of the kernel; RestoreError names the file, the value and the kernel's answer."""
+        """Write to a file of the kernel; RestoreError names the file, the value and the kernel's answer.
+
+        Making or taking VFs, and their drivers, may wait without end for whoever has a VF's device open.
+        """
         try:
+            if path.endswith(SLOW):
+                self._write_aside(path, value)
+                return
             with open(path, "w", encoding="utf-8") as file:
                 file.write(value)
         except OSError as exc:
             raise RestoreError(f"writing {value!r} to {path}: {exc.strerror}") from exc
+
+    def _write_aside(self, path: str, value: str) -> None:
+        """Write in a child process, which is left behind where the kernel does not let go of it: no signal reaches it."""
+        child = os.fork()
+        if child == 0:
+            code = 255
+            try:
+                # Whoever reads what this run says must not wait for the child, nor the next run for its lock.
+                os.closerange(0, 1024)
+                descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
+                os.write(descriptor, value.encode())
+                os.close(descriptor)
+                code = 0
+            except OSError as exc:
+                code = exc.errno or 255
+            finally:
+                os._exit(code)
+        until = time.monotonic() + WRITE_WAIT
+        pause = 0.001
+        while True:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > until:
+                os.kill(child, signal.SIGKILL)
+                raise RestoreError(
+                    f"writing {value!r} to {path}: the kernel has not come back within {WRITE_WAIT:g} s (process {child} "
+                    "waits in it). Something has a VF or its RDMA device open: see `fuser -v /dev/infiniband/uverbs*`, end "
+                    "that, and run again; where nothing is to be ended, restart the node"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        code = os.waitstatus_to_exitcode(status)
+        if code:
+            raise OSError(code, os.strerror(code) if 0 < code < 255 else "the writing process was ended", path)
 
     def entries(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; none where it is absent."""

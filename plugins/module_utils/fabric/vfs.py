@@ -27,6 +27,13 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 # All fabric interfaces of a node hang on one wire: each answers for its own addresses only.
 ARP = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 
+EXCLUSIVE = "its namespace mode is `exclusive`: a pod that gets a VF does not get the VF's RDMA device."
+SHARE = (
+    "Make it shared: `rdma system set netns shared` while no pod runs (the kernel refuses it beside other network "
+    "namespaces), and take `netns_mode=0` for ib_core out of /etc/modprobe.d and `rdma system set` out of what runs at "
+    "boot, so that it stays."
+)
+
 Document = dict[str, t.Any]
 Entry = t.Mapping[str, t.Any]
 
@@ -231,6 +238,11 @@ def _using(slot: str, vf: Vf) -> Finding | None:
     if vf.users:
         message = f"it is in use: {', '.join(vf.users)} {'have' if len(vf.users) > 1 else 'has'} queue pairs on it."
         return Finding("sriov.in-use", "error", name, message, "End these processes, then run again.")
+    if vf.open_by:
+        device = f"its RDMA device{f' {vf.hca.name}' if vf.hca else ''}"
+        message = f"it is in use: {', '.join(vf.open_by)} {'have' if len(vf.open_by) > 1 else 'has'} {device} open."
+        remedy = "End these processes, for which the kernel would wait without end, then run again."
+        return Finding("sriov.in-use", "error", name, message, remedy)
     return None
 
 
@@ -292,6 +304,8 @@ def _capacity(slot: str, function: Function, count: int) -> Finding | None:
 def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> list[Finding]:
     """Return why the plan cannot be brought about now. A finding of severity error means that nothing may be touched."""
     findings: list[Finding] = []
+    if node.rdma_netns == "exclusive" and planned:
+        findings.append(Finding("rdma.exclusive", "error", "RDMA", EXCLUSIVE, SHARE))
     entries = {entry["pci"]: entry for entry in desired(node, planned, options)["functions"]}
     for plan in planned:
         function = node.function(plan.pci, plan.netdev)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.vfs import EXCLUSIVE, SHARE
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Finding,
     Function,
@@ -24,6 +25,9 @@ def link(evidence: Evidence) -> list[Result]:
     """Judge each function (carrier, state, speed, MTU, number of VFs) and each VF (state, MTU, MAC) by the facts."""
     results = []
     for name, host in evidence.plan.items():
+        node = evidence.node(name)
+        if node and node.rdma_netns == "exclusive" and host.functions:
+            results.append(_failed(Place(name), "rdma.exclusive", f"RDMA: {EXCLUSIVE}", SHARE))
         for planned in host.functions:
             place = Place(name, planned.slot)
             absent = evidence.not_here(name)

@@ -135,6 +135,24 @@ def test_users_are_processes_with_queue_pairs(tmp_path: pathlib.Path, nested: bo
     assert found[1].users == ("ib_write_bw (99)", "python3 (4711)")
 
 
+def test_who_has_an_rdma_device_open_is_seen_without_a_queue_pair(tmp_path: pathlib.Path) -> None:
+    node = spark(tmp_path, vfs=2)
+    node.open_device("rocep1s0f0v1", "4711", "python3")
+    node.open_device("rocep1s0f0v1", "99", "ibacm")
+    (tmp_path / "proc/4711/fd/7").symlink_to("/dev/null")
+    found = read(node).functions[0].vfs
+    assert (found[0].open_by, found[1].open_by) == ((), ("ibacm (99)", "python3 (4711)"))
+    assert found[1].users == ()
+
+
+@pytest.mark.parametrize(("said", "mode"), [("Y", "shared"), ("N", "exclusive"), (None, None)])
+def test_rdma_s_namespace_mode_is_read(tmp_path: pathlib.Path, said: str | None, mode: str | None) -> None:
+    node = spark(tmp_path, vfs=0)
+    if said:
+        node._text("sys/module/ib_core/parameters/netns_mode", f"{said}\n")
+    assert read(node).rdma_netns == mode
+
+
 def test_no_ip_is_one_clear_error(tmp_path: pathlib.Path) -> None:
     node = lab(tmp_path)
     node.run.on(["ip", "-j", "-d", "addr", "show"], (127, "", "ip: not found"))

@@ -173,6 +173,32 @@ def test_a_vf_in_a_live_pod_is_never_taken_away(
     assert "net1" in node.namespaces["cni-1"].devices
 
 
+@pytest.mark.parametrize("arguments", [{"count": 1}, {"state": "absent"}], ids=str)
+def test_a_vf_whose_device_is_open_is_never_taken_away(
+    node: FakeNode, host: FakeHost, run: Run, arguments: dict[str, t.Any]
+) -> None:
+    """The kernel would wait for that process without end; `rdma resource` does not show it without a queue pair."""
+    run()
+    vf = dict(node._vfs(next(iter(node.vf_pattern))))[1]
+    node.open_device(node.pf(vf).hca or "", "4711", "python3")
+    host.changes()
+    state = {key: value for key, value in arguments.items() if key == "state"}
+    for check in (True, False):
+        refused = run(plan(node, arguments.get("count", 2)), check=check, **state)
+        assert refused["failed"] and "python3 (4711)" in refused["msg"] and "open" in refused["msg"]
+        assert refused["findings"][0]["id"] == "sriov.in-use"
+    assert host.changes() == []
+    assert not run()["changed"], "a run that changes nothing passes"
+
+
+def test_rdma_s_exclusive_mode_is_named_before_anything_is_made(node: FakeNode, host: FakeHost, run: Run) -> None:
+    node._text("sys/module/ib_core/parameters/netns_mode", "N\n")
+    refused = run()
+    assert refused["failed"] and refused["findings"][0]["id"] == "rdma.exclusive"
+    assert "exclusive" in refused["msg"] and "rdma system set netns shared" in refused["msg"]
+    assert host.changes() == []
+
+
 def test_a_stranded_vf_is_named_then_freed(node: FakeNode, host: FakeHost, run: Run) -> None:
     run()
     name = node.pf(dict(node._vfs(next(iter(node.vf_pattern))))[0]).name

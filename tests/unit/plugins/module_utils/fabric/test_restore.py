@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import pathlib
 import subprocess
 import sys
+import time
 import typing as t
 
 import pytest
@@ -308,3 +310,29 @@ def _config(node: FakeNode, wanted: dict[str, t.Any]) -> str:
     path = node.root / "fabric.json"
     path.write_text(json.dumps(wanted))
     return str(path)
+
+
+def test_a_write_that_the_kernel_does_not_end_is_given_up(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening a pipe that nobody reads never ends, as writing sriov_numvfs of a VF that is held open."""
+    path = tmp_path / "sriov_numvfs"
+    os.mkfifo(path)
+    monkeypatch.setattr(restore, "WRITE_WAIT", 0.3)
+    began = time.monotonic()
+    with pytest.raises(restore.RestoreError, match=r"sriov_numvfs.*not come back within 0\.3 s.*fuser"):
+        restore.Host().write(str(path), "0")
+    assert time.monotonic() - began < 5
+
+
+def test_what_the_kernel_says_to_a_bounded_write_is_passed_on(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "sriov_numvfs"
+    path.write_text("4\n")
+    restore.Host().write(str(path), "2")
+    assert path.read_text() == "2"
+    with pytest.raises(restore.RestoreError, match="No such file"):
+        restore.Host().write(str(tmp_path / "gone/sriov_numvfs"), "2")
+    with pytest.raises(restore.RestoreError, match="No space left"):
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full/sriov_numvfs").symlink_to("/dev/full")
+        restore.Host().write(str(tmp_path / "full/sriov_numvfs"), "2")
