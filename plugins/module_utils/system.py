@@ -13,8 +13,8 @@ import stat
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
     FileState,
     Netplan,
     NetplanFile,
@@ -110,7 +110,7 @@ def read_file(path: str, system_root: str = "") -> FileState:
     except IsADirectoryError:
         return FileState(path, None, f"{stat.S_IMODE(pathlib.Path(system_root + path).stat().st_mode):04o}")
     except OSError as exc:
-        raise FabricError(f"{path} cannot be read: {exc.strerror}. Run this as root (become: true).") from exc
+        raise cannot("read", path, exc) from exc
 
 
 def read_meminfo(proc_root: str = "/proc") -> dict[str, int]:

@@ -158,6 +158,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
     confirm,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 
@@ -214,7 +215,7 @@ def main() -> None:
     except (FabricError, RollbackError) as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or 'A file'}: {exc.strerror}. Run this as root (become: true).")
+        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     result: dict[str, t.Any] = {

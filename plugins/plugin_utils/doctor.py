@@ -289,7 +289,9 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
 
 def _busy(patient: Patient, name: str) -> bool:
     node = patient.evidence.node(name)
-    used = node is not None and any(vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs)
+    used = node is not None and any(
+        vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs
+    )
     return used or any((gpu.utilisation or 0) > 0 for gpu in patient.health[name].gpus)
 
 

@@ -29,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan im
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
@@ -345,12 +346,12 @@ def _left_behind(host: Host, request: Request) -> list[Change]:
 def _start(host: Host, request: Request, images: Images, summary: str) -> None:
     identity = request.transaction
     deadline = host.clock() + request.timeout
-    source, words = source_of(rollback), {"summary": summary, "connection": request.connection, "by": request.by}
+    source, asked = source_of(rollback), rollback.Asked(summary, request.connection, request.by)
     try:
-        rollback.prepare(host, identity, images, source, deadline=deadline, **words)
+        rollback.prepare(host, identity, images, source, deadline, asked)
     except OSError as exc:
         raise FabricError(
-            f"The change could not be written down, so nothing was changed: {exc.filename}: {exc.strerror}."
+            f"The change could not be written down, so nothing was changed: {exc.filename}: {reason(exc)}"
         ) from exc
     rc, out, err = host.command(rollback.guard_command(identity))
     if rc != 0:
@@ -375,7 +376,11 @@ def _await_apply(host: Host, request: Request) -> None:
         if said.get("id") == identity:
             if said["rc"] != 0:
                 with host.lock():
-                    _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}")
+                    _undo(
+                        host,
+                        identity,
+                        f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}",
+                    )
             return
         host.sleep(0.2)
 

@@ -292,24 +292,28 @@ def guard_command(identity: str) -> list[str]:
     ]
 
 
+class Asked(t.NamedTuple):
+    """What is changed, in words; the connection over which it was asked for; the run that asks, in words."""
+
+    summary: str
+    connection: str | None = None
+    by: str | None = None
+
+
 def prepare(
     host: Host,
     identity: str,
     changes: t.Mapping[str, FileImage],
     program: str,
-    *,
     deadline: float,
-    summary: str,
-    connection: str | None = None,
-    by: str | None = None,
+    asked: Asked,
 ) -> None:
     """Write down a change, so that it can go back whatever happens from here on. Nothing of it is done yet.
 
-    deadline: on the host's clock. summary: what is changed, for messages. connection: over which this was asked for.
-    by: the run that asks, for messages. What cannot be written down leaves nothing behind, and raises OSError.
+    deadline: on the host's clock. What cannot be written down leaves nothing behind, and raises OSError.
     """
     try:
-        _write_down(host, identity, changes, program, deadline, summary, connection, by)
+        _write_down(host, identity, changes, program, deadline, asked)
     except OSError:
         with contextlib.suppress(OSError):
             forget(host)
@@ -317,24 +321,14 @@ def prepare(
 
 
 def _write_down(
-    host: Host,
-    identity: str,
-    changes: t.Mapping[str, FileImage],
-    program: str,
-    deadline: float,
-    summary: str,
-    connection: str | None,
-    by: str | None,
+    host: Host, identity: str, changes: t.Mapping[str, FileImage], program: str, deadline: float, asked: Asked
 ) -> None:
     host.path(BASE).mkdir(mode=0o700, parents=True, exist_ok=True)
     host.path(BASE).chmod(0o700)
     for name in _TEMPORARY:
         host.put(f"{BASE}/{name}", FileImage(None))
     files = {path: {"before": host.image(path).to_json(), "after": image.to_json()} for path, image in changes.items()}
-    journal = {
-        **{"id": identity, "deadline": deadline, "summary": summary},
-        **{"connection": connection, "by": by, "files": files},
-    }
+    journal = {"id": identity, "deadline": deadline, **asked._asdict(), "files": files}
     host.keep("journal.json", json.dumps(journal))
     host.keep("program.py", program, 0o700)
     owner = (os.geteuid(), os.getegid())
