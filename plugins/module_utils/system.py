@@ -166,6 +166,11 @@ def _digest(run: Run, paths: t.Sequence[str]) -> list[dict[str, t.Any]]:
     return [{"renderer": None, "stanzas": [], "error": error} for _path in paths]
 
 
+def unit_state(run: Run, unit: str) -> tuple[str, str]:
+    """Return whether a systemd unit is enabled ("enabled", "masked", "not-found" …) and active ("active" …)."""
+    return _units(run, [unit])[unit]
+
+
 def _units(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return whether each unit is enabled ("enabled", "disabled", "not-found" …) and active."""
     if not units:

@@ -17,6 +17,7 @@ description:
     C(netplan generate) must accept it, and every stanza of every file is resolved to the devices that it means. Two
     stanzas for one device are refused, which netplan itself lets pass.
   - Interfaces in O(devices) that lack an address or have another MTU are given them again, though every file is right.
+    Where another file of systemd-networkd wins over netplan's, or an interface was renamed, the failure names it.
   - An unconfirmed change of another run is seen to its end first, and a warning names that run.
   - An action plugin of the same name runs this module twice when something changes (once when not).
 notes:
@@ -200,10 +201,10 @@ def work(module: AnsibleModule, scratch: str) -> Outcome:
         connection=os.environ.get("SSH_CONNECTION"),
         by=given["by"],
     )
-    host = Host(given["system_root"])
+    host, sysfs = Host(given["system_root"]), Sysfs(given["sysfs_root"])
     if given["phase"] == "confirm":
-        return confirm(host, request)
-    return begin(host, host.command, Sysfs(given["sysfs_root"]), request, scratch, check_mode=module.check_mode)
+        return confirm(host, request, host.command, sysfs)
+    return begin(host, host.command, sysfs, request, scratch, check_mode=module.check_mode)
 
 
 def main() -> None:

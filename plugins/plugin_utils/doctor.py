@@ -44,7 +44,8 @@ _WHY = {
     "vf.unbound": "Its driver was taken away, or failed.",
     "vf.mac": "It was made anew without the settings, as by another tool.",
     "vf.": "The VFs were not made after the last boot, or their number was changed.",
-    "gid.no-ipv4": "The VF lost its address, or netplan was not applied after the VF came back from a pod.",
+    "gid.no-ipv4": "The VF lost its address, netplan was not applied after the VF came back from a pod, or a file in "
+    "/etc/systemd/network wins over netplan's (`networkctl status INTERFACE` names the file in use).",
     "gid.": "The GID table follows addresses and link events, and did not follow this one.",
     "rdma.exclusive": "Somebody set it (rdma system set netns exclusive, or ib_core's option netns_mode=0).",
     "plan.": "The inventory does not fit what the nodes have.",

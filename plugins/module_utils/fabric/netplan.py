@@ -185,6 +185,11 @@ def _fits(value: str | None, patterns: t.Any, *, any_case: bool) -> bool:
     return False
 
 
+def names_fit(name: str, patterns: t.Any) -> bool:
+    """Whether an interface's name is one that a stanza's match means."""
+    return _fits(name, patterns, any_case=False)
+
+
 def _same_mac(mac: str | None, wanted: t.Any) -> bool:
     return mac is not None and mac.lower() == normal_mac(wanted)
 

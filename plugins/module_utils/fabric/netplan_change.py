@@ -27,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan im
     merge_devices,
     refuse,
 )
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import masked, winners
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
@@ -38,6 +39,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Cha
 ABSORBED = f"{rollback.BASE}/absorbed"
 INDEX = f"{ABSORBED}/index.json"
 FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
+LIVE_WAIT = 8.0  # seconds for addresses and MTUs to come; who wins over netplan is looked up after that
 START_WAIT = 30.0  # seconds for the guard of a change to be started, on a busy node
 
 # As netplan reads it, every scalar is text: PyYAML's own ideas of numbers and truth would spoil MACs and versions.
@@ -112,7 +114,12 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     if images:
         _validate(host, run, scratch)
     if request.content is not None:
-        live = live_changes(request.devices, _links(run, sysfs))
+        links = _links(run, sysfs)
+        live = live_changes(request.devices, links)
+        if live and not images:  # to apply the same files again would cost minutes and help nobody
+            refuse(winners(run, request.path, live, links, host.root))
+        warning = masked(run, request.content)
+        outcome.warnings += [warning] if warning else []
         outcome.changes += live
         outcome.text += [(f"{c.subject} {c.what}", f"{c.before}\n", f"{c.after}\n") for c in live]
     return images, outcome
@@ -385,16 +392,37 @@ def _await_apply(host: Host, request: Request) -> None:
         host.sleep(0.2)
 
 
-def confirm(host: Host, request: Request) -> Outcome:
+def confirm(host: Host, request: Request, run: Run | None = None, sysfs: Sysfs | None = None) -> Outcome:
     """Keep a change, because a connection made after netplan was done has come this far.
 
-    It does not wait for netplan: what was connected before netplan was done proves nothing.
+    It does not wait for netplan: what was connected before netplan was done proves nothing. With `run` and `sysfs` it
+    looks at the interfaces then. Raises FabricError that names who won, where one lacks what the file gives it.
     """
     try:
         with host.lock():
-            return _confirm(host, request)
+            outcome = _confirm(host, request)
     except rollback.RollbackError:
         return Outcome(state="waiting")  # the guard is going back right now, which takes netplan a while
+    if outcome.state == "confirmed" and run and sysfs and request.content is not None:
+        _look_again(host, run, sysfs, request)
+    return outcome
+
+
+def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
+    """Wait a little until the interfaces have what they shall have; where somebody else wins, say who."""
+    until = host.clock() + LIVE_WAIT
+    while True:
+        links = _links(run, sysfs)
+        live = live_changes(request.devices, links)
+        late = host.clock() > until
+        found = winners(run, request.path, live, links, host.root) if live and late else []
+        why = masked(run, request.content) if live and late else None
+        if found or why:
+            told = "\n".join([*map(str, found), *([why] if why else [])])
+            raise FabricError(f"{request.path} is written and confirmed, and has no effect:\n{told}", findings=found)
+        if late or not live:
+            return
+        host.sleep(1)
 
 
 def _confirm(host: Host, request: Request) -> Outcome:

@@ -393,6 +393,97 @@ def test_a_change_whose_guard_is_only_being_started_is_not_taken_back(host: Fake
     assert rollback.ended(host, "first")["state"] == "confirmed"
 
 
+# --- confirmed, and yet no address ---------------------------------------------------------------------------------------
+
+STATUS = """\
+● 3: {name}
+                   Link File: {link}
+                Network File: {network}
+                       State: routable (configured)
+                        Type: ether
+"""
+NETPLANS = "/run/systemd/network/10-netplan-dgx-p0f0v0"
+
+
+def networkctl(host: FakeHost, name: str, network: str, link: str = "/usr/lib/systemd/network/99-default.link") -> None:
+    text = STATUS.format(name=name, network=network, link=link)
+    host.node.run.on(["networkctl", "--no-pager", "--lines=0", "status", name], (0, text, ""))
+
+
+def confirm(host: FakeHost, asked: Request) -> Outcome:
+    return netplan_change.confirm(host, asked, host.command, Sysfs(host.node.sysfs))
+
+
+def lose(host: FakeHost, name: str = "enp1s0f0v0") -> None:
+    host.node.find(name)[1].ipv4 = []
+    host.node.sync()
+
+
+def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    networkctl(host, "enp1s0f0v0", "/etc/systemd/network/05-mine.network")
+    with pytest.raises(
+        FabricError, match=r"enp1s0f0v0.*10\.100\.0\.1/24.*/etc/systemd/network/05-mine\.network"
+    ) as told:
+        confirm(host, asked)
+    assert "written and confirmed" in str(told.value)
+    assert [finding.id for finding in told.value.findings] == ["netplan.outranked"]
+    assert host.text("pending") is None and OURS in host.files(), "nothing is wrong with the change itself"
+    applied = len(host.applied)
+    for check_mode in (True, False):
+        with pytest.raises(FabricError, match=r"05-mine\.network"):
+            begin(host, request(transaction="t2"), check_mode=check_mode)
+    assert len(host.applied) == applied, "the next run went round in circles"
+    networkctl(host, "enp1s0f0v0", f"{NETPLANS}.network")
+    assert begin(host, request(transaction="t3")).state == "pending", "without a winner netplan is applied again"
+
+
+def test_a_name_that_netplan_does_not_mean_is_named_with_what_may_have_given_it(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    host.node.move("enp1s0f0v0", None, "rail0")
+    networkctl(host, "rail0", "n/a")
+    put(host.node.root, "/etc/udev/rules.d/70-rails.rules", '# NAME="x"\nSUBSYSTEM=="net", NAME="rail0"\n')
+    put(host.node.root, "/etc/udev/rules.d/71-other.rules", 'ENV{NAME}=="x"\n# NAME="rail0"\n')
+    with pytest.raises(FabricError, match=r"rail0.*`en\*`.*/etc/udev/rules\.d/70-rails\.rules") as told:
+        confirm(host, asked)
+    assert "71-other" not in str(told.value)
+    networkctl(host, "rail0", "n/a", link="/etc/systemd/network/10-rails.link")
+    with pytest.raises(FabricError, match=r"rail0.*/etc/systemd/network/10-rails\.link"):
+        begin(host, request(transaction="t2"))
+
+
+def test_a_masked_networkd_is_warned_of_and_named_where_nothing_came(host: FakeHost) -> None:
+    host.node.units["systemd-networkd.service"] = ("masked", "inactive")
+    asked = request()
+    outcome = begin(host, asked)
+    assert "systemctl unmask systemd-networkd.service" in outcome.warnings[0]
+    lose(host)
+    with pytest.raises(FabricError, match="is masked"):
+        confirm(host, asked)
+    manager = request(transaction="t2", content=text_of(planned_host()) + "# renderer: NetworkManager\n")
+    assert begin(host, manager, check_mode=True).warnings == []
+
+
+def test_addresses_that_come_a_little_later_are_waited_for(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    networkctl(host, "enp1s0f0v0", "/etc/systemd/network/05-mine.network")
+    host.during_sleep = lambda: as_planned(host)
+    assert confirm(host, asked).state == "confirmed"
+
+
+def test_without_networkctl_nobody_is_blamed(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    assert confirm(host, asked).state == "confirmed"
+
+
 # --- what a first change that fails leaves ------------------------------------------------------------------------------
 
 

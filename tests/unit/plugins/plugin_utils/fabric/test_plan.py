@@ -436,7 +436,7 @@ def test_one_address_under_two_names_is_refused_with_both(
 def test_one_machine_s_macs_under_two_names_are_refused_once_with_both() -> None:
     """Two names of one node in the DNS: only what it shows tells."""
     hosts = [HostInput(f"spark{n}", management=f"192.0.2.{n}", node=node(host=max(n, 2), vfs=2)) for n in (1, 2, 3)]
-    with pytest.raises(FabricError, match="spark1 and spark2.*48:b0:2d:00:02:00") as caught:
+    with pytest.raises(FabricError, match=r"spark1 and spark2.*48:b0:2d:00:02:00") as caught:
         make(hosts, {"topology": "switch"})
     assert [finding.id for finding in caught.value.findings] == ["hosts.one-machine"]
 
