@@ -52,9 +52,12 @@ for path in sys.argv[1:]:
                 if isinstance(device, dict) or device is None:
                     device = device or {}
                     match = device.get("match") or {}
+                    needed = list(device.get("interfaces") or [])
+                    needed += [device[key] for key in ("link", "peer") if device.get(key)]
                     answer["stanzas"].append({
                         "kind": str(kind), "id": str(name),
-                        "match": {str(key): match[key] for key in match}, "set_name": device.get("set-name")})
+                        "match": {str(key): match[key] for key in match}, "set_name": device.get("set-name"),
+                        "refers": [str(other) for other in needed]})
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         answer["error"] = "line %s: not valid YAML" % (mark.line + 1) if mark else "not valid YAML"
@@ -82,7 +85,9 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
                 path=path,
                 sha256=state.sha256 or "",
                 mode=state.mode or "",
-                stanzas=tuple(NetplanStanza(**stanza) for stanza in digest["stanzas"]),
+                stanzas=tuple(
+                    NetplanStanza(**{**stanza, "refers": tuple(stanza["refers"])}) for stanza in digest["stanzas"]
+                ),
                 error=digest["error"],
             )
         )

@@ -80,6 +80,7 @@ class Patient:
     pinned_gid: bool = False
     vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, where not its defaults
     netplan_path: str = netplan.PATH
+    reached: t.Container[str] = ()  # hosts that answered, though what they have may not have been read
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -103,7 +104,16 @@ def examine(patient: Patient) -> list[Diagnosis]:
 def _nodes(patient: Patient) -> t.Iterator[Diagnosis]:
     for name in patient.evidence.plan:
         absent = patient.evidence.not_here(name)
-        if absent and absent[1]:
+        if absent and absent[1] and name in patient.reached:
+            yield Diagnosis(
+                "node.refused",
+                "error",
+                name,
+                f"it answers, but {absent[0]}.",
+                "The node is up; what reads its fabric failed there, as it does without root.",
+                "Give Ansible root on it (become: true; -K where sudo asks for a password), or see to what the error names.",
+            )
+        elif absent and absent[1]:
             yield Diagnosis(
                 "node.down",
                 "error",

@@ -628,6 +628,28 @@ def test_of_a_mixed_file_only_the_fabric_s_stanzas_are_taken(host: FakeHost) -> 
     assert host.files()["40-cx7.yaml"] == text
 
 
+@pytest.mark.parametrize(
+    ("owner", "text"),
+    [
+        ("bonds.bond0", "  bonds:\n    bond0: {interfaces: [enp1s0f0np0]}\n"),
+        ("bridges.br0", "  bridges:\n    br0: {interfaces: [enp1s0f0np0]}\n"),
+        ("vlans.fab7", "  vlans:\n    fab7: {id: 7, link: enp1s0f0np0}\n"),
+    ],
+)
+@pytest.mark.parametrize("foreign", ["refuse", "absorb"])
+def test_a_stanza_that_another_one_needs_is_not_absorbed_nor_is_that_advised(
+    host: FakeHost, owner: str, text: str, foreign: str
+) -> None:
+    put(host.node.root, VENDOR, CX7)
+    put(host.node.root, "/etc/netplan/60-more.yaml", "network:\n  version: 2\n" + text)
+    before = host.files()
+    with pytest.raises(FabricError, match=r"cannot be absorbed") as told:
+        begin(host, request(foreign_stanzas=foreign))
+    assert f"{owner} in /etc/netplan/60-more.yaml refers to ethernets.enp1s0f0np0" in str(told.value)
+    assert "foreign_stanzas" not in str(told.value).split("enP2p1s0f0np0")[0]
+    assert host.files() == before
+
+
 def test_a_file_that_was_changed_since_is_not_overwritten(host: FakeHost) -> None:
     put(host.node.root, VENDOR, CX7)
     make(host, foreign_stanzas="absorb")

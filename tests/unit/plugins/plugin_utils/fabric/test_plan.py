@@ -441,6 +441,21 @@ def test_one_machine_s_macs_under_two_names_are_refused_once_with_both() -> None
     assert [finding.id for finding in caught.value.findings] == ["hosts.one-machine"]
 
 
+def test_ipv6_networks_of_others_are_taken_and_overlap_nothing() -> None:
+    """An owner whose management is IPv6 says so; the fabric has IPv4 alone."""
+    plain = make(2, {"topology": "switch"})
+    others = {"lab": "2001:db8:7::/48"}
+    given = {
+        "topology": "switch",
+        "management_networks": ["2001:db8::/32", "192.0.2.0/24"],
+        "reserved_networks": others,
+    }
+    assert addresses(make([HostInput(n, management="2001:db8::1" + n[-1]) for n in names(2)], given)) == addresses(
+        plain
+    )
+    assert "management_networks[0]" in refusal(2, {"topology": "switch", "management_networks": ["2001:db8::1/32"]})
+
+
 def test_without_netaddr_there_is_one_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arithmetic, "NETADDR_ERROR", ImportError("No module named 'netaddr'"))
     with pytest.raises(FabricError, match=r"pip install 'netaddr>=1\.0'"):
