@@ -140,6 +140,21 @@ def test_absent_keeps_vfs_that_were_there_before(node: FakeNode, run: Run) -> No
     assert [len(table) for table in node.vf_tables.values()] == [2, 0]
 
 
+def test_a_host_that_moves_in_the_group_and_back_takes_its_old_identity_and_leaves_none(
+    node: FakeNode, host: FakeHost, run: Run
+) -> None:
+    """Reordered, removed, added again: the MACs follow the place, and what was there before the first run comes back."""
+    before, first = tree(node), plan(node)
+    moved = json.loads(json.dumps(first).replace("02:d6:01:00", "02:d6:00:02"))
+    for functions in (first, moved, first):
+        assert run(functions)["changed"]
+        macs = {vf["mac"] for function in functions for vf in function["vfs"]}
+        assert macs <= {device.mac for device in node.devices.values()}
+        assert not run(functions)["changed"]
+    run(state="absent")
+    assert tree(node) == before
+
+
 def test_absent_on_a_bare_node_is_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
     done = run(state="absent")
     assert not done["changed"] and host.changes() == []
