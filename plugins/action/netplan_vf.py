@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import platform
 import time
 import typing as t
 import uuid
@@ -35,17 +38,18 @@ class ActionModule(ActionBase):
         timeout = checked.validated_parameters["rollback_timeout"]
         if timeout < 10:
             raise AnsibleActionFail(f"rollback_timeout: {timeout} s leave netplan no time; give at least 10.")
-        arguments = {**arguments, "transaction": uuid.uuid4().hex[:12], "phase": "begin"}
+        arguments = {**arguments, "transaction": uuid.uuid4().hex[:12], "phase": "begin", "by": _this_run()}
         try:
             begun = self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars)
         except AnsibleConnectionFailure as exc:
             display.vv(f"netplan_vf: the connection broke while netplan was at work: {exc}")
-            begun = {"changed": True, "outcome": "pending"}
+            begun = {"changed": True, "outcome": "pending", "lost": True}
+        lost = begun.pop("lost", False)
         if begun.get("failed") or begun.get("outcome") != "pending":
             return {**result, **begun}
-        return {**result, **begun, **self._confirm(arguments, timeout, task_vars)}
+        return {**result, **begun, **self._confirm(arguments, timeout, task_vars, lost)}
 
-    def _confirm(self, arguments: dict[str, t.Any], timeout: float, task_vars: t.Any) -> dict[str, t.Any]:
+    def _confirm(self, arguments: dict[str, t.Any], timeout: float, task_vars: t.Any, lost: bool) -> dict[str, t.Any]:
         """Confirm over a fresh connection, again and again until the node has answered or must have gone back."""
         until = time.monotonic() + timeout + GRACE
         said = ""
@@ -76,12 +80,24 @@ class ActionModule(ActionBase):
             if outcome == "unknown":
                 return _failure(
                     f"The connection broke before the change began, and nothing was changed. {answer.get('message')}"
+                    if lost
+                    else "The change was begun, and the node has lost track of it: it has been restarted meanwhile. "
+                    "What holds is the configuration before it, or after it; run again. " + str(answer.get("message"))
                 )
             time.sleep(PAUSE)
         return _failure(
             f"The node has not answered since the change, not even {GRACE} s after its timer ({timeout} s) must have "
             f"gone off and brought the old configuration back. Look at its console. The last error: {said}"
         )
+
+
+def _this_run() -> str:
+    """Return a name of this run that an owner can find: who started it, and where."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        user = f"user {os.getuid()}"
+    return f"the run of {user} on {platform.node()} (process {os.getppid()})"
 
 
 def _failure(message: str) -> dict[str, t.Any]:

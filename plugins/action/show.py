@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.modules.show import ARGUMENTS
 
 display = Display()
+
+# Of these callbacks a program reads the standard output: it has the lines in the result, and people on standard error.
+FOR_PROGRAMS = frozenset({"json", "jsonl"})
 
 
 class ActionModule(ActionBase):
@@ -27,5 +31,9 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
         lines = checked.validated_parameters["lines"]
+        answer = {**result, "changed": False, "count": len(lines)}
+        if str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] in FOR_PROGRAMS:
+            display.display("\n".join(lines), stderr=True)
+            return {**answer, "lines": lines}
         display.display("\n".join(lines))
-        return {**result, "changed": False, "count": len(lines)}
+        return answer

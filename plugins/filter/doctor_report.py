@@ -22,7 +22,7 @@ options:
   hosts:
     description: >-
       What was seen, by host, for the hosts within the limit. Each has C(facts) (of M(dgxspark.cluster.roce_info)) or C(error),
-      and C(health) (of M(dgxspark.cluster.node_health)) or C(health_error).
+      and C(health) (of M(dgxspark.cluster.node_health)) or C(health_error). C(reached) says that it answered, whatever was read.
     type: dict
     required: true
   hardware:

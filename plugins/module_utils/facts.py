@@ -232,7 +232,7 @@ class _Reading:
         mtus = self.active_mtu or {}
         return replace(hca, ports=tuple(replace(p, active_mtu=mtus.get((hca.name, p.number))) for p in hca.ports))
 
-    def used(self, hca: Hca | None) -> dict[str, tuple[str, ...]]:
+    def used(self, hca: Hca | None) -> dict[str, t.Any]:
         both = {"users": self.users or {}, "open_by": self.open_by or {}}
         return {key: seen.get(hca.name, ()) if hca else () for key, seen in both.items()}
 

@@ -9,7 +9,6 @@ A file's content never goes into an error. That of a secret one goes into no dif
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import pathlib
@@ -17,6 +16,7 @@ import shutil
 import stat
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
 
 SECRET = "(secret)"
@@ -54,34 +54,42 @@ def read(path: str) -> tuple[bytes, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise FabricError(f"{path} cannot be read: {exc.strerror}. Run this as root (become: true).") from exc
+        raise cannot("read", path, exc) from exc
 
 
 def write(path: str, content: bytes, mode: int) -> None:
     """Write a file beside its place, flush it, and put it there in one step. FabricError says why it cannot be."""
-    target = pathlib.Path(path)
-    beside = target.with_name(f".{target.name}.dgxspark")
+    target, new = pathlib.Path(path), pathlib.Path(beside(path))
+    made: list[pathlib.Path] = []
     try:
+        made = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            new.unlink()
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(target)
+        new.replace(target)
     except OSError as exc:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            new.unlink()
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         raise cannot_write(path, exc) from exc
+
+
+def beside(path: str) -> str:
+    """Return where a file is written before it takes its place: what a killed run may leave."""
+    folder, _slash, name = path.rpartition("/")
+    return f"{folder}/.{name}.dgxspark"
 
 
 def cannot_write(path: str, exc: OSError) -> FabricError:
     """Return the error for a file that could not be written."""
-    if exc.errno == errno.ENOSPC:
-        return FabricError(f"{path} cannot be written: the disk is full. Free room on it and run again.")
-    return FabricError(f"{path} cannot be written: {exc.strerror}. See to the folder, and run as root (become: true).")
+    return cannot("written", path, exc)
 
 
 def digest(path: str) -> str | None:
@@ -92,7 +100,7 @@ def digest(path: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise FabricError(f"{path} cannot be read: {exc.strerror}. Run this as root (become: true).") from exc
+        raise cannot("read", path, exc) from exc
 
 
 def free_mib(path: str) -> int:
@@ -159,5 +167,5 @@ def remove(path: str) -> bool:
         else:
             place.unlink()
     except OSError as exc:
-        raise FabricError(f"{path} cannot be removed: {exc.strerror}. Something may still use it.") from exc
+        raise cannot("removed", path, exc) from exc
     return True

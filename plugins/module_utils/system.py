@@ -13,8 +13,8 @@ import stat
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
     FileState,
     Netplan,
     NetplanFile,
@@ -52,9 +52,12 @@ for path in sys.argv[1:]:
                 if isinstance(device, dict) or device is None:
                     device = device or {}
                     match = device.get("match") or {}
+                    needed = list(device.get("interfaces") or [])
+                    needed += [device[key] for key in ("link", "peer") if device.get(key)]
                     answer["stanzas"].append({
                         "kind": str(kind), "id": str(name),
-                        "match": {str(key): match[key] for key in match}, "set_name": device.get("set-name")})
+                        "match": {str(key): match[key] for key in match}, "set_name": device.get("set-name"),
+                        "refers": [str(other) for other in needed]})
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         answer["error"] = "line %s: not valid YAML" % (mark.line + 1) if mark else "not valid YAML"
@@ -82,7 +85,9 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
                 path=path,
                 sha256=state.sha256 or "",
                 mode=state.mode or "",
-                stanzas=tuple(NetplanStanza(**stanza) for stanza in digest["stanzas"]),
+                stanzas=tuple(
+                    NetplanStanza(**{**stanza, "refers": tuple(stanza["refers"])}) for stanza in digest["stanzas"]
+                ),
                 error=digest["error"],
             )
         )
@@ -110,7 +115,7 @@ def read_file(path: str, system_root: str = "") -> FileState:
     except IsADirectoryError:
         return FileState(path, None, f"{stat.S_IMODE(pathlib.Path(system_root + path).stat().st_mode):04o}")
     except OSError as exc:
-        raise FabricError(f"{path} cannot be read: {exc.strerror}. Run this as root (become: true).") from exc
+        raise cannot("read", path, exc) from exc
 
 
 def read_meminfo(proc_root: str = "/proc") -> dict[str, int]:
@@ -164,6 +169,11 @@ def _digest(run: Run, paths: t.Sequence[str]) -> list[dict[str, t.Any]]:
         return answers
     error = "the system's Python (/usr/bin/python3) could not read it"
     return [{"renderer": None, "stanzas": [], "error": error} for _path in paths]
+
+
+def unit_state(run: Run, unit: str) -> tuple[str, str]:
+    """Return whether a systemd unit is enabled ("enabled", "masked", "not-found" …) and active ("active" …)."""
+    return _units(run, [unit])[unit]
 
 
 def _units(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -146,6 +146,7 @@ class NetplanStanza:
     id: str
     match: dict[str, t.Any] = field(default_factory=dict)
     set_name: str | None = None
+    refers: tuple[str, ...] = ()  # ids of stanzas that it needs, such as a bond's interfaces or a VLAN's link
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import NcclHost, Wish
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 
 ARGUMENTS: dict[str, t.Any] = {
@@ -138,7 +139,7 @@ def main() -> None:
     except FabricError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or 'A file'}: {exc.strerror}. Run this as root (become: true).")
+        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")
     module.exit_json(
         changed=bool(outcome.changes),
         changes=to_plain(list(outcome.changes)),

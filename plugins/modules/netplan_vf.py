@@ -17,7 +17,8 @@ description:
     C(netplan generate) must accept it, and every stanza of every file is resolved to the devices that it means. Two
     stanzas for one device are refused, which netplan itself lets pass.
   - Interfaces in O(devices) that lack an address or have another MTU are given them again, though every file is right.
-  - An unconfirmed change of an earlier run is seen to its end first.
+    Where another file of systemd-networkd wins over netplan's, or an interface was renamed, the failure names it.
+  - An unconfirmed change of another run is seen to its end first, and a warning names that run.
   - An action plugin of the same name runs this module twice when something changes (once when not).
 notes:
   - The renderer is the node's own choice; with NetworkManager the text in O(content) has to say so in each stanza, as
@@ -87,6 +88,9 @@ options:
     description: The change that is begun or confirmed. The action plugin sets it; leave it out.
     type: str
     default: manual
+  by:
+    description: The run that asks, as another run at work on the node is told. The action plugin sets it; leave it out.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -129,7 +133,8 @@ transaction:
   type: str
   returned: when something changed
 outcome:
-  description: How far the change has come. After the action plugin it is V(unchanged), V(confirmed), or a failure.
+  description: How far the change has come. After the action plugin it is V(unchanged), V(confirmed),
+      V(removed) where only leftovers of an interrupted run went, or a failure.
   type: str
   returned: success
   sample: confirmed
@@ -154,6 +159,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
     confirm,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 
@@ -172,6 +178,7 @@ ARGUMENTS: dict[str, t.Any] = {
     "rollback_timeout": {"type": "int", "default": 60},
     "phase": {"type": "str", "choices": ["begin", "confirm"], "default": "begin"},
     "transaction": {"type": "str", "default": "manual"},
+    "by": {"type": "str"},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "system_root": {"type": "path", "default": "/"},
 }
@@ -192,11 +199,12 @@ def work(module: AnsibleModule, scratch: str) -> Outcome:
         foreign_stanzas=given["foreign_stanzas"],
         timeout=given["rollback_timeout"],
         connection=os.environ.get("SSH_CONNECTION"),
+        by=given["by"],
     )
-    host = Host(given["system_root"])
+    host, sysfs = Host(given["system_root"]), Sysfs(given["sysfs_root"])
     if given["phase"] == "confirm":
-        return confirm(host, request)
-    return begin(host, host.command, Sysfs(given["sysfs_root"]), request, scratch, check_mode=module.check_mode)
+        return confirm(host, request, host.command, sysfs)
+    return begin(host, host.command, sysfs, request, scratch, check_mode=module.check_mode)
 
 
 def main() -> None:
@@ -208,7 +216,7 @@ def main() -> None:
     except (FabricError, RollbackError) as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or 'A file'}: {exc.strerror}. Run this as root (become: true).")
+        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     result: dict[str, t.Any] = {

@@ -12,6 +12,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Prints a table such as that of P(dgxspark.cluster.fabric_table#filter) or P(dgxspark.cluster.serving_table#filter) on
     the controller's terminal, neither quoted nor wrapped, whatever the format of results is.
+  - With a stdout callback for programs, such as P(ansible.posix.json#callback), the lines are in the result, and go to standard
+    error instead.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -37,6 +39,11 @@ count:
   description: How many lines were printed.
   returned: success
   type: int
+lines:
+  description: The lines.
+  returned: with a stdout callback for programs
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

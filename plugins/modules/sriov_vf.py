@@ -95,6 +95,7 @@ findings:
   elements: dict
 """
 
+import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -103,6 +104,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import m
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     FabricError,
@@ -137,20 +139,35 @@ def refuse(findings: t.Sequence[Finding]) -> None:
 
 
 def run(module: t.Any) -> dict[str, t.Any]:
-    """Gather, decide, apply, gather again."""
+    """Do the work while no other run does; check mode disturbs nobody."""
     given = module.params
     options = vfs.Options(given["trust"], given["spoof_check"], given["reset_stranded"])
     planned = [from_plain(PlannedFunction, f, f"functions[{i}]") for i, f in enumerate(given["functions"])]
     root = given["system_root"].rstrip("/")
     host = restore.Host(given["sysfs_root"], given["proc_root"], root + restore.RUN_DIR)
     sriov = Sriov(host, root, given["netns_root"])
+    if module.check_mode:
+        return work(module, sriov, planned, options)
+    where = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
+    with sriov.alone(f"a run{f' from {where}' if where else ''} (process {os.getpid()})") as other:
+        if other:
+            module.warn(
+                f"Another run was at work on this node's VFs: {other}. This one has waited for its end, and looked at the "
+                "node again. Run one at a time: the last one's inventory is what holds now."
+            )
+        return work(module, sriov, planned, options)
+
+
+def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], options: vfs.Options) -> dict[str, t.Any]:
+    """Gather, decide, apply, gather again, with no other run at work."""
+    given = module.params
     node = gather(module)
     before = sriov.journal() if given["state"] == "absent" else None
 
     def differences(now: Node) -> list[t.Any]:
         if given["state"] == "present":
             return vfs.drift(now, planned, options)
-        return (vfs.compare(now, before) if before else []) + persist.removal_changes(now)
+        return (vfs.compare(now, before) if before else []) + persist.removal_changes(now) + sriov.leftovers()
 
     changes = differences(node)
     if given["state"] == "present":
@@ -164,16 +181,9 @@ def run(module: t.Any) -> dict[str, t.Any]:
             sriov.absent(node, before or {"version": 1, "functions": []})
         if changes:
             node = gather(module)
-            refuse([_left(change) for change in differences(node)])
+            refuse([vfs.left(change) for change in differences(node)])
     diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
     return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff, "roce": to_plain(node)}
-
-
-def _left(change: t.Any) -> Finding:
-    message = f"{change.what} is {change.before!r} and not {change.after!r}, although it was set without an error."
-    return Finding(
-        "sriov.left", "error", change.subject, message, "Something else on the node changes it: see its journal."
-    )
 
 
 def main() -> None:
@@ -197,6 +207,8 @@ def main() -> None:
         result = run(module)
     except FabricError as exc:
         module.fail_json(msg=str(exc), changes=[], findings=to_plain(exc.findings))
+    except OSError as exc:
+        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}", changes=[], findings=[])
     module.exit_json(**result)
 
 

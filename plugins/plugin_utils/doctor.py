@@ -44,7 +44,8 @@ _WHY = {
     "vf.unbound": "Its driver was taken away, or failed.",
     "vf.mac": "It was made anew without the settings, as by another tool.",
     "vf.": "The VFs were not made after the last boot, or their number was changed.",
-    "gid.no-ipv4": "The VF lost its address, or netplan was not applied after the VF came back from a pod.",
+    "gid.no-ipv4": "The VF lost its address, netplan was not applied after the VF came back from a pod, or a file in "
+    "/etc/systemd/network wins over netplan's (`networkctl status INTERFACE` names the file in use).",
     "gid.": "The GID table follows addresses and link events, and did not follow this one.",
     "rdma.exclusive": "Somebody set it (rdma system set netns exclusive, or ib_core's option netns_mode=0).",
     "plan.": "The inventory does not fit what the nodes have.",
@@ -79,6 +80,7 @@ class Patient:
     pinned_gid: bool = False
     vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, where not its defaults
     netplan_path: str = netplan.PATH
+    reached: t.Container[str] = ()  # hosts that answered, though what they have may not have been read
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -102,7 +104,16 @@ def examine(patient: Patient) -> list[Diagnosis]:
 def _nodes(patient: Patient) -> t.Iterator[Diagnosis]:
     for name in patient.evidence.plan:
         absent = patient.evidence.not_here(name)
-        if absent and absent[1]:
+        if absent and absent[1] and name in patient.reached:
+            yield Diagnosis(
+                "node.refused",
+                "error",
+                name,
+                f"it answers, but {absent[0]}.",
+                "The node is up; what reads its fabric failed there, as it does without root.",
+                "Give Ansible root on it (become: true; -K where sudo asks for a password), or see to what the error names.",
+            )
+        elif absent and absent[1]:
             yield Diagnosis(
                 "node.down",
                 "error",

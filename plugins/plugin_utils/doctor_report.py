@@ -28,7 +28,8 @@ def build(
 ) -> Plain:
     """Return the report under `report`, and its lines under `table`.
 
-    plan: of `fabric_plan`. hosts: by name, for those within the limit, `facts`, `error`, `health` and `health_error`.
+    plan: of `fabric_plan`. hosts: by name, for those within the limit, `facts`, `error`, `health`, `health_error`, and
+    `reached`, whether it answered.
     hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
     `needed_gib` (of the plan of serving), `pinned_gid`, `vf_options` and `netplan_path` (of the roles). overlays: the owner's folders of knowledge.
     """
@@ -47,6 +48,7 @@ def build(
         pinned_gid=bool(meta.get("pinned_gid")),
         vf_options=dict(meta.get("vf_options") or {}),
         netplan_path=str(meta.get("netplan_path") or netplan.PATH),
+        reached={name for name, seen in hosts.items() if seen.get("reached") or seen.get("health")},
     )
     found = doctor.examine(patient)
     tally = doctor.tally(found)

@@ -86,7 +86,7 @@ def test_the_installed_plan_finds_its_data(installed: pathlib.Path, tmp_path: pa
     plan = tmp_path / "plan.json"
     done = run(
         *("ansible-playbook", "dgxspark.cluster.plan", "-i", inventory(tmp_path), "-l", "spark[1:4]"),
-        *("-e", f"dgxspark_plan_file={plan}", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=1"),
+        *("-e", "dgxspark_plan_file=plan.json", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=1"),
         cwd=tmp_path,
         ANSIBLE_COLLECTIONS_PATH=str(installed),
     )

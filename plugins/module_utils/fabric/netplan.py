@@ -185,6 +185,11 @@ def _fits(value: str | None, patterns: t.Any, *, any_case: bool) -> bool:
     return False
 
 
+def names_fit(name: str, patterns: t.Any) -> bool:
+    """Whether an interface's name is one that a stanza's match means."""
+    return _fits(name, patterns, any_case=False)
+
+
 def _same_mac(mac: str | None, wanted: t.Any) -> bool:
     return mac is not None and mac.lower() == normal_mac(wanted)
 
@@ -268,6 +273,10 @@ def judge_clashes(
             findings.append(_refusal(clash, "Leave only one of them."))
             continue
         others = [claim for claim in clash.claims if claim.file != own_path]
+        needed = [text for claim in others for text in _needed_by(claim, files)]
+        if needed:
+            findings.append(_refusal(clash, _NEEDED.format(", ".join(needed))))
+            continue
         if not absorb:
             findings.append(
                 _refusal(
@@ -288,6 +297,22 @@ def judge_clashes(
             else:
                 taken[claim] = None
     return Foreign(tuple(taken), tuple(dict.fromkeys(findings)))
+
+
+_NEEDED = (
+    "It cannot be absorbed, because {}: without it netplan refuses that file. The interface belongs to something else: take it "
+    "out there by hand, with what refers to it, or leave its port out of dgxspark_fabric.ports."
+)
+
+
+def _needed_by(claim: Claim, files: Sequence[NetplanFile]) -> list[str]:
+    """Return in words which stanzas (a bond, a VLAN) refer to one."""
+    return [
+        f"{stanza.kind}.{stanza.id} in {file.path} refers to {claim.kind}.{claim.id}"
+        for file in files
+        for stanza in file.stanzas
+        if claim.id in stanza.refers and (file.path, stanza.kind, stanza.id) != (claim.file, claim.kind, claim.id)
+    ]
 
 
 def _devices_beside(

@@ -27,8 +27,10 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan im
     merge_devices,
     refuse,
 )
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import masked, winners
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
@@ -37,6 +39,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Cha
 ABSORBED = f"{rollback.BASE}/absorbed"
 INDEX = f"{ABSORBED}/index.json"
 FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
+LIVE_WAIT = 8.0  # seconds for addresses and MTUs to come; who wins over netplan is looked up after that
+START_WAIT = 30.0  # seconds for the guard of a change to be started, on a busy node
 
 # As netplan reads it, every scalar is text: PyYAML's own ideas of numbers and truth would spoil MACs and versions.
 _TAKE_OUT = """
@@ -68,6 +72,7 @@ class Request:
     foreign_stanzas: str = "refuse"
     timeout: float = 60
     connection: str | None = None  # SSH_CONNECTION of the process: a fresh one must confirm
+    by: str | None = None  # the run that asks, in words
 
 
 @dataclass
@@ -77,9 +82,9 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     text: list[tuple[str, str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    state: t.Literal["unchanged", "pending", "confirmed", "rolled_back", "too_slow", "waiting", "stale", "unknown"] = (
-        "unchanged"
-    )
+    state: t.Literal[
+        "unchanged", "pending", "confirmed", "removed", "rolled_back", "too_slow", "waiting", "stale", "unknown"
+    ] = "unchanged"
     message: str = ""
 
 
@@ -109,7 +114,12 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     if images:
         _validate(host, run, scratch)
     if request.content is not None:
-        live = live_changes(request.devices, _links(run, sysfs))
+        links = _links(run, sysfs)
+        live = live_changes(request.devices, links)
+        if live and not images:  # to apply the same files again would cost minutes and help nobody
+            refuse(winners(run, request.path, live, links, host.root))
+        warning = masked(run, request.content)
+        outcome.warnings += [warning] if warning else []
         outcome.changes += live
         outcome.text += [(f"{c.subject} {c.what}", f"{c.before}\n", f"{c.after}\n") for c in live]
     return images, outcome
@@ -176,7 +186,7 @@ def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, 
     asked = [(scratch + path, [(c.kind, c.id) for c in claims]) for path, claims in by_file.items()]
     rc, out, err = run(["/usr/bin/python3", "-c", _TAKE_OUT, json.dumps(asked)])
     if rc != 0:
-        raise FabricError(f"Stanzas could not be taken out of {', '.join(by_file)}: {err.strip()[-500:]}")
+        raise FabricError(f"Stanzas could not be taken out of {', '.join(by_file)}: {rollback.plain(err)[-500:]}")
     index = json.loads((host.image(INDEX).data or b"{}").decode())
     images: Images = {}
     for (path, claims), text in zip(by_file.items(), json.loads(out), strict=True):
@@ -223,7 +233,7 @@ def _validate(host: Host, run: Run, scratch: str) -> None:
     if rc == rollback.NOT_FOUND:
         raise FabricError("netplan is not installed on this node, or not on the PATH. Install netplan.io.")
     if rc != 0:
-        said = (err or out).replace(scratch, "").strip()
+        said = rollback.plain((err or out).replace(scratch, ""))
         raise FabricError(f"netplan does not accept the files, so none was written. It says: {said}")
 
 
@@ -257,19 +267,43 @@ def _links(run: Run, sysfs: Sysfs) -> dict[str, Netdev]:
 
 
 def settle(host: Host, outcome: Outcome) -> None:
-    """See an earlier unconfirmed change to its end: wait while its timer runs, else go back now. Never stack."""
+    """See a change that is pending to its end: wait while its guard runs, else go back now. Never stack.
+
+    Another run may begin its own as soon as that is over: look again once the lock is held.
+    """
+    waited: tuple[str, str] | None = None
+    patience = 0.0
     while identity := host.text("pending"):
-        deadline = float(host.document("journal.json").get("deadline", 0))
-        active = host.command(["systemctl", "is-active", "--quiet", rollback.guard_unit(identity)])[0] == 0
-        if active and host.clock() < deadline + rollback.COMMAND_LIMIT:
+        journal = host.document("journal.json")
+        if waited is None or waited[0] != identity:
+            waited, patience = (identity, rollback.who(journal)), host.clock() + START_WAIT
+        if _alive(host, identity, journal, patience):
             host.sleep(1)
             continue
         with host.lock():
+            # The run that wrote it down held the lock until its guard was there.
+            if _alive(host, identity, journal, patience):
+                continue
             last = rollback.roll_back(host, identity, "an interrupted run")
         if last and host.text("pending"):
             raise FabricError(f"An earlier change could not be taken back: {'; '.join(last['failed'])}")
         if last:
+            waited = None
             outcome.warnings.append(f"An earlier unconfirmed change was taken back first ({last['summary']}).")
+    if waited:
+        state = rollback.ended(host, waited[0]).get("state")
+        how = {"confirmed": "confirmed", "rolled_back": "taken back"}.get(str(state), "over")
+        outcome.warnings.append(
+            f"Another run was at work on this node's netplan files: {waited[1]}. This one has waited until that change was "
+            f"{how}, and looked at the node again. Run one at a time: the last one's inventory is what holds now."
+        )
+
+
+def _alive(host: Host, identity: str, journal: t.Mapping[str, t.Any], patience: float) -> bool:
+    """Whether a pending change has a guard: one that runs, or one that is only being started."""
+    if host.command(["systemctl", "is-active", "--quiet", rollback.guard_unit(identity)])[0] == 0:
+        return host.clock() < float(journal.get("deadline", 0)) + rollback.COMMAND_LIMIT
+    return host.text("pending") == identity and host.text("started") is None and host.clock() < patience
 
 
 def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool) -> Outcome:
@@ -279,30 +313,53 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
     """
     early = Outcome()
     if check_mode:
-        if identity := host.text("pending"):
-            early.warnings.append(f"An unconfirmed change ({identity}) is pending; a real run ends it first.")
+        if host.text("pending"):
+            other = rollback.who(host.document("journal.json"))
+            early.warnings.append(f"An unconfirmed change is pending ({other}); a real run waits for its end first.")
         outcome = plan_change(host, run, sysfs, request, scratch)[1]
+        outcome.changes += _left_behind(host, request)
         outcome.warnings += early.warnings
         return outcome
-    settle(host, early)
-    with host.lock():
-        images, outcome = plan_change(host, run, sysfs, request, scratch)
-        outcome.warnings += early.warnings
-        if not outcome.changes and not images:
-            return outcome
-        summary = "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes)
-        _start(host, request, images, summary)
+    while True:
+        settle(host, early)
+        with host.lock():
+            if host.text("pending"):
+                continue  # another run was first
+            if rollback.ended(host, request.transaction).get("state") == "never":
+                raise FabricError("This change was given up by the run that asked for it, so nothing was changed.")
+            images, outcome = plan_change(host, run, sysfs, request, scratch)
+            outcome.warnings += early.warnings
+            if not outcome.changes and not images:
+                outcome.changes = _left_behind(host, request)
+                if outcome.changes:
+                    rollback.forget(host)
+                    outcome.state = "removed"
+                return outcome
+            summary = "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes)
+            _start(host, request, images, summary)
+            break
     _await_apply(host, request)
     outcome.state = "pending"
     return outcome
 
 
+def _left_behind(host: Host, request: Request) -> list[Change]:
+    """Return what an interrupted run left and nobody needs, where nothing of ours shall be there."""
+    if request.content is not None:
+        return []
+    return [Change(path, "left by an interrupted run", "there", None) for path in rollback.leftovers(host)]
+
+
 def _start(host: Host, request: Request, images: Images, summary: str) -> None:
     identity = request.transaction
     deadline = host.clock() + request.timeout
-    rollback.prepare(
-        host, identity, images, source_of(rollback), deadline=deadline, summary=summary, connection=request.connection
-    )
+    source, asked = source_of(rollback), rollback.Asked(summary, request.connection, request.by)
+    try:
+        rollback.prepare(host, identity, images, source, deadline, asked)
+    except OSError as exc:
+        raise FabricError(
+            f"The change could not be written down, so nothing was changed: {exc.filename}: {reason(exc)}"
+        ) from exc
     rc, out, err = host.command(rollback.guard_command(identity))
     if rc != 0:
         rollback.forget(host)
@@ -326,21 +383,46 @@ def _await_apply(host: Host, request: Request) -> None:
         if said.get("id") == identity:
             if said["rc"] != 0:
                 with host.lock():
-                    _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
+                    _undo(
+                        host,
+                        identity,
+                        f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}",
+                    )
             return
         host.sleep(0.2)
 
 
-def confirm(host: Host, request: Request) -> Outcome:
+def confirm(host: Host, request: Request, run: Run | None = None, sysfs: Sysfs | None = None) -> Outcome:
     """Keep a change, because a connection made after netplan was done has come this far.
 
-    It does not wait for netplan: what was connected before netplan was done proves nothing.
+    It does not wait for netplan: what was connected before netplan was done proves nothing. With `run` and `sysfs` it
+    looks at the interfaces then. Raises FabricError that names who won, where one lacks what the file gives it.
     """
     try:
         with host.lock():
-            return _confirm(host, request)
+            outcome = _confirm(host, request)
     except rollback.RollbackError:
         return Outcome(state="waiting")  # the guard is going back right now, which takes netplan a while
+    if outcome.state == "confirmed" and run and sysfs and request.content is not None:
+        _look_again(host, run, sysfs, request)
+    return outcome
+
+
+def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
+    """Wait a little until the interfaces have what they shall have; where somebody else wins, say who."""
+    until = host.clock() + LIVE_WAIT
+    while True:
+        links = _links(run, sysfs)
+        live = live_changes(request.devices, links)
+        late = host.clock() > until
+        found = winners(run, request.path, live, links, host.root) if live and late else []
+        why = masked(run, request.content) if live and late else None
+        if found or why:
+            told = "\n".join([*map(str, found), *([why] if why else [])])
+            raise FabricError(f"{request.path} is written and confirmed, and has no effect:\n{told}", findings=found)
+        if late or not live:
+            return
+        host.sleep(1)
 
 
 def _confirm(host: Host, request: Request) -> Outcome:
@@ -353,17 +435,25 @@ def _confirm(host: Host, request: Request) -> Outcome:
     if request.connection and host.document("journal.json").get("connection") == request.connection:
         return Outcome(state="stale")
     if said["rc"] != 0:
-        _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {said['said']}")
+        _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}")
     wrong = rollback.unwritten(host)
     if wrong:
         _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
+    rollback.note(host, identity, "confirmed")
     rollback.forget(host)  # the guard sees this and ends
     return Outcome(state="confirmed")
 
 
 def _ended(host: Host, identity: str) -> Outcome:
-    last = host.document("last.json")
-    if last.get("id") != identity:
-        return Outcome(state="unknown", message="The node knows nothing of this change: it was never begun.")
+    """Return how a change that is not pending ended. One that never began must not begin any more: see begin()."""
+    last = rollback.ended(host, identity)
+    if last.get("state") == "confirmed":  # the answer that said so was lost on its way
+        return Outcome(state="confirmed")
+    if last.get("state") != "rolled_back":
+        rollback.note(host, identity, "never")
+        message = "The node knows nothing of it, and will not begin it."
+        if host.text("pending"):
+            message += f" Another run is at work there: {rollback.who(host.document('journal.json'))}."
+        return Outcome(state="unknown", message=message)
     failed = f" Going back was not complete: {'; '.join(last['failed'])}" if last["failed"] else ""
     return Outcome(state="rolled_back" if last["applied"] else "too_slow", message=f"{last['summary']}.{failed}")

@@ -85,20 +85,14 @@ class Host:
             try:
                 # Whoever reads what this run says must not wait for the child, nor the next run for its lock.
                 os.closerange(0, 1024)
-                descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
-                os.write(descriptor, value.encode())
-                os.close(descriptor)
+                os.write(os.open(path, os.O_WRONLY | os.O_TRUNC), value.encode())
                 code = 0
             except OSError as exc:
                 code = exc.errno or 255
             finally:
                 os._exit(code)
-        until = time.monotonic() + WRITE_WAIT
-        pause = 0.001
-        while True:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                break
+        until, pause = time.monotonic() + WRITE_WAIT, 0.001
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > until:
                 os.kill(child, signal.SIGKILL)
                 raise RestoreError(
@@ -108,7 +102,7 @@ class Host:
                 )
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
-        code = os.waitstatus_to_exitcode(status)
+        code = os.waitstatus_to_exitcode(ended[1])
         if code:
             raise OSError(code, os.strerror(code) if 0 < code < 255 else "the writing process was ended", path)
 

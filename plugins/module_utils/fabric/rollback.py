@@ -12,8 +12,8 @@ OnActiveSec= anew; while it reloads, which takes a minute on a busy node, no tim
 
 While a change is unconfirmed, /var/lib/dgxspark/netplan has `pending` (its id), `journal.json` (the files as they were
 and as they shall be, contents included), `program.py` (this file) and, once done, `apply.json` (what netplan said).
-`pending` is what counts: it is written last and removed first. `last.json` tells how the last change ended if it went
-back.
+`pending` is what counts: it is written last and removed first. How changes ended is kept in /run, for those who ask:
+another run may have begun its own by then.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ import typing as t
 
 BASE = "/var/lib/dgxspark/netplan"
 LOCK = "/run/dgxspark-netplan.lock"
+ENDED = "/run/dgxspark-netplan-ended.json"
+ENDS = 16  # of so many changes it is kept how they ended
 UNIT = "dgxspark-netplan-rollback.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 WANTED_PATH = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
@@ -161,11 +163,17 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return FileImage(None)
 
+    def beside(self, path: pathlib.Path) -> pathlib.Path:
+        """Return where a file is written before it takes its place.
+
+        One fixed name, which a killed run leaves for the next one; it does not end in .yaml, so netplan passes it by.
+        """
+        return path.with_name(f".{path.name}.dgxspark-new")
+
     def put(self, path: str, image: FileImage) -> None:
         """Make a file what the image says, in one step that survives a power cut; remove it for an empty image."""
         real = self.path(path)
-        # One fixed name, which a killed run leaves for the next one; it does not end in .yaml, so netplan passes it by.
-        temporary = real.with_name(f".{real.name}.dgxspark-new")
+        temporary = self.beside(real)
         if image.data is None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 temporary.unlink(missing_ok=True)
@@ -174,23 +182,28 @@ class Host:
             return
         real.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(image.data)
-            file.flush()
-            os.fchmod(descriptor, image.mode)
-            if os.geteuid() == 0:
-                os.fchown(descriptor, image.uid, image.gid)
-            os.fsync(descriptor)
-        temporary.replace(real)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(image.data)
+                file.flush()
+                os.fchmod(descriptor, image.mode)
+                if os.geteuid() == 0:
+                    os.fchown(descriptor, image.uid, image.gid)
+                os.fsync(descriptor)
+            temporary.replace(real)
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise OSError(exc.errno, exc.strerror, path) from exc
         _sync(real.parent)
 
     def text(self, name: str) -> str | None:
-        """Return the text of a file in our folder; None where it is absent or empty."""
-        data = self.image(f"{BASE}/{name}").data
+        """Return the text of a file in our folder (or at a path of its own); None where it is absent or empty."""
+        data = self.image(_place(name)).data
         return data.decode("utf-8", "replace").strip() or None if data else None
 
     def document(self, name: str) -> dict[str, t.Any]:
-        """Return the JSON object in a file of our folder; {} where it is absent or spoilt."""
+        """Return the JSON object in a file, as `text` finds it; {} where it is absent or spoilt."""
         try:
             found = json.loads(self.text(name) or "{}")
         except ValueError:
@@ -199,13 +212,13 @@ class Host:
 
     def keep(self, name: str, text: str, mode: int = 0o600) -> None:
         """Write a file in our folder."""
-        self.put(f"{BASE}/{name}", FileImage(text.encode(), mode, os.geteuid(), os.getegid()))
+        self.put(_place(name), FileImage(text.encode(), mode, os.geteuid(), os.getegid()))
 
     @contextlib.contextmanager
     def lock(self) -> t.Iterator[None]:
         """Hold the lock that every step of a change takes; RollbackError when another holds it too long."""
         self.path(LOCK).parent.mkdir(parents=True, exist_ok=True)
-        with self.path(LOCK).open("w", encoding="utf-8") as file:
+        with self.path(LOCK).open("a+", encoding="utf-8") as file:
             until = time.monotonic() + LOCK_WAIT
             while True:
                 try:
@@ -213,17 +226,25 @@ class Host:
                     break
                 except BlockingIOError:
                     if time.monotonic() > until:
+                        file.seek(0)
                         raise RollbackError(
-                            f"{LOCK} has been held by another process for {LOCK_WAIT:g} s: another run is at work on "
-                            "this node's netplan files."
+                            f"{LOCK} has been held by another process ({file.read().strip() or 'unknown'}) for "
+                            f"{LOCK_WAIT:g} s: another run is at work on this node's netplan files."
                         ) from None
                     time.sleep(0.1)
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
             yield
 
 
 def _environment() -> dict[str, str]:
     path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
     return {**os.environ, "LC_ALL": "C", "LANGUAGE": "", "PATH": path}
+
+
+def _place(name: str) -> str:
+    return name if name.startswith("/") else f"{BASE}/{name}"
 
 
 def _sync(folder: pathlib.Path) -> None:
@@ -234,8 +255,24 @@ def _sync(folder: pathlib.Path) -> None:
         os.close(descriptor)
 
 
-# What is kept while a change is unconfirmed, beside `pending`.
+# What is kept while a change is unconfirmed, beside `pending`, which goes first and comes last.
 _TEMPORARY = ("journal.json", "started", "apply.log", "apply.json", "program.py")
+OWN = (f"{BASE}/pending", WANTED_PATH, UNIT_PATH, *(f"{BASE}/{name}" for name in _TEMPORARY), f"{BASE}/last.json")
+
+
+def plain(said: str) -> str:
+    """Return what a program said; of a traceback (netplan's) the last line alone."""
+    kept: list[str] = []
+    inside = False
+    for line in said.strip().splitlines():
+        if line.startswith("Traceback (most recent call last)"):
+            inside = True
+        elif line.startswith(("During handling of the above", "The above exception was")):
+            del kept[-1:]
+        elif line and not (inside and line.startswith((" ", "\t"))):
+            inside = False
+            kept.append(line)
+    return "\n".join(kept).strip()
 
 
 # --- a change -------------------------------------------------------------------------------------------------------
@@ -255,26 +292,43 @@ def guard_command(identity: str) -> list[str]:
     ]
 
 
+class Asked(t.NamedTuple):
+    """What is changed, in words; the connection over which it was asked for; the run that asks, in words."""
+
+    summary: str
+    connection: str | None = None
+    by: str | None = None
+
+
 def prepare(
     host: Host,
     identity: str,
     changes: t.Mapping[str, FileImage],
     program: str,
-    *,
     deadline: float,
-    summary: str,
-    connection: str | None = None,
+    asked: Asked,
 ) -> None:
     """Write down a change, so that it can go back whatever happens from here on. Nothing of it is done yet.
 
-    deadline: on the host's clock. summary: what is changed, for messages. connection: over which this was asked for.
+    deadline: on the host's clock. What cannot be written down leaves nothing behind, and raises OSError.
     """
+    try:
+        _write_down(host, identity, changes, program, deadline, asked)
+    except OSError:
+        with contextlib.suppress(OSError):
+            forget(host)
+        raise
+
+
+def _write_down(
+    host: Host, identity: str, changes: t.Mapping[str, FileImage], program: str, deadline: float, asked: Asked
+) -> None:
     host.path(BASE).mkdir(mode=0o700, parents=True, exist_ok=True)
     host.path(BASE).chmod(0o700)
-    for name in (*_TEMPORARY, "last.json"):
+    for name in _TEMPORARY:
         host.put(f"{BASE}/{name}", FileImage(None))
     files = {path: {"before": host.image(path).to_json(), "after": image.to_json()} for path, image in changes.items()}
-    journal = {"id": identity, "deadline": deadline, "summary": summary, "connection": connection, "files": files}
+    journal = {"id": identity, "deadline": deadline, **asked._asdict(), "files": files}
     host.keep("journal.json", json.dumps(journal))
     host.keep("program.py", program, 0o700)
     owner = (os.geteuid(), os.getegid())
@@ -299,25 +353,50 @@ def unwritten(host: Host) -> list[str]:
     return [path for path, pair in files.items() if not host.image(path).same(FileImage.from_json(pair["after"]))]
 
 
-def forget(host: Host, *, last: t.Mapping[str, t.Any] | None = None) -> None:
-    """End a change: remove all that was kept for it. `last`: what to keep about how it ended."""
-    host.put(f"{BASE}/pending", FileImage(None))
-    if last is None:
-        host.put(f"{BASE}/last.json", FileImage(None))
-    else:
-        host.keep("last.json", json.dumps(last))
-    for path in (WANTED_PATH, UNIT_PATH, *(f"{BASE}/{name}" for name in _TEMPORARY)):
+def forget(host: Host) -> None:
+    """End a change: remove all that was kept for it."""
+    for path in OWN:
         host.put(path, FileImage(None))
     for folder in (host.path(f"{BASE}/absorbed"), host.path(BASE), host.path(BASE).parent):
         with contextlib.suppress(OSError):  # not empty: something of ours or of another role is kept there
             folder.rmdir()
 
 
+def leftovers(host: Host) -> list[str]:
+    """Return the files of ours that lie about though no change is pending: an interrupted run left them."""
+    if host.text("pending"):
+        return []
+    beside = (host.beside(host.path(path)) for path in OWN)
+    places = [*(host.path(path) for path in OWN), *beside]
+    return [str(place).removeprefix(host.root) for place in places if place.is_symlink() or place.exists()]
+
+
+def who(journal: t.Mapping[str, t.Any]) -> str:
+    """Return in words whose change a journal is."""
+    connection = str(journal.get("connection") or "").split(" ")[0]
+    by = journal.get("by") or (f"a run from {connection}" if connection else "a run whose name is not known")
+    return f"{by}, which changes {journal.get('summary') or 'nothing yet'}"
+
+
+def ended(host: Host, identity: str) -> dict[str, t.Any]:
+    """Return how a change ended (`state`: confirmed, rolled_back, or never: given up before it began); else {}."""
+    end = host.document(ENDED).get(identity)
+    return end if isinstance(end, dict) else {}
+
+
+def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
+    """Keep how a change ended, for the run that asks for it."""
+    ends = {name: end for name, end in host.document(ENDED).items() if name != identity}
+    ends[identity] = {"state": state, **how}
+    with contextlib.suppress(OSError):  # it is for a message alone
+        host.keep(ENDED, json.dumps(dict(list(ends.items())[-ENDS:])))
+
+
 def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[str, t.Any] | None:
     """Go back to the files before a change, and let netplan apply them. Call it with the lock held.
 
     by: `module`, `guard`, or `boot` (before the network: netplan then only generates). Returns how it ended, which is
-    also kept as last.json; None where that change is not pending any more.
+    also noted; None where that change is not pending any more.
     """
     if host.text("pending") != identity:
         return None
@@ -334,7 +413,7 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
     command = host.generator() if by == "boot" else ["netplan", "apply"]
     rc, out, err = host.command(command)
     if rc != 0:
-        failed.append(f"`{' '.join(command)}` said: {(err or out).strip()[-2000:]}")
+        failed.append(f"`{' '.join(command)}` said: {plain(err or out)[-2000:]}")
     last = {
         "id": identity,
         "why": why,
@@ -343,9 +422,9 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
         "failed": unwritten_back + failed,
     }
     if unwritten_back:  # the change stays pending, with all that the next try needs
-        host.keep("last.json", json.dumps(last))
-    else:
-        forget(host, last=last)
+        return last
+    note(host, identity, "rolled_back", **last)
+    forget(host)
     return last
 
 

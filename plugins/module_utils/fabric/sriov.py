@@ -10,7 +10,9 @@ that a reboot restores from are written, then the functions are changed. Removal
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
 import pathlib
 import typing as t
 
@@ -24,6 +26,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
 )
 
+LOCK = "/run/dgxspark-sriov.lock"
+LOCK_WAIT = 600.0  # seconds for another run to finish: it may be making VFs on a busy node
 _OWN_FOLDERS = ("/etc/dgxspark", "/usr/local/lib/dgxspark", "/var/lib/dgxspark")
 
 
@@ -34,6 +38,52 @@ class Sriov:
         self.host = host
         self.root = root
         self.netns_root = netns_root
+
+    # --- one run at a time ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def alone(self, by: str) -> t.Iterator[str | None]:
+        """Keep other runs off this node's VFs, from the look at them to the end; yields who was waited for, if anybody.
+
+        What was decided by a look before another run's change would undo that run, or half of it.
+        """
+        path = pathlib.Path(self.root + LOCK)
+        other = None
+        until = self.host.clock() + LOCK_WAIT
+        while (file := self._locked(path)) is None:
+            with contextlib.suppress(OSError):
+                other = path.read_text(encoding="utf-8").strip() or other
+            if self.host.clock() > until:
+                raise FabricError(
+                    f"Another run has been at work on this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
+                    "Wait for its end, or end it, then run again."
+                )
+            other = other or "a run whose name is not known"
+            self.host.sleep(0.2)
+        with file:
+            try:
+                file.truncate(0)
+                file.write(by)
+                file.flush()
+                yield other
+            finally:
+                path.unlink(missing_ok=True)
+
+    def _locked(self, path: pathlib.Path) -> t.TextIO | None:
+        """Return the file of the lock with the lock held; None while another holds it, or has just removed it."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+", encoding="utf-8")
+        except OSError as exc:
+            raise placed.cannot_write(str(path), exc) from exc
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                return file
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        file.close()
+        return None
 
     # --- what was there before --------------------------------------------------------------------------------------
 
@@ -90,7 +140,7 @@ class Sriov:
         if pathlib.Path(self.root + persist.UNIT_PATH).exists():
             self._command("systemctl", "disable", "--now", persist.UNIT)
         for path in persist.PATHS:
-            pathlib.Path(self.root + path).unlink(missing_ok=True)
+            placed.remove(self.root + path)
         self._command("systemctl", "daemon-reload")
         self._command("udevadm", "control", "--reload")
 
@@ -157,11 +207,28 @@ class Sriov:
             macs = {vf["index"]: vf["mac"] for vf in entry["vfs"]}
             if function and function.numvfs and any(vf.admin_mac != macs.get(vf.index) for vf in function.vfs):
                 # Made anew, VFs have the kernel's own MACs again.
-                self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
+                try:
+                    self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
+                except restore.RestoreError as exc:
+                    raise FabricError(
+                        f"{entry['slot']}: {exc}. What was there before is still noted: run again."
+                    ) from exc
         self._restore(before)
         for name in ("busy", "lock", "booted", "names.json"):
             pathlib.Path(self.host.run_dir, name).unlink(missing_ok=True)
-        pathlib.Path(self.root + persist.JOURNAL).unlink(missing_ok=True)
+        placed.remove(self.root + persist.JOURNAL)
+        self.sweep()
+
+    def leftovers(self) -> list[Change]:
+        """Return what a run that was killed while it wrote has left beside our files."""
+        beside = (placed.beside(path) for path in (*persist.PATHS, persist.JOURNAL))
+        there = [path for path in beside if pathlib.Path(self.root + path).exists()]
+        return [Change(path, "left by an interrupted run", "there", None) for path in there]
+
+    def sweep(self) -> None:
+        """Remove such leftovers, and the folders of ours that are empty."""
+        for change in self.leftovers():
+            placed.remove(self.root + change.subject)
         for folder in (*(self.root + own for own in _OWN_FOLDERS), self.host.run_dir):
             with contextlib.suppress(OSError):
                 pathlib.Path(folder).rmdir()

@@ -337,3 +337,11 @@ def removal_refusals(node: Node, document: Document) -> list[Finding]:
         function = node.function(entry["pci"])
         findings += [f for vf in (function.vfs if function else ()) if (f := _using(str(entry["slot"]), vf))]
     return findings
+
+
+def left(change: Change) -> Finding:
+    """Return the finding for a difference that is still there after the change."""
+    message = f"{change.what} is {change.before!r} and not {change.after!r}, although it was set without an error."
+    return Finding(
+        "sriov.left", "error", change.subject, message, "Something else on the node changes it: see its journal."
+    )

@@ -18,6 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
 
 CONF = "/etc/nccl.conf"
@@ -212,7 +213,7 @@ class NcclHost:
                     self._make(change, images, change.before)
             raise FabricError(
                 f"{done[-1].subject}: {exc.strerror}, so what was changed has been put back. "
-                "Correct it, and run this again as root (become: true)."
+                f"{reason(exc)[:1].upper()}{reason(exc)[1:]}"
             ) from exc
         if self.reload and any(change.subject == SYSTEMD for change in changes):
             code, _out, error = self.host.command(RELOAD)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import bisect
+import ipaddress
 import re
 import typing as t
 from dataclasses import dataclass
@@ -65,6 +66,14 @@ def parse_network(text: str) -> Network:
     if network.value != network.first:
         raise ValueError(f"has bits set behind its prefix: the network is {network.network}/{network.prefixlen}")
     return Network(network.first, network.last, network.prefixlen)
+
+
+def ipv6_network(value: t.Any) -> bool:
+    """Whether a value is an IPv6 network: the fabric has IPv4 addresses alone, and can overlap none."""
+    try:
+        return isinstance(value, str) and "/" in value and bool(ipaddress.IPv6Network(value))
+    except ValueError:
+        return False
 
 
 def parse_interface(text: str) -> Network:

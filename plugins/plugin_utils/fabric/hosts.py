@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Function, Node
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import (
@@ -31,7 +32,8 @@ _PCI = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 class HostInput:
     """What is known of a host before the plan. `index` and `functions` are the raw host variables.
 
-    management: its `ansible_host` or None. node: what it showed, or None where nobody looked.
+    management: its `ansible_host` or None. node: what it showed, or None where nobody looked. by: all else that says
+    which machine that address is, such as a port or a jump host.
     """
 
     name: str
@@ -39,6 +41,7 @@ class HostInput:
     management: str | None = None
     node: Node | None = None
     functions: t.Any = None
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,42 @@ def indexes(hosts: t.Sequence[HostInput]) -> tuple[dict[str, int], list[Finding]
             findings.append(_wrong("index-clash", f"{host.name}: {INDEX}", message, remedy))
         owners.setdefault(index, f"{host.name} ({how})")
     return found, findings
+
+
+def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
+    """Find machines that stand in the inventory under two names: each name would be given an identity of its own.
+
+    By the address, and by the MACs of the functions that were seen. A loopback address is a tunnel's end and says
+    nothing of the machine.
+    """
+    findings: list[Finding] = []
+    by_address: dict[tuple[str, ...], str] = {}
+    by_mac: dict[str, str] = {}
+    told: set[tuple[str, str]] = set()
+    remedy = "Take one of the two out of the group, or correct its ansible_host."
+    for host in hosts:
+        address = (host.management or host.name).strip("[]").lower()
+        if not _loopback(address):
+            other = by_address.setdefault((address, *host.by), host.name)
+            if other != host.name:
+                told.add((other, host.name))
+                message = f"both are reached at {address}: that is one machine, and it would be given two identities."
+                findings.append(_wrong("one-machine", f"{other} and {host.name}", message, remedy))
+        for function in host.node.functions if host.node else ():
+            mac = function.netdev.mac.lower() if function.netdev and function.netdev.mac else ""
+            other = by_mac.setdefault(mac, host.name)
+            if mac.strip("0:") and other != host.name and (other, host.name) not in told:
+                told.add((other, host.name))
+                message = f"both have the MAC {mac} on {_shown(function)}: that is one machine under two names."
+                findings.append(_wrong("one-machine", f"{other} and {host.name}", message, remedy))
+    return findings
+
+
+def _loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], list[Finding]]:

@@ -18,6 +18,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 )
 
 FACTS = "dgxspark_roce"
+# With one address, hosts that differ in one of these are different machines, behind another jump host; so are ports.
+REACH = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_executable")
 
 
 def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any = ()) -> Plan:
@@ -71,4 +73,8 @@ def _input(name: str, variables: t.Mapping[str, t.Any]) -> HostInput:
         management=str(management) if isinstance(management, str) else None,
         node=None if facts is None else from_plain(Node, facts, f"{name}: {FACTS}"),
         functions=variables.get(FUNCTIONS),
+        by=(
+            str(variables.get("ansible_port") or variables.get("ansible_ssh_port") or 22),
+            *(str(variables.get(key) or "") for key in REACH),
+        ),
     )

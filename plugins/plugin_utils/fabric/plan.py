@@ -59,7 +59,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
     hardware = Hardware.of(entry)
     settings, findings = read_settings(raw, hardware)
     numbers, more = hosts.indexes(inputs)
-    findings += more
+    findings += more + hosts.one_machine(inputs)
     named: dict[str, dict[str, Expected]] = {}
     for host in inputs:
         named[host.name], more = hosts.expected(host, hardware)

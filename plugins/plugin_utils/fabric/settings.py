@@ -11,7 +11,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses import Network, parse_network, unusable
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses import (
+    Network,
+    ipv6_network,
+    parse_network,
+    unusable,
+)
 
 VARIABLE = "dgxspark_fabric"
 TOPOLOGIES = ("single", "direct", "triangle", "ring", "switch")
@@ -363,7 +368,11 @@ def _mac_prefix(reader: _Reader) -> str:
 
 def _management(reader: _Reader) -> tuple[Network, ...]:
     listed = reader.typed("management_networks", (list, tuple), "a list of networks")
-    networks = [reader.network(f"management_networks[{number}]", value) for number, value in enumerate(listed)]
+    networks = [
+        reader.network(f"management_networks[{number}]", value)
+        for number, value in enumerate(listed)
+        if not ipv6_network(value)
+    ]
     return tuple(network for network in networks if network)
 
 
@@ -371,7 +380,9 @@ def _reserved(reader: _Reader) -> dict[str, Network]:
     given = reader.typed("reserved_networks", t.cast(type, t.Mapping), "a dictionary of networks by name")
     found = {}
     for name, value in {**RESERVED, **given}.items():
-        network = reader.network(f"reserved_networks.{name}", value) if value is not None else None
+        # K3s is given the two of its own, and gives pods IPv4.
+        skipped = value is None or (name not in RESERVED and ipv6_network(value))
+        network = None if skipped else reader.network(f"reserved_networks.{name}", value)
         if network:
             found[str(name)] = network
     return found

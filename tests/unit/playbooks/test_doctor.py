@@ -57,6 +57,15 @@ def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owne
     assert "UNREACHABLE" in output
 
 
+def test_a_node_that_answers_and_cannot_be_read_is_not_down(owner: Owner) -> None:
+    owner.tool("ip", "no JSON\n")
+    code, output, report = owner.doctor({"spark1": HERE}, topology="single")
+    assert code not in (0, 250), output
+    (finding,) = (f for f in report["findings"] if f["where"] == "spark1")
+    assert finding["id"] == "node.refused" and "iproute2" in finding["symptom"]
+    assert "power" not in finding["remedy"]
+
+
 def test_a_fabric_that_drifted_on_one_of_two_nodes(owner: Owner) -> None:
     """The facts are given (as `roce_info` returns them); how the nodes are doing is read of this machine."""
     cluster = Cluster(2)

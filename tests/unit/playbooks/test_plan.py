@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -18,12 +19,22 @@ pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason=
 
 def play(folder: pathlib.Path, playbook: str, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run a playbook of the checkout from an owner's folder; return exit status and output."""
+    done = started(folder, playbook, *arguments, **environment)
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output
+    return done.returncode, output
+
+
+def started(
+    folder: pathlib.Path, playbook: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a playbook of the checkout from an owner's folder."""
     collection = folder / "collections" / "ansible_collections" / "dgxspark"
     collection.mkdir(parents=True, exist_ok=True)
     if not (collection / "cluster").exists():
         (collection / "cluster").symlink_to(ROOT)
     (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
-    done = subprocess.run(
+    return subprocess.run(
         [str(BIN / "ansible-playbook"), str(ROOT / "playbooks" / playbook), *arguments],
         cwd=folder,
         check=False,
@@ -38,9 +49,6 @@ def play(folder: pathlib.Path, playbook: str, *arguments: str, **environment: st
             **environment,
         },
     )
-    output = done.stdout + done.stderr
-    assert "Traceback" not in output
-    return done.returncode, output
 
 
 @pytest.fixture
@@ -69,6 +77,24 @@ def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathl
     assert "rank 0    spark1" in lines
     assert any("NCCL's variables are left out for all ranks" in line for line in lines)
     assert "\\n" not in output
+
+
+def test_a_relative_path_begins_where_the_owner_is_and_a_program_can_read_the_result(example: pathlib.Path) -> None:
+    """Whatever PWD says: a script that starts the playbook elsewhere leaves its shell's."""
+    done = started(
+        example,
+        "plan.yml",
+        *("-i", "inventory", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=1", "--tags", "fabric"),
+        *("-e", "dgxspark_plan_file=plan.json"),
+        PWD="/",
+        ANSIBLE_STDOUT_CALLBACK="ansible.posix.json",
+        ANSIBLE_COLLECTIONS_PATH=f"{example / 'collections'}:{os.environ['ANSIBLE_COLLECTIONS_PATH']}",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((example / "plan.json").read_text())["topology"] == "switch"
+    assert len(json.loads(done.stdout)["plays"]) > 1, "the table stands in the JSON"
+    assert "Fabric: switch, 4 hosts, 6 pairs" in done.stderr.splitlines()
+    assert not (ROOT / "playbooks/plan.json").exists()
 
 
 @pytest.mark.parametrize(

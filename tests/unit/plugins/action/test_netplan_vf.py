@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import platform
 import types
 import typing as t
 
@@ -121,6 +124,28 @@ def test_a_change_that_never_began_is_told() -> None:
     result = run(Node([AnsibleConnectionFailure("x"), {"outcome": "unknown", "message": "Never begun."}]))
     assert result["failed"] is True
     assert "nothing was changed" in result["msg"]
+
+
+def test_a_change_that_was_begun_is_never_called_one_that_was_not() -> None:
+    """The node forgot it over a restart; what was begun may hold or not."""
+    result = run(Node([PENDING, {"outcome": "unknown", "message": "The node knows nothing of it."}]))
+    assert result["failed"] is True
+    assert "nothing was changed" not in result["msg"] and "before the change began" not in result["msg"]
+    assert "run again" in result["msg"]
+
+
+def test_the_node_is_told_whose_run_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node([{"changed": False, "outcome": "unchanged"}])
+    run(node)
+    assert node.asked[0]["by"] == f"the run of {getpass.getuser()} on {platform.node()} (process {os.getppid()})"
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    node = Node([{"changed": False, "outcome": "unchanged"}])
+    run(node)
+    assert f"user {os.getuid()}" in node.asked[0]["by"]
 
 
 def test_the_module_s_own_failure_is_passed_on() -> None:

@@ -6,6 +6,7 @@ import types
 import typing as t
 
 import pytest
+from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.playbook.task import Task
 
@@ -23,6 +24,17 @@ def test_lines_stand_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     result = run(lines=["a   'b'", "", "  - c: \\n"])
     assert capsys.readouterr().out == "a   'b'\n\n  - c: \\n\n"
     assert (result["changed"], result["count"]) == (False, 3)
+
+
+@pytest.mark.parametrize("callback", ["json", "ansible.posix.json", "ansible.posix.jsonl"])
+def test_what_a_program_reads_is_not_spoilt(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, callback: str
+) -> None:
+    monkeypatch.setattr(constants, "DEFAULT_STDOUT_CALLBACK", callback)
+    result = run(lines=["a", "b"])
+    out, err = capsys.readouterr()
+    assert (out, result["lines"]) == ("", ["a", "b"])
+    assert "a\nb" in err
 
 
 @pytest.mark.parametrize("arguments", [{}, {"lines": ["a"], "colour": "red"}])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import json
+import os
 import pathlib
 import stat
 import typing as t
@@ -137,6 +140,21 @@ def test_absent_keeps_vfs_that_were_there_before(node: FakeNode, run: Run) -> No
     assert [len(table) for table in node.vf_tables.values()] == [2, 0]
 
 
+def test_a_host_that_moves_in_the_group_and_back_takes_its_old_identity_and_leaves_none(
+    node: FakeNode, host: FakeHost, run: Run
+) -> None:
+    """Reordered, removed, added again: the MACs follow the place, and what was there before the first run comes back."""
+    before, first = tree(node), plan(node)
+    moved = json.loads(json.dumps(first).replace("02:d6:01:00", "02:d6:00:02"))
+    for functions in (first, moved, first):
+        assert run(functions)["changed"]
+        macs = {vf["mac"] for function in functions for vf in function["vfs"]}
+        assert macs <= {device.mac for device in node.devices.values()}
+        assert not run(functions)["changed"]
+    run(state="absent")
+    assert tree(node) == before
+
+
 def test_absent_on_a_bare_node_is_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
     done = run(state="absent")
     assert not done["changed"] and host.changes() == []
@@ -189,6 +207,85 @@ def test_a_vf_whose_device_is_open_is_never_taken_away(
         assert refused["findings"][0]["id"] == "sriov.in-use"
     assert host.changes() == []
     assert not run()["changed"], "a run that changes nothing passes"
+
+
+def test_two_runs_at_once_take_turns_and_the_second_looks_again(
+    node: FakeNode, host: FakeHost, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run makes three VFs while this one waits: what this one does begins from there."""
+    lock = node.root / "run/dgxspark-sriov.lock"
+    file = lock.open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    file.write("a run from 192.0.2.9 (process 4711)")
+    warned: list[str] = []
+    monkeypatch.setattr(sriov_vf.AnsibleModule, "warn", lambda _module, text: warned.append(text))
+    file.flush()
+    sleep = host.sleep
+
+    def ended(seconds: float) -> None:
+        sleep(seconds)
+        for pci in node.vf_pattern:
+            node.make_vfs(pci, 3)
+        lock.unlink(missing_ok=True)
+        file.close()
+
+    host.sleep = ended  # type: ignore[method-assign]
+    done = run()
+    assert "a run from 192.0.2.9 (process 4711)" in warned[0]
+    assert ("p0f0", "VFs", 3, 2) in [(c["subject"], c["what"], c["before"], c["after"]) for c in done["changes"]]
+    assert not lock.exists()
+
+
+def test_a_run_that_never_ends_is_named(node: FakeNode, host: FakeHost, run: Run) -> None:
+    with (node.root / "run/dgxspark-sriov.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("a run from 192.0.2.9 (process 4711)")
+        file.flush()
+        assert run(check=True)["changed"], "check mode disturbs nobody and waits for nobody"
+        refused = run()
+    assert refused["failed"] and "4711" in refused["msg"] and "Nothing was changed" in refused["msg"]
+    assert host.changes() == []
+
+
+def test_absent_removes_what_a_killed_first_run_left(node: FakeNode, host: FakeHost, run: Run) -> None:
+    before = tree(node)
+    for path in ("var/lib/dgxspark/.fabric-before.json.dgxspark", "etc/dgxspark/.fabric.json.dgxspark"):
+        (node.root / path).parent.mkdir(parents=True)
+        (node.root / path).write_text("half")
+    foretold = run(state="absent", check=True)
+    done = run(state="absent")
+    assert done["changed"] and done["changes"] == foretold["changes"]
+    assert tree(node) == before
+    assert not (node.root / "var/lib/dgxspark").exists() and not (node.root / "etc/dgxspark").exists()
+    assert not run(state="absent")["changed"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_refuses_is_told_and_leaves_nothing(
+    node: FakeNode, host: FakeHost, run: Run, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    before = tree(node)
+    fsync = os.fsync
+
+    def refused(_descriptor: int) -> t.NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    said = run()
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert said["failed"] and {errno.ENOSPC: "full", errno.EROFS: "read-only"}[number] in said["msg"]
+    assert "root" not in said["msg"].replace(str(node.root), "")
+    assert tree(node) == before and not (node.root / "var/lib/dgxspark").exists()
+    assert host.changes() == []
+
+
+def test_vfs_that_the_kernel_does_not_take_back_are_one_sentence(node: FakeNode, host: FakeHost, run: Run) -> None:
+    run()
+    host.fail["sriov_numvfs"] = OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+    said = run(state="absent")
+    assert said["failed"] and "busy" in said["msg"] and "run again" in said["msg"]
+    host.fail.clear()
+    assert run(state="absent")["changed"]
 
 
 def test_rdma_s_exclusive_mode_is_named_before_anything_is_made(node: FakeNode, host: FakeHost, run: Run) -> None:

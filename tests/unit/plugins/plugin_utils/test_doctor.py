@@ -80,6 +80,18 @@ def test_a_node_that_is_down_is_a_finding_and_the_others_are_still_judged(cluste
     assert [what for _s, what, _w in found(cluster)] == ["memory.low"]
 
 
+@pytest.mark.parametrize("how", ["reached", "health"])
+def test_a_node_that_answered_is_not_told_to_have_its_power_cut(cluster: Cluster, how: str) -> None:
+    """Without root its files cannot be read: it is up all the same."""
+    seen = cluster.hosts["spark3"]
+    seen |= {"facts": None, "error": "/etc/netplan/01.yaml cannot be read: Permission denied."}
+    seen |= {"reached": True, "health": None} if how == "reached" else {}
+    (finding,) = (f for f in examine(cluster)["findings"] if f["where"] == "spark3")
+    assert (finding["severity"], finding["id"]) == ("error", "node.refused")
+    assert "Permission denied" in finding["symptom"] and "become: true" in finding["remedy"]
+    assert "power" not in finding["cause"] + finding["remedy"]
+
+
 def test_when_all_are_down_that_is_what_it_says(cluster: Cluster) -> None:
     for name in cluster.hosts:
         cluster.hosts[name] = {"facts": None, "error": "off"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pathlib
 import shutil
+import stat
+import typing as t
 
 import pytest
 
@@ -167,7 +170,7 @@ def test_an_unconfirmed_change_goes_back_when_its_time_is_up(host: FakeHost) -> 
     ended = netplan_change.confirm(host, request())
     assert ended.state == "rolled_back"
     assert netplan.PATH in ended.message
-    assert host.left() == ["var/lib/dgxspark/netplan/last.json"]
+    assert host.left() == []
 
 
 def test_a_reboot_in_the_middle_goes_back_before_the_network(host: FakeHost) -> None:
@@ -309,6 +312,240 @@ def test_a_pending_change_without_a_timer_is_taken_back_first(host: FakeHost) ->
     assert journal(host)["files"][netplan.PATH]["before"]["data"] is None
 
 
+# --- two runs at once ---------------------------------------------------------------------------------------------------
+
+ALICE = "the run of alice on laptop (process 4711)"
+
+
+def test_a_run_that_comes_first_after_the_wait_is_waited_for_too(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is pending when the second one looks; when it holds the lock, the first one's change is."""
+    before = host.files()
+    lock = FakeHost.lock
+    raced: list[Outcome] = []
+
+    def slow(self: FakeHost) -> t.ContextManager[None]:
+        if not raced:
+            raced.append(Outcome())
+            raced[0] = begin(self, request(transaction="first", by=ALICE))
+        return lock(self)
+
+    monkeypatch.setattr(FakeHost, "lock", slow)
+    outcome = begin(host, request(transaction="second"))
+    assert (raced[0].state, outcome.state) == ("pending", "pending")
+    assert host.now >= 1060, "the first one's change was not waited for"
+    assert ALICE in outcome.warnings[0] and "taken back" in outcome.warnings[0]
+    host.pass_time(60)
+    assert host.files() == before, "the way back is that of before both"
+
+
+def test_the_second_run_sees_what_the_first_one_confirmed(host: FakeHost) -> None:
+    first = request(transaction="first", by=ALICE)
+    begin(host, first)
+    host.during_sleep = lambda: netplan_change.confirm(host, first) and None
+    other = text_of(planned_host()).replace("9000", "8000")
+    outcome = begin(host, request(transaction="second", content=other))
+    assert outcome.state == "pending"
+    assert ALICE in outcome.warnings[0] and "confirmed" in outcome.warnings[0] and netplan.PATH in outcome.warnings[0]
+    assert base64.b64decode(journal(host)["files"][netplan.PATH]["before"]["data"]).decode() == text_of(planned_host())
+
+
+def test_a_run_whose_change_went_back_is_told_so_while_another_is_at_work(host: FakeHost) -> None:
+    begin(host, request(transaction="first"))
+    host.pass_time(60)
+    begin(host, request(transaction="second"))
+    assert netplan_change.confirm(host, request(transaction="first")).state == "rolled_back"
+    assert netplan_change.confirm(host, request(transaction="second")).state == "confirmed"
+    assert netplan_change.confirm(host, request(transaction="first")).state == "rolled_back"
+
+
+def test_a_confirmation_whose_answer_was_lost_is_given_again(host: FakeHost) -> None:
+    make(host)
+    assert netplan_change.confirm(host, request()).state == "confirmed"
+
+
+def test_what_was_never_begun_does_not_begin_later(host: FakeHost) -> None:
+    """ "Nothing was changed" must hold: the node may still be waiting for another run when the connection breaks."""
+    before = host.files()
+    begin(host, request(transaction="other", by=ALICE))
+    said = netplan_change.confirm(host, request(transaction="broken"))
+    assert said.state == "unknown" and ALICE in said.message
+    with pytest.raises(FabricError, match="nothing was changed"):
+        begin(host, request(transaction="broken"))
+    assert host.files() == before
+
+
+def test_a_change_whose_guard_is_only_being_started_is_not_taken_back(host: FakeHost) -> None:
+    first = request(transaction="first")
+    begin(host, first)
+    timer, host.timer = host.timer, None
+    slept: list[float] = []
+
+    def started() -> None:
+        slept.append(host.now)
+        host.timer = timer
+        if len(slept) == 3:
+            netplan_change.confirm(host, first)
+
+    host.during_sleep = started
+    assert begin(host, request(transaction="second")).state == "unchanged"
+    assert rollback.ended(host, "first")["state"] == "confirmed"
+
+
+# --- confirmed, and yet no address ---------------------------------------------------------------------------------------
+
+STATUS = """\
+● 3: {name}
+                   Link File: {link}
+                Network File: {network}
+                       State: routable (configured)
+                        Type: ether
+"""
+NETPLANS = "/run/systemd/network/10-netplan-dgx-p0f0v0"
+
+
+def networkctl(host: FakeHost, name: str, network: str, link: str = "/usr/lib/systemd/network/99-default.link") -> None:
+    text = STATUS.format(name=name, network=network, link=link)
+    host.node.run.on(["networkctl", "--no-pager", "--lines=0", "status", name], (0, text, ""))
+
+
+def confirm(host: FakeHost, asked: Request) -> Outcome:
+    return netplan_change.confirm(host, asked, host.command, Sysfs(host.node.sysfs))
+
+
+def lose(host: FakeHost, name: str = "enp1s0f0v0") -> None:
+    host.node.find(name)[1].ipv4 = []
+    host.node.sync()
+
+
+def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    networkctl(host, "enp1s0f0v0", "/etc/systemd/network/05-mine.network")
+    with pytest.raises(
+        FabricError, match=r"enp1s0f0v0.*10\.100\.0\.1/24.*/etc/systemd/network/05-mine\.network"
+    ) as told:
+        confirm(host, asked)
+    assert "written and confirmed" in str(told.value)
+    assert [finding.id for finding in told.value.findings] == ["netplan.outranked"]
+    assert host.text("pending") is None and OURS in host.files(), "nothing is wrong with the change itself"
+    applied = len(host.applied)
+    for check_mode in (True, False):
+        with pytest.raises(FabricError, match=r"05-mine\.network"):
+            begin(host, request(transaction="t2"), check_mode=check_mode)
+    assert len(host.applied) == applied, "the next run went round in circles"
+    networkctl(host, "enp1s0f0v0", f"{NETPLANS}.network")
+    assert begin(host, request(transaction="t3")).state == "pending", "without a winner netplan is applied again"
+
+
+def test_a_name_that_netplan_does_not_mean_is_named_with_what_may_have_given_it(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    host.node.move("enp1s0f0v0", None, "rail0")
+    networkctl(host, "rail0", "n/a")
+    put(host.node.root, "/etc/udev/rules.d/70-rails.rules", '# NAME="x"\nSUBSYSTEM=="net", NAME="rail0"\n')
+    put(host.node.root, "/etc/udev/rules.d/71-other.rules", 'ENV{NAME}=="x"\n# NAME="rail0"\n')
+    with pytest.raises(FabricError, match=r"rail0.*`en\*`.*/etc/udev/rules\.d/70-rails\.rules") as told:
+        confirm(host, asked)
+    assert "71-other" not in str(told.value)
+    networkctl(host, "rail0", "n/a", link="/etc/systemd/network/10-rails.link")
+    with pytest.raises(FabricError, match=r"rail0.*/etc/systemd/network/10-rails\.link"):
+        begin(host, request(transaction="t2"))
+
+
+def test_a_masked_networkd_is_warned_of_and_named_where_nothing_came(host: FakeHost) -> None:
+    host.node.units["systemd-networkd.service"] = ("masked", "inactive")
+    asked = request()
+    outcome = begin(host, asked)
+    assert "systemctl unmask systemd-networkd.service" in outcome.warnings[0]
+    lose(host)
+    with pytest.raises(FabricError, match="is masked"):
+        confirm(host, asked)
+    manager = request(transaction="t2", content=text_of(planned_host()) + "# renderer: NetworkManager\n")
+    assert begin(host, manager, check_mode=True).warnings == []
+
+
+def test_addresses_that_come_a_little_later_are_waited_for(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    networkctl(host, "enp1s0f0v0", "/etc/systemd/network/05-mine.network")
+    host.during_sleep = lambda: as_planned(host)
+    assert confirm(host, asked).state == "confirmed"
+
+
+def test_without_networkctl_nobody_is_blamed(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    assert confirm(host, asked).state == "confirmed"
+
+
+# --- what a first change that fails leaves ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("boundary", range(12))
+def test_a_disk_that_is_full_leaves_nothing(host: FakeHost, boundary: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the change that could not be written down is left, whichever write fails."""
+    before = host.files()
+    opens = iter(range(1000))
+    fsync = os.fsync
+
+    def full(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and next(opens) == boundary:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    asked = request()
+    try:
+        if begin(host, asked).state == "pending":
+            netplan_change.confirm(host, asked)
+    except FabricError as exc:
+        assert "the disk is full" in str(exc) and "nothing was changed" in str(exc)
+        assert host.files() == before
+        assert list(host.path(rollback.BASE).parent.rglob("*")) == []
+    except OSError:
+        pass  # the guard's own write; what it does then is told in test_rollback.py
+    monkeypatch.setattr(os, "fsync", fsync)
+    host.pass_time(60)
+    assert host.left() == []
+
+
+@pytest.mark.parametrize("killed_at", range(6))
+def test_teardown_removes_what_an_interrupted_first_change_left(
+    host: FakeHost, killed_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = host.files()
+    put_file, writes = FakeHost.put, iter(range(1000))
+
+    class Killed(BaseException):
+        pass
+
+    def dying(self: FakeHost, path: str, image: rollback.FileImage) -> None:
+        if image.data is not None and next(writes) == killed_at:
+            put(self.node.root, str(pathlib.Path(path).with_name(f".{pathlib.Path(path).name}.dgxspark-new")), "half")
+            raise Killed
+        put_file(self, path, image)
+
+    monkeypatch.setattr(FakeHost, "put", dying)
+    with pytest.raises(Killed):
+        begin(host, request())
+    monkeypatch.setattr(FakeHost, "put", put_file)
+    host.pass_time(60)
+    said = begin(host, request(content=None, transaction="t2"), check_mode=True)
+    gone = begin(host, request(content=None, transaction="t2"))
+    if gone.state == "pending":
+        netplan_change.confirm(host, request(content=None, transaction="t2"))
+    assert [c.subject for c in said.changes] == [c.subject for c in gone.changes]
+    assert host.files() == before
+    assert host.left() == []
+    assert begin(host, request(content=None, transaction="t3")).changes == []
+
+
 def test_files_that_cannot_be_put_back_stay_pending(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(host, request())
     put_file = FakeHost.put
@@ -389,6 +626,28 @@ def test_of_a_mixed_file_only_the_fabric_s_stanzas_are_taken(host: FakeHost) -> 
     assert "0123456789" not in json.dumps(outcome.text), "a password in the diff"
     make(host, content=None, transaction="t2")
     assert host.files()["40-cx7.yaml"] == text
+
+
+@pytest.mark.parametrize(
+    ("owner", "text"),
+    [
+        ("bonds.bond0", "  bonds:\n    bond0: {interfaces: [enp1s0f0np0]}\n"),
+        ("bridges.br0", "  bridges:\n    br0: {interfaces: [enp1s0f0np0]}\n"),
+        ("vlans.fab7", "  vlans:\n    fab7: {id: 7, link: enp1s0f0np0}\n"),
+    ],
+)
+@pytest.mark.parametrize("foreign", ["refuse", "absorb"])
+def test_a_stanza_that_another_one_needs_is_not_absorbed_nor_is_that_advised(
+    host: FakeHost, owner: str, text: str, foreign: str
+) -> None:
+    put(host.node.root, VENDOR, CX7)
+    put(host.node.root, "/etc/netplan/60-more.yaml", "network:\n  version: 2\n" + text)
+    before = host.files()
+    with pytest.raises(FabricError, match=r"cannot be absorbed") as told:
+        begin(host, request(foreign_stanzas=foreign))
+    assert f"{owner} in /etc/netplan/60-more.yaml refers to ethernets.enp1s0f0np0" in str(told.value)
+    assert "foreign_stanzas" not in str(told.value).split("enP2p1s0f0np0")[0]
+    assert host.files() == before
 
 
 def test_a_file_that_was_changed_since_is_not_overwritten(host: FakeHost) -> None:

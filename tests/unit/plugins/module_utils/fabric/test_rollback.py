@@ -38,7 +38,10 @@ class Node(Host):
         self.put(PATH, FileImage(b"old", 0o640, os.geteuid(), os.getegid()))
         owner = (os.geteuid(), os.getegid())
         after = {PATH: FileImage(b"new", 0o600, *owner), "/etc/netplan/91.yaml": FileImage(b"more", 0o600, *owner)}
-        rollback.prepare(self, "t1", after, "", deadline=self.clock() + seconds, summary="s")
+        rollback.prepare(self, "t1", after, "", self.clock() + seconds, rollback.Asked("s"))
+
+    def left(self) -> list[pathlib.Path]:
+        return [*self.path("/var/lib/dgxspark").rglob("*"), *self.path("/etc/systemd/system").rglob("*.service")]
 
     def files(self) -> dict[str, bytes]:
         return {p.name: p.read_bytes() for p in self.path("/etc/netplan").iterdir()}
@@ -76,7 +79,8 @@ def test_the_guard_of_an_unconfirmed_change_goes_back(node: Node) -> None:
     assert node.files() == {"90.yaml": b"old"}
     assert node.path(PATH).stat().st_mode & 0o777 == 0o640
     assert node.calls == [["netplan", "apply"], ["netplan", "apply"]]
-    assert node.document("last.json")["id"] == "t1"
+    assert rollback.ended(node, "t1")["state"] == "rolled_back"
+    assert node.left() == []
 
 
 def test_a_netplan_that_hangs_is_ended_and_taken_back(node: Node) -> None:
@@ -84,7 +88,7 @@ def test_a_netplan_that_hangs_is_ended_and_taken_back(node: Node) -> None:
     node.prepared(0.6)
     assert rollback.main(["guard", "t1"], node) == 0
     assert node.files() == {"90.yaml": b"old"}
-    assert node.document("last.json")["applied"] is False
+    assert rollback.ended(node, "t1")["applied"] is False
 
 
 def test_what_netplan_says_is_kept_for_the_one_who_asked(node: Node) -> None:
@@ -163,3 +167,25 @@ def test_a_disk_that_is_full_is_told_and_nothing_is_applied(node: Node, monkeypa
     assert "No space left" in seen["said"]
     assert PATH in seen["said"]
     assert node.calls == [["netplan", "apply"]], "only to go back"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("a: b\nc\n", "a: b\nc"),
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/usr/sbin/netplan", line 23, in <module>\n    netplan.main()\n    ~~~~~~~~~~~~^^\n'
+            "netplan.NetplanException: Error in network definition: no such bond\n",
+            "netplan.NetplanException: Error in network definition: no such bond",
+        ),
+        (
+            "** (generate:12): WARNING **: x\nTraceback (most recent call last):\n  File 1\nKeyError: 1\n\n"
+            "During handling of the above exception, another exception occurred:\n\n"
+            "Traceback (most recent call last):\n  File 2\nOSError: [Errno 30] Read-only file system\n",
+            "** (generate:12): WARNING **: x\nOSError: [Errno 30] Read-only file system",
+        ),
+    ],
+)
+def test_of_a_traceback_the_last_line_is_passed_on(said: str, kept: str) -> None:
+    assert rollback.plain(said) == kept

@@ -403,6 +403,59 @@ def test_what_is_stacked_on_a_vf_may_have_its_mac() -> None:
     assert make([HostInput("spark1", node=seen)], {"topology": "switch"})
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "one"),
+    [
+        ({"ansible_host": "192.0.2.11"}, {"ansible_host": "192.0.2.11"}, True),
+        ({"ansible_host": "192.0.2.11"}, {"ansible_host": "192.0.2.11", "ansible_port": 22}, True),
+        ({"ansible_host": "2001:db8::1"}, {"ansible_host": "2001:DB8::1"}, True),
+        ({"ansible_host": "spark2"}, {}, True),
+        ({"ansible_host": "192.0.2.11", "ansible_port": 2201}, {"ansible_host": "192.0.2.11"}, False),
+        (
+            {"ansible_host": "192.0.2.11", "ansible_ssh_common_args": "-J one"},
+            {"ansible_host": "192.0.2.11", "ansible_ssh_common_args": "-J two"},
+            False,
+        ),
+        ({"ansible_host": "127.0.0.1"}, {"ansible_host": "127.0.0.1"}, False),
+        ({}, {}, False),
+    ],
+)
+def test_one_address_under_two_names_is_refused_with_both(
+    first: dict[str, t.Any], second: dict[str, t.Any], one: bool
+) -> None:
+    settings = {"topology": "switch", "hardware": "spark"}
+    hostvars = {"spark1": first, "spark2": second, "spark3": {"ansible_host": "192.0.2.13"}}
+    if not one:
+        assert len(plan_of_inventory(list(hostvars), settings, hostvars)["hosts"]) == 3
+        return
+    with pytest.raises(FabricError, match=r"spark1 and spark2.*one machine") as caught:
+        plan_of_inventory(list(hostvars), settings, hostvars)
+    assert [finding.id for finding in caught.value.findings] == ["hosts.one-machine"]
+
+
+def test_one_machine_s_macs_under_two_names_are_refused_once_with_both() -> None:
+    """Two names of one node in the DNS: only what it shows tells."""
+    hosts = [HostInput(f"spark{n}", management=f"192.0.2.{n}", node=node(host=max(n, 2), vfs=2)) for n in (1, 2, 3)]
+    with pytest.raises(FabricError, match=r"spark1 and spark2.*48:b0:2d:00:02:00") as caught:
+        make(hosts, {"topology": "switch"})
+    assert [finding.id for finding in caught.value.findings] == ["hosts.one-machine"]
+
+
+def test_ipv6_networks_of_others_are_taken_and_overlap_nothing() -> None:
+    """An owner whose management is IPv6 says so; the fabric has IPv4 alone."""
+    plain = make(2, {"topology": "switch"})
+    others = {"lab": "2001:db8:7::/48"}
+    given = {
+        "topology": "switch",
+        "management_networks": ["2001:db8::/32", "192.0.2.0/24"],
+        "reserved_networks": others,
+    }
+    assert addresses(make([HostInput(n, management="2001:db8::1" + n[-1]) for n in names(2)], given)) == addresses(
+        plain
+    )
+    assert "management_networks[0]" in refusal(2, {"topology": "switch", "management_networks": ["2001:db8::1/32"]})
+
+
 def test_without_netaddr_there_is_one_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arithmetic, "NETADDR_ERROR", ImportError("No module named 'netaddr'"))
     with pytest.raises(FabricError, match=r"pip install 'netaddr>=1\.0'"):

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: owner_path
+short_description: Return where a path on the controller is that an owner gave
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Modules that run on the controller take a relative path from the playbook's folder, which for a collection is the installed
+    one. This lookup takes it from the folder in which C(ansible-playbook) was started, and knows C(~).
+options:
+  _terms:
+    description: The paths, as they were given.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Write the plan where the owner is
+  ansible.builtin.copy:
+    content: "{{ dgxspark_plan | to_nice_json }}"
+    dest: "{{ lookup('dgxspark.cluster.owner_path', dgxspark_plan_file) }}"
+    mode: "0644"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+_raw:
+  description: The absolute paths.
+  type: list
+  elements: str
+"""
+
+import os
+import typing as t
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+
+class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
+    """`lookup('dgxspark.cluster.owner_path', path)`."""
+
+    def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
+        """Return each path, absolute."""
+        self.set_options(var_options=variables, direct=kwargs)
+        if not all(isinstance(term, str) and term.strip() for term in terms):
+            raise AnsibleLookupError(f"dgxspark.cluster.owner_path: paths are needed, not {terms!r}.")
+        # Not PWD: it is the shell's, and a service or a script that starts the playbook may have another.
+        return [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text

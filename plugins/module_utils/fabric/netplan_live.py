@@ -1,0 +1,114 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why an interface lacks what netplan's files give it: who won instead. Reads only.
+
+netplan's files become files of systemd-networkd below /run/systemd/network. An interface gets the first file by name that
+matches it, whoever wrote it; applying netplan again changes nothing about that.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import names_fit
+from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system, unit_state
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Finding, Netdev
+
+NETWORKD = "systemd-networkd.service"
+_MADE_BY_NETPLAN = "10-netplan-"
+_RULES = ("/etc/udev/rules.d", "/run/udev/rules.d")
+_FIELD = re.compile(r"^\s*(Network File|Link File):\s*(\S.*?)\s*$", re.MULTILINE)
+_NAMES = re.compile(r"\bNAME:?=\"")
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The files that systemd uses for an interface; None where it says none, or nobody can be asked."""
+
+    network: str | None = None
+    link: str | None = None
+
+
+def masked(run: Run, content: str | None) -> str | None:
+    """Return a warning where netplan's file is for systemd-networkd and that is masked, so that nobody reads it."""
+    if content is None or "renderer: NetworkManager" in content or unit_state(run, NETWORKD)[0] != "masked":
+        return None
+    return (
+        f"{NETWORKD} is masked on this node, and the netplan file is for it: no interface gets anything. Unmask it "
+        f"(`systemctl unmask {NETWORKD}`), or make NetworkManager the renderer of the node's netplan files."
+    )
+
+
+def used(run: Run, name: str) -> Used:
+    """Return the files that systemd uses for an interface, as `networkctl` tells them."""
+    rc, out, _err = run(["networkctl", "--no-pager", "--lines=0", "status", name])
+    seen = dict(_FIELD.findall(out)) if rc == 0 else {}
+    network, link = (seen.get(key) for key in ("Network File", "Link File"))
+    return Used(*(path if path and path.startswith("/") else None for path in (network, link)))
+
+
+def winners(
+    run: Run, path: str, changes: t.Sequence[Change], links: t.Mapping[str, Netdev], system_root: str = ""
+) -> list[Finding]:
+    """Return who wins over netplan's file for the interfaces that lack something. Nothing: nobody that is known does.
+
+    path: our netplan file. changes: what the interfaces lack, of `netplan.live_changes`. links: the interfaces by name.
+    """
+    lacking = [change for change in changes if change.what in ("IPv4", "MTU")]
+    stanzas = [
+        stanza
+        for file in (read_system(run, system_root=system_root)[0].files if lacking else ())
+        if file.path == path
+        for stanza in file.stanzas
+    ]
+    findings: dict[tuple[str, str], Finding] = {}
+    for change in lacking:
+        name = change.subject
+        files = used(run, name)
+        netdev = links.get(name)
+        lacks = f"it lacks {change.what} {_shown(change.after)}"
+        patterns = [
+            str(pattern)
+            for stanza in stanzas
+            if netdev and netdev.mac and str(stanza.match.get("macaddress", "")).lower() == netdev.mac.lower()
+            for pattern in [stanza.match.get("name")]
+            if pattern is not None and not names_fit(name, pattern)
+        ]
+        if files.network and not pathlib.PurePath(files.network).name.startswith(_MADE_BY_NETPLAN):
+            message = f"{lacks}: {files.network} configures it, and wins over netplan's file by its name."
+            remedy = f"Move {files.network} away, or have its [Match] leave {name} out; then run again."
+            findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
+        elif patterns:
+            by = _namer(files, system_root)
+            message = (
+                f"{lacks}: {path} means an interface with its MAC that is called `{patterns[0]}`, and it is {name}{by}."
+            )
+            remedy = "Take that away, so that it has its usual name again (reboot, or bind its driver again); then run again."
+            findings.setdefault((name, "renamed"), Finding("netplan.renamed", "error", name, message, remedy))
+    return list(findings.values())
+
+
+def _namer(files: Used, system_root: str) -> str:
+    """Return in words what may have given an interface its name."""
+    if files.link and files.link.startswith("/etc/"):
+        return f", by {files.link}"
+    rules = []
+    for folder in _RULES:
+        place = pathlib.Path(system_root + folder)
+        for rule in sorted(place.glob("*.rules")) if place.is_dir() else ():
+            try:
+                text = rule.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            if any(_NAMES.search(line) for line in text.splitlines() if not line.lstrip().startswith("#")):
+                rules.append(f"{folder}/{rule.name}")
+    return f", by {' or '.join(rules)}" if rules else ", by a udev rule or a .link file"
+
+
+def _shown(value: t.Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

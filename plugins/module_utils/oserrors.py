@@ -1,0 +1,43 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel refuses, as what it is: the same remedy for a full disk and a missing right helps with neither."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full. Free room on it (`df -h`, and `df -i` for inodes), and run again.",
+    errno.EDQUOT: "the user's quota of the disk is used up. Free room, or raise the quota, and run again.",
+    errno.EROFS: (
+        "its file system is read-only. A disk error makes it so: see `dmesg`; put it right, mount it read-write, and run "
+        "again."
+    ),
+    errno.EIO: "the disk answers with an error. See `dmesg`: it may be failing.",
+    errno.EBUSY: "something still uses it. See what (`fuser -v`, `lsof`), end that, and run again.",
+    errno.EISDIR: "a folder stands in its place. Move it away, and run again.",
+    errno.ENOTDIR: "a part of its path is a file and no folder. Move that away, and run again.",
+    errno.ELOOP: "a link in its path leads back to itself. Correct it, and run again.",
+}
+
+
+def reason(exc: OSError) -> str:
+    """Return in words why, and what to do: for what follows a colon."""
+    if exc.errno in (errno.EPERM, errno.EACCES):
+        if os.geteuid() != 0:
+            return f"{exc.strerror}. Run this as root (become: true)."
+        return (
+            f"{exc.strerror}, for root too. See whether it is immutable (`lsattr`), or mounted where root has no say."
+        )
+    if exc.errno in _REMEDIES:
+        return _REMEDIES[exc.errno]
+    return f"{exc.strerror or exc}. See to that, and run again."
+
+
+def cannot(verb: str, path: object, exc: OSError) -> FabricError:
+    """Return the error for a path that cannot be read, written or removed."""
+    return FabricError(f"{path} cannot be {verb}: {reason(exc)}")
