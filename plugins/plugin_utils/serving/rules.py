@@ -23,6 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.condition
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "rules"
+TOOL = ("quant", "tool")
 Severity = t.Literal["error", "warning", "info"]
 _FACT = re.compile(r"\{([a-z_]+(?:\.[a-z0-9_]+)+)\}")
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
@@ -121,6 +122,15 @@ def _filled(text: str, facts: Document) -> str:
     return _FACT.sub(fact, text)
 
 
+def _named(unknown: Unknown) -> list[tuple[tuple[str, ...], str]]:
+    """Return the unknown paths that a setting decides, with that setting: the checkpoint's tool follows quantization."""
+    return [
+        (path, "quantization" if path == TOOL else path[1])
+        for path in unknown
+        if path == TOOL or (path[0] == "settings" and len(path) == 2)
+    ]
+
+
 def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = ()) -> Finding:
     message, remedy, severity = _filled(rule.message, facts), _filled(rule.remedy, facts), rule.severity
     if hangs_on:
@@ -144,9 +154,8 @@ def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown = NOTHIN
         with failures(f"{rule.origin}: rule {rule.id!r}"):
             answer = rule.condition.holds(facts, unknown)
             if answer is None:
-                settings = [path for path in unknown if path[0] == "settings"]
-                hangs_on = sorted(path[1] for path in settings if path in rule.condition.reads)
-                of_model = {path: among for path, among in unknown.items() if path[0] != "settings"}
+                hangs_on = sorted(name for path, name in _named(unknown) if path in rule.condition.reads)
+                of_model = {path: among for path, among in unknown.items() if path not in dict(_named(unknown))}
                 if of_model and rule.condition.holds(facts, of_model) is None:
                     unjudged += [rule.id] if rule.severity != "info" else []
                 elif rule.severity in _MILDER:

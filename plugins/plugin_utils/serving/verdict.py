@@ -457,7 +457,7 @@ def judge(
     if profile.facts is None:
         unknown |= dict.fromkeys(_OF_FACTS, ())
     if ("settings", "quantization") in unknown:
-        unknown["quant", "tool"] = ("modelopt", "compressed-tensors", "none")
+        unknown[rules.TOOL] = ("modelopt", "compressed-tensors", "none")
     start_up = patches.needed(known.patches, engine.name, engine.version, document, unknown)
     document["patches"] = facts.patch_facts([patch["id"] for patch in start_up])
     ruling = rules.evaluate(rules.concerned(known.rules, engine.name, engine.version), document, unknown)

@@ -1,0 +1,324 @@
+"""The plan judges what will run: whatever a setting is called, whoever says it, and whether it is written at all."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
+
+HOSTS = ["spark1", "spark2", "spark3", "spark4"]
+VARIANTS = [
+    (name, variant)
+    for name in sorted(knowledge.shared("profile"))
+    for variant in (*profile.find(name).get("variants", {}), "")
+]
+QWEN, GLM, GEMMA, ULTRA, SUPER, VLLM = (
+    "qwen3.5-397b-a17b-nvfp4", "glm-4.7-nvfp4", "gemma-4-31b-it", "nemotron-3-ultra-550b-nvfp4",
+    "nemotron-3-super-120b-nvfp4", "qwen3.5-122b-a10b-nvfp4-vllm",
+)  # fmt: skip
+
+
+def planned(
+    name: str | dict[str, t.Any], variant: str = "", free: float | None = None, **overrides: t.Any
+) -> dict[str, t.Any]:
+    cluster: dict[str, t.Any] = {"hosts": HOSTS} | ({"free_gib": free} if free else {})
+    return plan.launch_plan(name, cluster, ({"variant": variant} if variant else {}) | overrides)
+
+
+def rules(made: dict[str, t.Any], severity: str = "") -> set[str]:
+    return {f["rule"] for f in made["findings"] if severity in ("", f["severity"])}
+
+
+def words(made: dict[str, t.Any]) -> list[str]:
+    return list(made["ranks"][0]["argv"])
+
+
+# --- one vocabulary ---------------------------------------------------------------------------------------------------
+
+
+def test_an_alias_does_not_pass_by_a_check() -> None:
+    asked = {"speculative_algo": "NEXTN", "speculative_num_steps": 5, "speculative_num_draft_tokens": 4}
+    made = planned(GEMMA, settings=asked)
+    assert made["verdict"] == "blocked"
+    assert any("steps + 1 = 6" in f["message"] for f in made["findings"])
+
+
+def test_eager_by_its_other_name_is_eager() -> None:
+    made = planned(GLM, settings={"enforce_eager": True})
+    assert "--disable-cuda-graph" in words(made)
+    assert made["verdict"] != "proven"
+    assert made["resolved"]["disable_cuda_graph"] == {"value": True, "by": "asked"}
+
+
+def test_the_plan_and_the_argument_list_have_the_same_number_of_requests() -> None:
+    made = planned(QWEN, settings={"max_num_seqs": 8})
+    argv = words(made)
+    assert argv[argv.index("--max-running-requests") + 1] == "8"
+    assert made["memory"]["max_running_requests"] == 8
+    on_vllm = planned(VLLM, settings={"max_running_requests": 4})
+    argv = words(on_vllm)
+    assert argv[argv.index("--max-num-seqs") + 1] == "4"
+
+
+def test_a_variable_is_a_name_of_the_setting_that_it_says() -> None:
+    by_name = planned(ULTRA, settings={"disable_deep_gemm": False})
+    by_variable = planned(ULTRA, environment={"SGLANG_ENABLE_JIT_DEEPGEMM": "1"})
+    assert by_variable == by_name
+    assert by_name["ranks"][0]["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "true"
+
+
+def test_the_keys_of_an_object_are_settings() -> None:
+    whole = planned(VLLM, settings={"speculative_config": {"method": "mtp", "num_speculative_tokens": 2}})
+    single = planned(VLLM, settings={"speculative_num_steps": 2})
+    assert whole == single
+    off = planned(VLLM, settings={"speculative_config": None})
+    assert off["speculation"] == {}
+    assert "--speculative-config" not in words(off)
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "text"),
+    [
+        ({"max_num_seqs": 8, "max_running_requests": 8}, {}, "the same setting as max_num_seqs"),
+        ({"disable_deep_gemm": True}, {"SGLANG_ENABLE_JIT_DEEPGEMM": "false"}, "the same setting as disable_deep_gemm"),
+        ({"enable_prefix_caching": True, "disable_radix_cache": False}, {}, "the same setting"),
+        ({"tp_size": 2}, {}, "Give parallel.tp"),
+        ({"port": 9000}, {}, "Give instance.port"),
+        ({"cuda_graph_max_bs": "eight"}, {}, "'eight' is not a whole number"),
+        ({"mem_fraction_static": 1.7}, {}, "not below 1"),
+        ({}, {"SGLANG_ENABLE_SPEC_V2": "perhaps"}, "neither true nor false"),
+    ],
+)
+def test_what_is_said_twice_or_wrongly_is_refused_with_its_place(
+    settings: dict[str, t.Any], environment: dict[str, str], text: str
+) -> None:
+    with pytest.raises(FabricError, match=text) as caught:
+        planned(GLM, settings=settings, environment=environment)
+    assert "overrides" in str(caught.value)
+
+
+def test_all_faults_of_a_layer_are_told_at_once() -> None:
+    with pytest.raises(FabricError) as caught:
+        planned(GLM, settings={"cuda_graph_max_bs": "eight", "page_size": 0.5, "tp_size": 2})
+    assert {f.subject for f in caught.value.findings} == {
+        "settings.cuda_graph_max_bs", "settings.page_size", "settings.tp_size",
+    }  # fmt: skip
+
+
+TABLES = load_tables()
+ALIASES = sorted((alias, key) for alias, key in TABLES.names.items() if alias != key)
+VALUES: dict[str, list[t.Any]] = {"bool": [True, False], "int": [1, 8, 512], "float": [0.5, 0.9], "str": ["triton"]}
+
+
+@functools.cache
+def kept(name: str, variant: str, setting: str, value: t.Any) -> dict[str, t.Any] | str:
+    try:
+        return planned(name, variant, settings={setting: value})
+    except FabricError as exc:
+        return str(exc).replace(f"settings.{setting}:", "SETTING:")
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(VARIANTS), st.sampled_from(ALIASES), st.integers(0, 2))
+def test_an_alias_and_its_name_give_the_same_plan(which: tuple[str, str], names: tuple[str, str], pick: int) -> None:
+    alias, name = names
+    values = VALUES.get(TABLES.settings[name]["type"], ["x"])
+    value = values[pick % len(values)]
+    assert kept(*which, alias, value) == kept(*which, name, value)
+
+
+# --- what is not written ----------------------------------------------------------------------------------------------
+
+
+def same(first: dict[str, t.Any], second: dict[str, t.Any]) -> bool:
+    # What `arguments` says is about how a setting is written, not about what runs.
+    found, others = ({rule for rule in rules(made) if not rule.startswith("arguments.")} for made in (first, second))
+    return (first["verdict"], found, first["memory"]) == (second["verdict"], others, second["memory"])
+
+
+ADDED_BY_THE_PLAN = {
+    "mem_fraction_static",
+    "gpu_memory_utilization",
+    "max_running_requests",
+    "json_model_override_args",
+}
+
+
+@settings(max_examples=120)
+@given(st.sampled_from(VARIANTS), st.data())
+def test_a_default_that_is_written_changes_nothing(which: tuple[str, str], data: st.DataObject) -> None:
+    """Taking a setting out, and writing what the engine then runs with, give the same verdict and findings."""
+    name, variant = which
+    asked = sorted(
+        {key for key, said in planned(name, variant)["resolved"].items() if said["by"] in ("asked", "default")}
+    )
+    key = data.draw(st.sampled_from([key for key in asked if key not in ADDED_BY_THE_PLAN]))
+    without = planned(name, variant, settings={key: None})
+    said = without["resolved"].get(key)
+    if said is None or said["by"] != "default" or said["value"] is None:
+        return
+    assert same(planned(name, variant, settings={key: said["value"]}), without)
+
+
+@settings(max_examples=120)
+@given(st.sampled_from(VARIANTS), st.data())
+def test_nothing_becomes_proven_by_being_left_out(which: tuple[str, str], data: st.DataObject) -> None:
+    """What only the engine knows never turns blocked into proven."""
+    name, variant = which
+    eager = {"disable_cuda_graph": True, "attention_backend": "fa3"}
+    blocked = planned(name, variant, settings=eager)
+    key = data.draw(st.sampled_from(sorted(blocked["resolved"])))
+    again = planned(name, variant, settings=eager | {key: None})
+    unknown = again["resolved"].get(key, {}).get("by") == "unknown"
+    if blocked["verdict"] == "blocked" and unknown:
+        assert again["verdict"] != "proven"
+
+
+def test_null_and_false_are_judged_alike() -> None:
+    unset, off = (planned(GLM, "plain", settings={"disable_piecewise_cuda_graph": value}) for value in (None, False))
+    assert unset["verdict"] == off["verdict"] == "blocked"
+    assert rules(unset, "error") == rules(off, "error") != set()
+
+
+@pytest.mark.parametrize("runner", [None, "auto", "cutlass"])
+def test_the_runner_that_the_engine_takes_is_judged(runner: str | None) -> None:
+    made = planned(QWEN, "ep4", settings={"moe_runner_backend": runner, "disable_cuda_graph": True})
+    assert "experts.eager-garbage" in rules(made, "error")
+
+
+def test_deep_gemm_that_nobody_switches_off_is_found() -> None:
+    assert "experts.deep-gemm" in rules(planned(ULTRA, settings={"disable_deep_gemm": None}))
+
+
+def test_what_only_the_engine_knows_is_a_warning_that_names_the_setting() -> None:
+    made = planned(GLM, "plain", settings={"quantization": None})
+    hanging = [f for f in made["findings"] if "only the running engine decides" in f["message"]]
+    assert made["resolved"]["quantization"] == {"value": None, "by": "unknown"}
+    assert all(f["severity"] != "error" for f in hanging)
+    assert any("quantization" in f["message"] and "Write quantization down" in f["remedy"] for f in hanging)
+
+
+def bare(**changes: t.Any) -> dict[str, t.Any]:
+    own = {
+        key: value for key, value in profile.find(QWEN).items() if key not in ("origin", "facts", "variants", "shapes")
+    }
+    own |= {"id": "mine", "parallel": {"nodes": 4, "tp": 4, "pp": 1, "ep": 4}, "precision": {"experts": "nvfp4"}}
+    return own | {"settings": {**own["settings"], **changes}}
+
+
+def test_a_profile_without_facts_says_what_could_not_be_judged() -> None:
+    made = planned(bare(disable_cuda_graph=True, moe_runner_backend="triton"))
+    unjudged = next(f for f in made["findings"] if f["rule"] == "facts.unjudged")
+    assert "attention.triton-mamba-first" in unjudged["message"]
+    assert "memory.unknown" in rules(made)
+    assert "not every rule could be judged" in serving_table(made)[1]
+    assert made["verdict"] != "proven"
+    assert "experts.eager-garbage" in rules(made) or "experts.eager-garbage" in unjudged["message"]
+
+
+# --- proven means this one was measured -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "settings"),
+    [
+        (QWEN, "ep1-mtp", {"mem_fraction_static": None}),
+        (ULTRA, "ep4", {"disable_deep_gemm": False}),
+        (ULTRA, "ep4", {"enable_eplb": True}),
+        (QWEN, "ep4", {"cuda_graph_bs": [1, 2, 4], "max_running_requests": 8}),
+        (ULTRA, "ep4", {"mem_fraction_static": None}),
+        (SUPER, "ep4", {"disable_deep_gemm": None}),
+    ],
+)
+def test_what_was_not_measured_is_not_proven(name: str, variant: str, settings: dict[str, t.Any]) -> None:
+    made = planned(name, variant, settings=settings)
+    assert made["verdict"] != "proven"
+    assert not made["conflict"]
+    assert not any(row["equal"] and row["verdict"] == "stable" for row in made["evidence"])
+
+
+def test_an_image_that_is_not_named_proves_nothing() -> None:
+    made = planned(ULTRA, engine={"image": None})
+    assert made["verdict"] == "unproven"
+    assert made["evidence"][0]["differs"]["image"]["plan"] is None
+
+
+def test_a_known_image_of_another_version_is_refused_with_the_way_out() -> None:
+    made = planned(ULTRA, engine={"version": "0.5.13"})
+    found = next(f for f in made["findings"] if f["rule"] == "image.engine")
+    assert made["verdict"] == "blocked"
+    assert "0.5.12" in found["message"]
+    assert "0.5.13" in found["message"]
+    assert "engine.image" in found["remedy"]
+
+
+@pytest.mark.parametrize("version", ["v0.5.12", "0.5.12-dev", "0.5.12rc1", "0.5.12+cu130"])
+def test_versions_as_owners_write_them(version: str) -> None:
+    made = planned(ULTRA, engine={"version": version})
+    assert made["verdict"] == "proven"
+    assert words(made) == words(planned(ULTRA))
+
+
+def test_a_bad_row_alone_is_a_reason_and_shows_a_way_out() -> None:
+    made = planned(ULTRA, settings={"mem_fraction_static": 0.85, "max_running_requests": 32})
+    found = next(f for f in made["findings"] if f["rule"] == "evidence.m111")
+    assert made["verdict"] == "blocked"
+    assert "Not enough memory" in found["message"]
+    assert "mem_fraction_static 0.9" in found["remedy"] or "mem_fraction_static 0.88" in found["remedy"]
+    assert "BLOCKED by" in serving_table(made)[1]
+
+
+def test_a_host_more_than_the_profile_is_for_is_told() -> None:
+    made = plan.launch_plan(GLM, {"hosts": [*HOSTS, "spark5"]})
+    assert "spark5" in next(f for f in made["findings"] if f["rule"] == "hosts.idle")["message"]
+
+
+def test_no_request_is_not_any_number_of_requests() -> None:
+    made = planned(ULTRA, free=82, settings={"max_mamba_cache_size": None})
+    assert made["verdict"] == "blocked"
+    assert "any number" not in "\n".join(serving_table(made))
+
+
+def test_memory_that_holds_no_request_is_an_error_whatever_was_measured() -> None:
+    made = planned(ULTRA, free=88)
+    assert made["verdict"] == "blocked"
+    assert made["conflict"]
+    assert any(rule.startswith("memory.") for rule in rules(made, "error"))
+
+
+def test_where_nobody_measured_the_memory_the_headline_says_what_it_takes() -> None:
+    made = planned(QWEN, "ep1-mtp", settings={"mem_fraction_static": 0.6})
+    for line in serving_table(made):
+        assert "K cache -" not in line
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["single", "agents", "throughput", "mixed"])
+@pytest.mark.parametrize("name", sorted({name for name, _variant in VARIANTS}))
+def test_a_shape_serves_the_variant_whose_row_it_picked(name: str, shape: str) -> None:
+    found = plan.recommend(name, shape)
+    made = planned(name, "" if found["variant"] == "default" else found["variant"])
+    if found["verdict"] == "proven":
+        assert made["verdict"] == "proven"
+        assert found["row"] in {row["id"] for row in made["evidence"] if row["equal"]}
+    else:
+        assert found["reason"]
+        assert made["verdict"] != "blocked"
+
+
+def test_the_compromise_is_no_row_that_lost_an_answer() -> None:
+    found = plan.recommend(SUPER, "mixed")
+    assert (found["row"], found["variant"]) == ("m056", "ep1-mtp")
+    blemished = plan.recommend(SUPER, "single")
+    assert any("1 of 8" in text for text in blemished["blemishes"])
