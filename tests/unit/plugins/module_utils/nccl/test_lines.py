@@ -168,7 +168,8 @@ def test_no_text_breaks_the_grammar(text: str) -> None:
 
 
 LONG = {
-    "no colon": "x NCCL ",
+    "no colon": "x",
+    "words": "x NCCL ",
     "colons": "1:",
     "progress": "|### \r",
     "spaces": " ",
