@@ -13,12 +13,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_transport import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 
 MODULE = "dgxspark.cluster.nccl_transport"
 

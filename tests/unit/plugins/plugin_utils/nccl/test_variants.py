@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import SIGNATURES, TRUTH, real, shared
 from ansible_collections.dgxspark.cluster.tests.unit.nccl_splice import spliced

@@ -7,12 +7,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import causes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import TRUTH, first_cause, judged, real, shared
 

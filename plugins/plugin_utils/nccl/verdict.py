@@ -12,17 +12,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import causes, runs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicators import (
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, runs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import (
     Communicator,
     all_links,
     communicators,
     numbers,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 Verdict = t.Literal["ib", "socket", "p2p", "mixed", "unknown", "failed"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicators import Communicator
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
 MOST_NAMED = 4
 

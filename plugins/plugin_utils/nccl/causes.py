@@ -13,11 +13,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import runs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicators import Communicator
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Sign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import runs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
 # The external RDMA plugins name themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
 _RDMA = re.compile(r"IB(?:ext(?:_v\d+)?)?$|NCCL RDMA Plugin\b")
