@@ -25,8 +25,8 @@ import conftest  # noqa: F401  # pylint: disable=unused-import
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 
 ENGINE = "[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4, #token: 8123, gen throughput (token/s): 84.31, #queue-req: 0"

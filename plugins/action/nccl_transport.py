@@ -11,13 +11,14 @@ import typing as t
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_transport import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 
 MODULE = "dgxspark.cluster.nccl_transport"
 
@@ -35,11 +36,7 @@ class ActionModule(ActionBase):
         asked = checked.validated_parameters
         result["changed"] = False
         try:
-            texts = self._texts(asked, task_vars)
-            if asked["return_readings"]:
-                table = signatures.load_table(asked["knowledge_dirs"])
-                result["readings"] = to_plain(signatures.read_all(texts, table))
-            evidence = self._gather(asked, texts, task_vars)
+            evidence = self._gather(asked, result, task_vars)
             expected = Expected(asked["world_size"], asked["nodes"], asked["ranks_per_node"])
             made = transport.report(evidence, expected, asked["knowledge_dirs"])
         except FabricError as exc:
@@ -49,19 +46,26 @@ class ActionModule(ActionBase):
         refused = transport.refusal(made, asked["expect"])
         return {**result, **made, **({"failed": True, "msg": f"{MODULE}: {refused}"} if refused else {})}
 
-    def _texts(self, asked: dict[str, t.Any], task_vars: t.Any) -> list[tuple[str, str]]:
-        """Return the logs that are read here, with their names."""
+    def _texts(self, asked: dict[str, t.Any], task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
+        """Return the logs that are read here, with their names, one at a time."""
         if asked["text"] is None and not (asked["paths"] or asked["pods"] or asked["parts"]):
             raise FabricError("there is no log to read. Give text, paths, pods or parts.")
-        given = [("text", asked["text"])] if asked["text"] is not None else []
-        return given + (list(self._pods(asked["pods"], task_vars)) if asked["pods"] else [])
+        if asked["text"] is not None:
+            yield "text", asked["text"]
+        if asked["pods"]:
+            yield from self._pods(asked["pods"], task_vars)
 
-    def _gather(self, asked: dict[str, t.Any], texts: list[tuple[str, str]], task_vars: t.Any) -> Evidence:
-        """Read what is here, have the host read its files, and put all together."""
+    def _gather(self, asked: dict[str, t.Any], result: dict[str, t.Any], task_vars: t.Any) -> Evidence:
+        """Read what is here, have the host read its files, and put all together; `readings` go into the result."""
         found = transport.signatures(asked["knowledge_dirs"])
+        table = signatures.load_table(asked["knowledge_dirs"]) if asked["return_readings"] else None
+        if table is not None:
+            result["readings"] = []
         reader = Reader(found)
-        for name, text in texts:
-            reader.read(name, text.splitlines())
+        for name, text in self._texts(asked, task_vars):
+            if table is not None:
+                result["readings"] += to_plain(signatures.read_all([(name, text)], table))
+            reader.read(name, text_lines(text))
         parts = [unpack(part, f"parts[{place}]") for place, part in enumerate(asked["parts"])]
         if asked["paths"]:
             own = {"paths": asked["paths"], "signatures": [dataclasses.asdict(each) for each in found]}

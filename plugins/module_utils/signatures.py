@@ -9,6 +9,7 @@ travels, with secrets masked. Memory does not grow with the log.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -100,6 +101,7 @@ def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern
     return found
 
 
+@functools.lru_cache(maxsize=4096)
 def literal(pattern: str) -> str:
     """Return the longest run of plain characters that every match of `pattern` must contain, "" if none is sure.
 
@@ -185,9 +187,13 @@ def pieces(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
 
 def numbered(text: str) -> t.Iterator[tuple[int, str]]:
     """Yield a text's lines with their numbers, long ones in pieces as `pieces` does."""
-    for number, line in enumerate(text.split("\n"), 1):
-        for start in range(0, max(1, len(line)), PIECE):
-            yield number, line[max(0, start - OVERLAP) : start + PIECE].rstrip("\r")
+    number = start = 0
+    while start <= len(text):
+        found = text.find("\n", start)
+        number, end = number + 1, len(text) if found < 0 else found
+        for place in range(start, max(start + 1, end), PIECE):
+            yield number, text[max(start, place - OVERLAP) : min(place + PIECE, end)].rstrip("\r")
+        start = end + 1
 
 
 def scan(name: str, lines: t.Iterable[tuple[int, str]], patterns: t.Sequence[Pattern]) -> Reading:

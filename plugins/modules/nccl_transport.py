@@ -15,8 +15,11 @@ description:
   - V(ib) is said of complete evidence alone. Every rank of the job, every channel, both ends of each, and no sign of
     failure. A missing rank or channel makes it V(unknown).
   - The task fails where the verdict is not the one in O(expect), with the cause and its remedy.
-  - Logs of any size are read in constant memory. Launcher prefixes, timestamps, colours, Windows line ends, interleaved
-    ranks and gzip are taken.
+  - A log to which a later run was appended is no proof. A process without a communicator, where others have one, and a
+    chosen network that no channel uses make it V(unknown), too; several runs in the logs are said.
+  - Logs of any size are read in constant memory, long lines in time that grows with their length. Launcher prefixes,
+    timestamps, colours, Windows line ends, interleaved ranks and gzip are taken, and what runtimes and collectors wrap around
+    a line (CRI with its partial lines, Docker's json-file, records of JSON).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

@@ -7,6 +7,7 @@ at first use. Nothing of it was captured.
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 import typing as t
 from dataclasses import dataclass, field
@@ -506,6 +507,41 @@ LAUNCHERS: tuple[t.Callable[[int, random.Random], str], ...] = (
     lambda rank, chance: f"[2026-11-21 16:05:{chance.randrange(60):02d}] ",
     lambda rank, chance: f"2026-11-21T16:05:25.1Z stdout F [2026-11-21 16:05:{chance.randrange(60):02d}] ",
 )
+_TIME = "2026-11-21T16:05:25.123456789Z"
+
+
+def _pieces(line: str, chance: random.Random) -> list[str]:
+    """Cut a line as runtimes cut long ones: mostly not."""
+    if len(line) < 2 or chance.random() < 0.8:
+        return [line]
+    place = chance.randrange(1, len(line))
+    return [line[:place], line[place:]]
+
+
+def cri(lines: list[str], chance: random.Random) -> list[str]:
+    """Frame lines as containerd does; the pieces of one that was cut are tagged P, the last F."""
+    made = []
+    for line in lines:
+        *parts, last = _pieces(line.rstrip(), chance)
+        made += [f"{_TIME} stdout P {part}" for part in parts] + [f"{_TIME} stdout F {last}"]
+    return made
+
+
+def docker(lines: list[str], chance: random.Random) -> list[str]:
+    """Frame lines as Docker's json-file does; only the last piece of one that was cut has the line's end."""
+    made = []
+    for line in lines:
+        *parts, last = _pieces(line.rstrip(), chance)
+        made += [json.dumps({"log": part, "stream": "stdout", "time": _TIME}) for part in (*parts, f"{last}\n")]
+    return made
+
+
+def collector(lines: list[str], chance: random.Random) -> list[str]:
+    """Frame lines as a collector of logs does."""
+    return [json.dumps({"@timestamp": _TIME, "message": line.rstrip(), "kubernetes": {"pod": "x"}}) for line in lines]
+
+
+FRAMES: tuple[t.Callable[[list[str], random.Random], list[str]], ...] = (cri, docker, collector)
 NOISE = (
     "",
     "   ",
@@ -529,7 +565,11 @@ def harmless(logs: Logs, chance: random.Random) -> list[list[str]]:
             if chance.random() < 0.08:
                 own.append(chance.choice(NOISE) + end)
         made.append(own)
-    return [joined(made, chance)] if chance.random() < 0.6 else made
+    files = [joined(made, chance)] if chance.random() < 0.6 else made
+    if chance.random() < 0.2:
+        frame = chance.choice(FRAMES)
+        files = [frame(lines, chance) for lines in files]
+    return files
 
 
 ESSENTIAL = (" via ", "Connected all rings", "Init COMPLETE", "Init START", "nNodes")

@@ -10,8 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 
 REAL = pathlib.Path(__file__).resolve().parent / "fixtures" / "nccl" / "real"
 TRUTH: dict[str, dict[str, t.Any]] = json.loads((REAL / "truth.json").read_text(encoding="utf-8"))["cases"]

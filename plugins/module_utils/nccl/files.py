@@ -47,6 +47,16 @@ def read_lines(name: str) -> t.Iterator[str]:
         raise FabricError(f"{name}: cannot be read: {reason}. Check the file and its permissions.") from exc
 
 
+def text_lines(text: str) -> t.Iterator[str]:
+    """Return a text's lines as those of a file, one at a time: a log that is given as text is not held twice."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start, start + LONGEST)
+        end = min(start + LONGEST, len(text)) if end < 0 else end + 1
+        yield text[start:end]
+        start = end
+
+
 def open_log(name: str) -> t.BinaryIO:
     """Open a log, packed by gzip or not."""
     with pathlib.Path(name).open("rb") as file:

@@ -10,17 +10,22 @@ carry prefixes of launchers (`0: `, `[1,0]<stdout>:`, `(pid=…, ip=…) `, `[po
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_REPEATED = re.compile(r" *\[repeated \d+x across (?:all )?cluster\].*$")  # Ray folds equal lines
+_REPEATED = re.compile(r"\[repeated \d+x across (?:all )?cluster\]")  # Ray folds equal lines
 _HEADLESS = re.compile(r"NCCL (INFO|WARN) ")
+# A host's name is tried from its first character alone, and nothing is longer than it can be: a line without any header
+# is passed in one go, whatever it holds.
 HEADER = re.compile(
-    r"(?P<host>[^\s:\[\]<>()]+|<[^\s:<>]+>):(?P<pid>\d+):(?P<tid>\d+) (?:\[(?P<gpu>-?\d+)\] )?"
-    r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<level>INFO|WARN|VERSION) ?"
+    r"(?P<host>(?<![^\s:\[\]<>()])[^\s:\[\]<>()]+|<[^\s:<>]+>):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
+    r"(?:\[(?P<gpu>-?\d{1,4})\] )?(?:[\w./-]{1,300}:\d{1,6} (?:\([^()]{0,200}\) )?)?NCCL (?P<level>INFO|WARN|VERSION) ?"
 )
+LONGEST_MESSAGE = 4096  # characters; what is behind them is read as lines without a header
+_OVERLAP = 512  # characters that pieces of a long line have in common
 
 
 NOWHERE = "(nowhere)"  # the host of lines whose host and process somebody has taken away
@@ -35,6 +40,13 @@ class Line:
     pid: int = 0
     tid: int = 0
     level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """NCCL begins in a process. Each of the two lines stands once in its life: `bootstrap`, `driver`."""
+
+    how: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +141,11 @@ class Trees:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """How many channels a communicator has, for collectives and for send and receive with one peer."""
+    """How many channels a communicator has: for collectives, for send and receive with one peer, of any kind at most."""
 
     collective: int
     per_peer: int | None
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +215,22 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class NotOpened:
+    """An RDMA device that is listed cannot be opened: no device node, no right to it, or another pod's."""
+
+    hca: str
+
+
+@dataclass(frozen=True, slots=True)
 class GaveUp:
-    """A call of NCCL's interface failed with a code (ncclResult_t)."""
+    """A call of NCCL's interface, or one of its threads, failed with a code (ncclResult_t; of CUDA where it is above 7)."""
 
     where: str
     code: int
 
 
 Event = t.Union[  # noqa: UP007  (sanity's pylint does not know that classes can be joined)
+    Begun,
     Started,
     Step,
     Nodes,
@@ -225,6 +246,7 @@ Event = t.Union[  # noqa: UP007  (sanity's pylint does not know that classes can
     Chosen,
     Setting,
     Version,
+    NotOpened,
     GaveUp,
 ]
 
@@ -248,8 +270,9 @@ _ORDER = re.compile(r"Channel (\d+)/(\d+) ?: +(\d+(?: +\d+)*)$")
 _HOP = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)$")
 _TREE = re.compile(r"\[(\d+)\] (-?\d+(?:/-?\d+)*)->(\d+)->(-?\d+)")
 _COUNT = re.compile(r"(\d+) coll channels, .*?(?:(\d+) p2p channels per peer)?$")
+_NUMBER = re.compile(r"\b\d{1,9}\b")
 _CONNECTED = re.compile(r"Connected (all rings|all trees|NVLS tree|binomial trees|collnet \+ chain)")
-_DEVICES = re.compile(r"NET/(?P<network>.+?) ?: Using(?P<list>.*?) *(?:\[RO\])? *(?:; OOB (?P<oob>[^\s:]+):.*)?$")
+_OOB = re.compile(r"([^\s:]+):")
 _DEVICE = re.compile(r"\[\d+\]=\{(?P<fused>[^}]*)\}|\[\d+\] ?(?P<one>[^\s;,]+)")
 _PORT = re.compile(r"(?:\[\d+\] ?)?(?P<hca>[^\s:/\[\]]+):(?P<port>\d+)(?::\d*)*/(?P<link>\w+)")
 _FUSED = re.compile(r"Made virtual device \[(\d+)\] name=(\S+)")
@@ -258,7 +281,7 @@ _QP = re.compile(
     r"GID (-?\d+) \(([0-9A-Fa-f]+)/([0-9A-Fa-f]+)\)"
 )
 _QP_FAILED = re.compile(
-    r"ibv_modify_qp failed .* on dev ([^\s:]+):(\d+), .*local GID index (-?\d+), local GID ([^\s,]+)"
+    r"ibv_modify_qp failed .{0,300}? on dev ([^\s:]+):(\d+), .{0,300}?local GID index (-?\d+), local GID ([^\s,]+)"
 )
 _USING = re.compile(r"(?:Using network|Assigned NET plugin) (.+?)(?: to comm)?$")
 _PLUGIN = re.compile(r"(?:Loaded net plugin|Successfully loaded external network plugin) (.+?)(?: \(v\d+\))?$")
@@ -266,35 +289,58 @@ _NO_DEVICE = re.compile(r"NET/(\w+) ?: No device found")
 _SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set (?:by environment )?to (.*?)\.?$")
 _RESET = re.compile(r"Comm config \w+ reset to (NCCL_[A-Z0-9_]+)=(.*)$")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
-_GAVE_UP = re.compile(r"(?:\S*/)?((?:init|group|enqueue|bootstrap)\.cc:\d+)(?: \([^)]*\))? -> ([1-6])\b")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?[^\s:]+:\S*<\d+>")
+_NOT_OPENED = re.compile(r"NET/\w+ ?: Unable to open device (\S+)")
+# Each ends a trace: what the caller of NCCL gets, or what stops one of its threads (proxy, network). Traces of what NCCL
+# tries and does without, such as a network that is not there, never come so far.
+_GAVE_UP = re.compile(
+    r"(?:\S*/)?((?:init|group|enqueue|bootstrap|proxy|transport/net)\.cc:\d+)(?: \([^)]*\))? -> ([1-6])\b"
+)
+_THREAD = re.compile(r"(\S+\.cc:\d+)(?: \([^)]*\))? -> ([1-9]\d{0,3}) \[[^\]]*[Tt]hread\]")
 _MTU = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
 
 
 def split(raw: str) -> list[Line]:
-    """Take one line of a file apart: colours, carriage returns and prefixes away, a Line for each header in it."""
+    """Take one line of a file apart: colours and prefixes away, a Line for each header in it and each carriage return."""
     text = raw.rstrip()
     if "\x1b" in text:
         text = _ANSI.sub("", text).rstrip()
     if not text:
         return []
+    if "\r" in text:  # a progress bar, which writes its line again and again
+        return [line for part in text.split("\r") for line in split(part)]
     if "NCCL" not in text:
-        return [Line(text)]
-    if "\r" in text:
-        text = text.replace("\r", " ")
-    if text.endswith("]") or "across cluster]" in text:
-        text = _REPEATED.sub("", text)
+        return _pieces(text)
+    place = text.rfind("[repeated ")
+    if place >= 0 and _REPEATED.match(text, place):
+        text = text[:place].rstrip()
     first = HEADER.search(text)
     if first is None:
         said = _HEADLESS.search(text)
-        return [Line(text[said.end() :], NOWHERE, level=said[1]) if said else Line(text)]
+        return _cut(Line(text[said.end() :], NOWHERE, level=said[1])) if said else _pieces(text)
     found = [first]
-    if "NCCL INFO" in text[first.end() :] or "NCCL WARN" in text[first.end() :]:
+    if text.find("NCCL INFO", first.end()) >= 0 or text.find("NCCL WARN", first.end()) >= 0:
         found = list(HEADER.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
     return [
-        Line(text[m.end() : end].rstrip(), m["host"], int(m["pid"]), int(m["tid"]), m["level"])
+        line
         for m, end in zip(found, ends, strict=True)
+        for line in _cut(Line(text[m.end() : end].rstrip(), m["host"], int(m["pid"]), int(m["tid"]), m["level"]))
     ]
+
+
+def _cut(line: Line) -> list[Line]:
+    """Return a message, and what follows where a message can no longer be: an engine's own text without a line's end."""
+    if len(line.text) <= LONGEST_MESSAGE:
+        return [line]
+    rest = line.text[LONGEST_MESSAGE - _OVERLAP :]
+    return [dataclasses.replace(line, text=line.text[:LONGEST_MESSAGE]), *_pieces(rest)]
+
+
+def _pieces(text: str) -> list[Line]:
+    """Return a text without a header, a long one in pieces that overlap."""
+    step = LONGEST_MESSAGE - _OVERLAP
+    return [Line(text[start : start + LONGEST_MESSAGE]) for start in range(0, max(1, len(text) - _OVERLAP), step)]
 
 
 def gid_text(prefix: int, interface: int) -> str:
@@ -318,8 +364,9 @@ def parse(text: str) -> Event | None:
     if "GID" in text:
         return _parse_gid(text)
     if " coll channels, " in text and (match := _COUNT.match(text)):
-        return Channels(int(match[1]), int(match[2]) if match[2] else None)
-    if ".cc:" in text and (match := _GAVE_UP.match(text)):
+        most = max(map(int, _NUMBER.findall(text)))
+        return Channels(int(match[1]), int(match[2]) if match[2] else None, most)
+    if ".cc:" in text and (match := _GAVE_UP.match(text) or _THREAD.match(text)):
         return GaveUp(match[1], int(match[2]))
     return None
 
@@ -390,18 +437,23 @@ def _parse_net(text: str) -> Event | None:
         return Chosen("none", match[1])
     if match := _FUSED.search(text):
         return Fused(int(match[1]), match[2])
+    if match := _NOT_OPENED.match(text):
+        return NotOpened(match[1])
     if "GID" in text:
         return _parse_gid(text)
-    match = _DEVICES.match(text)
-    if not match or (match["list"] and "[" not in match["list"]):
+    name, using, rest = text.removeprefix("NET/").partition(": Using")
+    listed, _semicolon, oob = rest.partition("; OOB ")
+    listed = listed.rstrip().removesuffix("[RO]").strip()
+    if not using or not name.strip() or (listed and "[" not in listed):
         return None
     devices = []
-    for each in _DEVICE.finditer(match["list"]):
+    for each in _DEVICE.finditer(listed):
         ports = tuple((p["hca"], int(p["port"]), p["link"]) for p in _PORT.finditer(each["fused"] or each["one"]))
         if not ports and each["one"]:
             ports = ((each["one"].split(":")[0], 0, "TCP"),)  # an interface with its address
         devices.append(Device(ports))
-    return Devices(match["network"], tuple(devices), match["oob"])
+    interface = _OOB.match(oob)
+    return Devices(name.strip(), tuple(devices), interface[1] if interface else None)
 
 
 def _parse_gid(text: str) -> Event | None:
@@ -430,6 +482,14 @@ def _parse_using(text: str) -> Event | None:
     return Chosen("using", match[1]) if match else None
 
 
+def _parse_bootstrap(text: str) -> Event | None:
+    return Begun("bootstrap") if _BOOTSTRAP.match(text) else None
+
+
+def _parse_driver(text: str) -> Event | None:
+    return Begun("driver")
+
+
 def _parse_plugin(text: str) -> Event | None:
     match = _PLUGIN.search(text)
     return Chosen("plugin", match[1]) if match else None
@@ -442,6 +502,8 @@ _BY_START: tuple[tuple[str, t.Callable[[str], Event | None]], ...] = (
     ("Trees ", _parse_trees),
     ("Connected ", _parse_connected),
     ("NCCL", _parse_setting),
+    ("Bootstrap", _parse_bootstrap),
+    ("cudaDriverVersion ", _parse_driver),
     ("Comm config ", _parse_reset),
     ("Using network ", _parse_using),
     ("Assigned NET plugin ", _parse_using),

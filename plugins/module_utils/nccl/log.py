@@ -13,7 +13,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import lines
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import frames, lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Matcher, Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
@@ -58,6 +58,7 @@ class Member:
     gone: str | None = None
     channels: int | None = None
     per_peer: int | None = None
+    most: int | None = None  # channels of any kind
     rings: dict[int, tuple[int, ...]] = field(default_factory=dict)
     hops: dict[int, tuple[int, int]] = field(default_factory=dict)
     trees: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class Member:
 
 @dataclass(slots=True)
 class Process:
-    """One process: on a Spark, one rank."""
+    """One process: on a Spark, one rank. A number that begins again, as in a pod that restarts, is another process."""
 
     source: str
     host: str
@@ -89,6 +90,8 @@ class Process:
     network: str | None = None
     plugin: str | None = None
     no_device: bool = False
+    not_opened: list[str] = field(default_factory=list)  # RDMA devices that are listed and cannot be opened
+    headless: bool = False  # it says things of a communicator whose start is not in the log
     oob: str | None = None
     devices: dict[str, tuple[lines.Device, ...]] = field(default_factory=dict)
     fused: dict[int, str] = field(default_factory=dict)
@@ -132,6 +135,7 @@ class Reader:
         self.evidence = Evidence()
         self._matcher = Matcher(signatures)
         self._processes: dict[tuple[str, str, int], int] = {}
+        self._begun: dict[int, set[str]] = {}
         self._threads: dict[tuple[int, int], _Thread] = {}
         self._signs: dict[tuple[str, int | None], Sign] = {}
         self._source = ""
@@ -140,7 +144,7 @@ class Reader:
         """Read a log to its end."""
         self._source = source
         said = self.evidence.sources.setdefault(source, 0)
-        for raw in raw_lines:
+        for raw in frames.unwrapped(raw_lines):
             if not _WORTH.search(raw):
                 continue
             for line in lines.split(raw):
@@ -156,13 +160,13 @@ class Reader:
     def _line(self, line: lines.Line) -> bool:
         if line.host is None:
             return self._without_header(line.text)
-        number = self._number(line)
-        process = self.evidence.processes[number]
         event = lines.parse(line.text)
+        number = self._number(line, event)
+        process = self.evidence.processes[number]
         if event is None:
             known = self._look(line.text, number)
-            if line.level == "WARN" and not known and len(process.warnings) < MOST_WARNINGS:
-                process.warnings.append(excerpt(line.text))
+            if line.level == "WARN" and not known:
+                self._warned(process, number, line.text)
             return True
         thread = self._threads.get((number, line.tid))
         if thread is None:
@@ -176,9 +180,14 @@ class Reader:
                 self.evidence.gave_up.append((number, event.where, event.code))
         elif handler is not None:
             handler(self, process, thread, event)
-        if isinstance(event, (lines.Chosen, lines.Devices, lines.LocalGid, lines.Step)):
+        if isinstance(event, (lines.Chosen, lines.Devices, lines.LocalGid, lines.NotOpened, lines.Step)):
             self._look(line.text, number)
         return True
+
+    def _warned(self, process: Process, number: int, text: str) -> None:
+        shown = excerpt(text)
+        if len(process.warnings) < MOST_WARNINGS and shown not in process.warnings and not self._ended(number):
+            process.warnings.append(shown)
 
     def _without_header(self, text: str) -> bool:
         """Read a line that NCCL did not put its name to: its version, its variables, a cut channel, an engine's error."""
@@ -199,10 +208,12 @@ class Reader:
             known = True
         return self._look(text, None) or known
 
-    def _number(self, line: lines.Line) -> int:
+    def _number(self, line: lines.Line, event: lines.Event | None) -> int:
+        """Return the process of a line: a new one where NCCL begins under a number that has begun before."""
         key = (self._source, line.host or "", line.pid)
         number = self._processes.get(key)
-        if number is None:
+        begins = event.how if isinstance(event, lines.Begun) and line.host != lines.NOWHERE else None
+        if number is None or (begins and self._is_over(number, begins)):
             if len(self._processes) >= MOST_PROCESSES:
                 raise FabricError(
                     f"{self._source}: more than {MOST_PROCESSES} processes are in these logs. "
@@ -210,7 +221,15 @@ class Reader:
                 )
             number = self._processes[key] = len(self.evidence.processes)
             self.evidence.processes.append(Process(*key))
+        if begins:
+            self._begun.setdefault(number, set()).add(begins)
         return number
+
+    def _is_over(self, number: int, begins: str) -> bool:
+        """Whether a process has come further than to its beginning."""
+        process = self.evidence.processes[number]
+        further = process.members or process.loose or process.devices or process.network or process.no_device
+        return bool(further or process.headless or begins in self._begun.get(number, ()))
 
     def _look(self, text: str, process: int | None) -> bool:
         """Look for signatures; return whether one was found."""
@@ -257,6 +276,7 @@ class Reader:
             if owner is None:
                 process.loose[link_key(link)] = link
             else:
+                process.headless |= link_key(link) in owner.links  # NCCL says each once
                 owner.add(link)
         thread.linked = chosen
         return chosen
@@ -310,24 +330,32 @@ class Reader:
         for member in process.members:
             member.goes_on = True
 
+    def _made(self, process: Process, thread: _Thread) -> Member | None:
+        """Return the communicator that the thread is making."""
+        if thread.member is None or thread.member.complete:
+            process.headless = True
+            return None
+        return thread.member
+
     def _ring_order(self, process: Process, thread: _Thread, event: lines.RingOrder) -> None:
-        if thread.member:
-            thread.member.rings[event.channel] = event.order
-            thread.member.channels = max(thread.member.channels or 0, event.total)
+        if member := self._made(process, thread):
+            member.rings[event.channel] = event.order
+            member.channels = max(member.channels or 0, event.total)
 
     def _ring_hop(self, process: Process, thread: _Thread, event: lines.RingHop) -> None:
-        if thread.member and thread.member.rank == event.rank:
-            thread.member.hops[event.channel] = (event.before, event.after)
+        if (member := self._made(process, thread)) and member.rank == event.rank:
+            member.hops[event.channel] = (event.before, event.after)
 
     def _trees(self, process: Process, thread: _Thread, event: lines.Trees) -> None:
+        member = self._made(process, thread)
         for channel, rank, up, downs in event.trees:
-            if thread.member and thread.member.rank == rank:
-                thread.member.trees[channel] = (*([] if up is None else [up]), *downs)
+            if member and member.rank == rank:
+                member.trees[channel] = (*([] if up is None else [up]), *downs)
 
     def _channels(self, process: Process, thread: _Thread, event: lines.Channels) -> None:
-        if thread.member:
-            thread.member.channels = max(thread.member.channels or 0, event.collective)
-            thread.member.per_peer = event.per_peer
+        if member := self._made(process, thread):
+            member.channels = max(member.channels or 0, event.collective)
+            member.per_peer, member.most = event.per_peer, event.most
 
     def _connected(self, process: Process, thread: _Thread, event: lines.Connected) -> None:
         settled = self._settle(process, thread) or thread.linked
@@ -338,6 +366,7 @@ class Reader:
             member = settled or (live[0] if len(live) == 1 else None)
         if member is not None:
             member.connected.add(event.what)
+        process.headless |= not process.members
         thread.linked = None
 
     # --- the process ------------------------------------------------------------------------------------------------
@@ -353,6 +382,10 @@ class Reader:
             process.plugin = event.name
         else:
             process.no_device = True
+
+    def _not_opened(self, process: Process, thread: _Thread, event: lines.NotOpened) -> None:
+        if event.hca not in process.not_opened and len(process.not_opened) < MOST_SETTINGS:
+            process.not_opened.append(event.hca)
 
     def _setting(self, process: Process, thread: _Thread, event: lines.Setting) -> None:
         self._set(process.settings, event.name, event.value)
@@ -382,6 +415,7 @@ _HANDLERS: dict[type, t.Callable[[Reader, Process, _Thread, t.Any], None]] = {
     lines.Fused: Reader._fused,
     lines.LocalGid: Reader._gid,
     lines.Chosen: Reader._chosen,
+    lines.NotOpened: Reader._not_opened,
     lines.Setting: Reader._setting,
     lines.Version: Reader._version,
 }

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 import typing as t
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ class Matcher:
         return list(found.items())
 
 
+@functools.lru_cache(maxsize=1024)
 def needed(pattern: str) -> tuple[str, ...] | None:
     """Return texts of which a line must hold one for the pattern to match; None where that cannot be told."""
     texts = tuple(literal(branch) for branch in branches(pattern))

@@ -10,9 +10,9 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 COMPONENTS = ("nccl", "torch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import tracemalloc
 import types
 import typing as t
 
@@ -76,6 +77,19 @@ def test_files_are_read_on_their_host_and_judged_together(tmp_path: pathlib.Path
     assert result["verdict"] == "ib"
     assert {rank["source"].split(":")[0] for rank in result["ranks"]} == {"spark1", "spark2"}
     assert "log" not in result
+
+
+def test_a_text_of_any_size_is_read_in_the_same_memory() -> None:
+    """It is there once, as Ansible hands it over; reading it and looking for known lines takes next to nothing more."""
+    filling = ("[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4" + " ." * 1000 + "\n") * 1_000
+    text = "\n".join(RANKS[0] + RANKS[1]) + "\n" + filling
+    run(text="\n".join(RANKS[0] + RANKS[1]), world_size=2, return_readings=True)  # what is loaded once
+    tracemalloc.start()
+    try:
+        assert run(text=text, world_size=2, return_readings=True)["verdict"] == "ib"
+        assert tracemalloc.get_traced_memory()[1] < len(text) / 3
+    finally:
+        tracemalloc.stop()
 
 
 def test_pods_are_found_by_label_and_read_each() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pathlib
+import tracemalloc
 
 import pytest
 
@@ -53,3 +54,20 @@ def test_a_line_without_end_is_read_in_pieces(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "rank0.log"
     path.write_bytes(b"x" * (3 * files.LONGEST + 5))
     assert max(len(line) for line in files.read_lines(str(path))) <= files.LONGEST
+
+
+def test_a_text_is_cut_into_lines_as_a_file_is() -> None:
+    text = "one\r\ntwo\n\nthree"
+    assert [line.rstrip() for line in files.text_lines(text)] == ["one", "two", "", "three"]
+    assert list(files.text_lines("")) == []
+    assert max(map(len, files.text_lines("x" * (3 * files.LONGEST + 5)))) <= files.LONGEST
+
+
+def test_a_text_is_cut_into_lines_without_a_second_one_in_memory() -> None:
+    text = "spark1:1:1 [0] NCCL INFO Using network IB\n" * 100_000
+    tracemalloc.start()
+    try:
+        assert sum(1 for _line in files.text_lines(text)) == 100_000
+        assert tracemalloc.get_traced_memory()[1] < len(text) / 100
+    finally:
+        tracemalloc.stop()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import lines
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
+from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import SIGNATURES
 
 HEADER = "spark1:4000:4107 [0] "
 
@@ -161,3 +165,53 @@ def test_the_gid_of_a_queue_pair() -> None:
 def test_no_text_breaks_the_grammar(text: str) -> None:
     for line in lines.split(text) + lines.split(f"{HEADER}NCCL INFO {text}"):
         lines.parse(line.text)
+
+
+LONG = {
+    "no colon": "x",
+    "words": "x NCCL ",
+    "colons": "1:",
+    "progress": "|### \r",
+    "spaces": " ",
+    "half headers": "a:1:1 x.cc:1 (",
+    "headers": "a:1:1 [0] NCCL INFO x ",
+    "communicators": "- comm 0x1 rank 1 nranks 1 ",
+    "devices": "[1]={[2] a",
+    "completions": "Got completion from peer ",
+    "queue pairs": "ibv_modify_qp failed on dev a:1, local GID index ",
+    "not found": "network version `GLIBC_2' not foun plugin ",
+    "trees": "[1] 1/1->1->",
+    "settings": ";NCCL_A",
+}
+
+
+@pytest.mark.parametrize(
+    "start", ["", "NCCL", "a:1:1 [0] NCCL INFO ", "a:1:1 [0] NCCL INFO NET/IB : Using", "a:1:1 [0] NCCL INFO Trees "]
+)
+@pytest.mark.parametrize("unit", LONG.values(), ids=LONG)
+def test_a_long_line_takes_time_in_proportion_to_its_length(start: str, unit: str) -> None:
+    """Four times the length takes about four times as long, not sixteen."""
+
+    def seconds(length: int) -> float:
+        line = start + unit * (length // len(unit)) + " NCCL]"
+        least = 60.0
+        for _turn in range(3):
+            reader = Reader(SIGNATURES)
+            before = time.process_time()
+            reader.read("log", [line])
+            least = min(least, time.process_time() - before)
+        return least
+
+    seconds(100)
+    few, many = seconds(16_000), seconds(64_000)
+    assert many < 9 * few + 0.02
+
+
+def test_what_is_said_late_in_a_long_line_is_still_found() -> None:
+    failure = "torch.distributed.DistBackendError: NCCL error in: x"
+    for filling in ("x" * 20_000, "|### \r" * 20_000):
+        reader = Reader(SIGNATURES)
+        reader.read("log", [filling + failure])
+        assert [sign.id for sign in reader.finish().signs] == ["torch.nccl-error"]
+    [*_engine, line] = lines.split("Loading:  45%|####     \rspark1:4000:4107 [0] NCCL INFO Using network IB")
+    assert (line.host, line.text) == ("spark1", "Using network IB")

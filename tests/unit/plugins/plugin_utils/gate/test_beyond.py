@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import mode_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import STEP_IDS, build_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster, Plain, statuses, step
 from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.gate.test_bands import RECORDED

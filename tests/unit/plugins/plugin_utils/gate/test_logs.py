@@ -7,10 +7,10 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import page
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster, Plain

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pathlib
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 
 NVLS = "nccl.known-bad.nccl-2.30.4-nvls"

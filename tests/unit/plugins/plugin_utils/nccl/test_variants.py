@@ -6,14 +6,17 @@ By default a few hundred of each; 10,000 of each are marked `long`. A failing se
 from __future__ import annotations
 
 import random
+import typing as t
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected, judge
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
-from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import TRUTH, real, shared
+from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import SIGNATURES, TRUTH, real, shared
+from ansible_collections.dgxspark.cluster.tests.unit.nccl_splice import spliced
 
 SEEDS = [
     pytest.param(range(300), id="300"),
@@ -27,12 +30,12 @@ NEGATIVE = [
 ]
 
 
-def verdict(logs: list[list[str]], world: int) -> str:
-    reader = Reader()
+def verdict(logs: list[list[str]], world: int | None, signatures: t.Sequence[Signature] = ()) -> str:
+    reader = Reader(signatures)
     for number, lines in enumerate(logs):
         reader.read(f"log {number}", lines)
     try:
-        return str(judge(reader.finish(), (), Expected(world))["verdict"])
+        return str(judge(reader.finish(), signatures, Expected(world))["verdict"])
     except FabricError:
         return "error"
 
@@ -66,6 +69,22 @@ def test_truncated_shuffled_and_spliced_negatives_are_never_ib(seeds: range) -> 
     for seed in seeds:
         chance = random.Random(seed)
         if verdict(made.negative_variant(NEGATIVE, chance), chance.choice((2, 2, 4))) == "ib":
+            wrong.append(seed)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_a_run_over_rdma_beside_a_piece_of_another_kind_is_never_ib(seeds: range) -> None:
+    """Before or behind it, cut anywhere, in processes of other names or the same: only where the piece says nothing."""
+    good, others = list(GOOD.values()), [case.logs for case in NEGATIVE]
+    wrong = []
+    for seed in seeds:
+        chance = random.Random(seed)
+        splice, ranks = spliced(good, others, chance)
+        world = chance.choice((None, ranks, ranks, ranks + 2, ranks * 2))
+        if verdict(splice.logs, world, SIGNATURES) == "ib" and not splice.may_be_ib(
+            lambda part, ranks=ranks: verdict(part, ranks, SIGNATURES)  # type: ignore[misc]
+        ):
             wrong.append(seed)
     assert wrong == []
 

@@ -7,12 +7,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import causes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import TRUTH, first_cause, judged, real, shared
 
@@ -203,7 +202,181 @@ def test_a_warning_that_nobody_knows_is_shown_where_nothing_else_tells() -> None
     report = judged([logs[0] + warned, logs[1]], 2)
     assert report["verdict"] == "failed"
     assert {f["id"]: f["line"] for f in report["findings"]}["nccl.warning"] == "The flux capacitor is empty"
-    assert judged([logs[0] + warned[:1], logs[1]], 2)["findings"] == []
+    passing = judged([logs[0] + warned[:1], logs[1]], 2)
+    assert passing["verdict"] == "ib"
+    assert [(f["id"], f["severity"], f["line"]) for f in passing["findings"]] == [
+        ("nccl.warning", "warning", "The flux capacitor is empty")
+    ]
+
+
+def test_each_unknown_warning_is_listed_once_with_the_ranks_that_say_it() -> None:
+    logs = made.build(made.Job(nodes=4))
+    for log in logs:
+        log.append(f"{log[0].split('NCCL INFO')[0]}x.cc:1 NCCL WARN The flux capacitor is empty")
+    logs[1].append(f"{logs[1][0].split('NCCL INFO')[0]}x.cc:2 NCCL WARN The dilithium is out")
+    found = {f["line"]: f["subject"] for f in judged(logs, 4)["findings"]}
+    assert set(found) == {"The flux capacitor is empty", "The dilithium is out"}
+    assert "rank 0" in found["The flux capacitor is empty"] and "3 more" in found["The flux capacitor is empty"]
+    assert found["The dilithium is out"].startswith("rank 1 (")
+
+
+# --- what says `ib` and is not, or not any more ---------------------------------------------------------------------
+
+
+def _head(log: list[str]) -> str:
+    return log[0].split("NCCL INFO")[0]
+
+
+SILENT = ("Bootstrap: Using eth0:198.51.100.9<0>", "cudaDriverVersion 13000", "NET/IB : No device found.")
+
+
+@pytest.mark.parametrize("process", ["another", "the same"])
+@pytest.mark.parametrize("word", ["Using network Socket", ""])
+def test_an_old_run_over_rdma_proves_nothing_of_a_later_one_without_a_communicator(process: str, word: str) -> None:
+    logs = made.build(made.Job())
+    head = "spark1:9999:9999 [0] " if process == "another" else _head(logs[0])
+    later = [f"{head}NCCL INFO {text}" for text in (*SILENT, word) if text]
+    report = judged([logs[0] + later, logs[1]], 2)
+    assert report["verdict"] == "unknown"
+    assert first_cause(report) == "nccl.no-communicator"
+    assert "spark1" in report["findings"][0]["subject"] and "another run" in report["findings"][0]["message"]
+    assert judged([later + logs[0], logs[1]], 2)["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("network", ["Socket", "IBext_v8", "AWS Libfabric"])
+def test_a_network_chosen_last_that_no_channel_uses_is_a_gap(network: str) -> None:
+    logs = made.build(made.Job())
+    logs[1].append(f"{_head(logs[1])}NCCL INFO Using network {network}")
+    report = judged(logs, 2)
+    assert report["verdict"] == "unknown"
+    assert any(network in gap and "rank 1" in gap for gap in report["gaps"])
+
+
+def test_a_rank_that_found_no_device_has_no_channels_over_rdma() -> None:
+    logs = made.build(made.Job())
+    logs[1].append(f"{_head(logs[1])}NCCL INFO NET/IB : No device found.")
+    assert judged(logs, 2)["verdict"] == "unknown"
+
+
+def test_lines_of_a_start_that_is_not_in_the_logs_are_a_gap() -> None:
+    logs = made.build(made.Job())
+    for text in ("Trees [0] 1/-1/-1->0->-1", "Channel 00/04 : 0 1 2 3", "Connected all rings"):
+        before = [f"{_head(logs[0])}NCCL INFO {text}", *logs[0]]
+        assert judged([before, logs[1]], 2)["verdict"] == "unknown", text
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129", "nccl.path-dead"),
+        ("NET/IB : Got completion with error 4, opcode 0, len 32694, vendor err 81", "nccl.local-protection"),
+        ("NET/IB : Got completion with error 5, opcode 32656, len 32659, vendor err 249", "nccl.completion"),
+        ("NET/IB : Got completion from peer 198.51.100.2<4> with error 5, opcode 0, len 0, vendor err 249 (Send)", "nccl.completion"),
+        ("NET/IBP:Got completion from peer 198.51.100.2<36315> with status=12 opcode=0 len=32696 vendor err 129 (Send)", "nccl.path-dead"),
+    ],
+)  # fmt: skip
+def test_a_completion_that_failed_is_known_in_every_wording(text: str, cause: str) -> None:
+    logs = made.build(made.Job())
+    report = judged([[*logs[0], f"{_head(logs[0])}ib_plugin.c:1615 NCCL WARN {text}"], logs[1]], 2)
+    assert (report["verdict"], first_cause(report)) == ("failed", cause)
+
+
+def test_a_completion_that_nccl_itself_puts_right_is_no_failure() -> None:
+    text = (
+        "NET/IB: ncclIbResiliencyHandleCompletionError: Got completion with error (devIndex=0, "
+        "wc->status=(IBV_WC_RETRY_EXC_ERR)12, wc->opcode=(IBV_WC_SEND)0, wc->wr_id=1, wc->qp_num=300, wc->byte_len=0)"
+    )
+    logs = made.build(made.Job("2.30.7"))
+    assert judged([[*logs[0], f"{_head(logs[0])}NCCL INFO {text}"], logs[1]], 2)["verdict"] == "ib"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "proxy.cc:874 -> 6 [Progress Thread]",
+        "proxy.cc:858 -> 6 [Proxy Thread]",
+        "proxy.cc:983 (ncclProxyProgress) -> 6 [Progress Thread]",
+        "gin/gin_host.cc:35 -> 2 [GIN Progress Thread]",
+        "proxy.cc:698 -> 6",
+        "transport/net.cc:1302 -> 6",
+        "misc/cudawrap.cc:90 -> 800 [Async thread]",
+    ],
+)
+def test_a_thread_that_gave_up_is_a_failure_whatever_warning_stands_before(trace: str) -> None:
+    logs = made.build(made.Job())
+    failed = [f"{_head(logs[0])}x.c:1 NCCL WARN The flux capacitor is empty", f"{_head(logs[0])}NCCL INFO {trace}"]
+    report = judged([logs[0] + failed, logs[1]], 2)
+    assert report["verdict"] == "failed"
+    assert "The flux capacitor is empty" in {finding["line"] for finding in report["findings"]}
+
+
+def test_two_runs_in_one_file_are_said() -> None:
+    first, second = made.build(made.Job(seed=1)), made.build(made.Job(seed=2, network="Socket"))
+    for logs in ([[*a, *b] for a, b in zip(first, second, strict=True)], [*first, *second]):
+        for world in (None, 2, 4):
+            report = judged(logs, world)
+            assert report["verdict"] == "mixed"
+            [said] = [f for f in report["findings"] if f["id"] == "nccl.several-runs"]
+            assert "2 runs" in said["message"] and "spark1:4001" in said["message"] and "spark1:4002" in said["message"]
+
+
+def test_two_whole_runs_over_rdma_are_said_and_are_proof_of_both_where_all_ranks_are_expected() -> None:
+    logs = [*made.build(made.Job(seed=1)), *made.build(made.Job(seed=2))]
+    told = judged(logs, 4)
+    assert (told["verdict"], [f["id"] for f in told["findings"]]) == ("ib", ["nccl.several-runs"])
+    assert told["findings"][0]["severity"] == "warning"
+    for world in (None, 2):
+        assert (judged(logs, world)["verdict"], first_cause(judged(logs, world))) == ("unknown", "nccl.several-runs")
+
+
+def test_a_run_inside_one_node_beside_one_over_rdma_is_not_proven_by_it() -> None:
+    inside = made.build(made.Job(nodes=1, per_node=2, seed=2))
+    for world in (None, 2, 4):
+        assert judged([*made.build(made.Job(seed=1)), *inside], world)["verdict"] == "unknown"
+
+
+def test_a_process_that_begins_twice_under_one_number_is_two() -> None:
+    logs = made.build(made.Job())
+    again = made.build(made.Job(network="Socket", seed=1000))  # the same numbers of processes
+    report = judged([[*a, *b] for a, b in zip(logs, again, strict=True)], 2)
+    assert report["verdict"] == "mixed"
+    assert len(report["ranks"]) == 4
+    assert "nccl.several-runs" in {finding["id"] for finding in report["findings"]}
+
+
+def test_soft_roce_is_said_and_still_rdma() -> None:
+    report = judged(made.build(made.Job(hcas=(("rxe0", 1, "RoCE"),))), 2)
+    assert report["verdict"] == "ib"
+    [said] = report["findings"]
+    assert (said["id"], said["severity"]) == ("nccl.soft-roce", "warning")
+    assert "rxe0" in said["message"] and "rdma link" in said["remedy"]
+    listed = made.build(made.Job(hcas=(("rocep1s0f0", 1, "RoCE"), ("rxe0", 1, "RoCE")), channels=1))
+    assert judged(listed, 2)["findings"] == []  # listed, and carries nothing
+
+
+def test_devices_that_cannot_be_opened_are_not_called_ports_that_are_down() -> None:
+    logs = made.build(made.Job(network="Socket", oob="net1"))
+    for log in logs:
+        log[4:4] = [
+            f"{_head(log)}transport/net_ib.cc:715 NCCL WARN NET/IB : Unable to open device {hca}"
+            for hca in ("rocep1s0f0v0", "roceP2p1s0f0v0")
+        ]
+    report = judged(logs, 2)
+    assert (report["verdict"], first_cause(report)) == ("socket", "nccl.device-not-open")
+    assert "rocep1s0f0v0, roceP2p1s0f0v0" in report["findings"][0]["message"]
+    assert "/dev/infiniband" in report["findings"][0]["remedy"]
+    named = [[f"{_head(log)}NCCL INFO NCCL_IB_HCA set to =rocep1s0f0v9:1", *log] for log in logs]
+    assert first_cause(judged(named, 2)) == "nccl.hca-unusable"  # those of other pods; its own is not there
+    named = [[f"{_head(log)}NCCL INFO NCCL_IB_HCA set to rocep1s0f0", *log] for log in logs]
+    assert first_cause(judged(named, 2)) == "nccl.device-not-open"
+
+
+def test_a_network_whose_name_has_spaces_is_missed_by_its_name() -> None:
+    logs = made.build(made.Job("2.26.2"))
+    text = "Error: network AWS Libfabric not found."
+    cut = [[line for line in log if "NET/" not in line][:3] for log in logs]
+    report = judged([[*log, f"{_head(log)}plugin/net.cc:232 NCCL WARN {text}"] for log in cut], 2)
+    assert (report["verdict"], first_cause(report)) == ("failed", "nccl.network-not-found")
 
 
 def test_lines_without_header_prove_nothing_but_count_against() -> None:

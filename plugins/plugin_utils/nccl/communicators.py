@@ -147,6 +147,9 @@ def _gaps_of_channels(comm: Communicator, members: dict[int, Member]) -> list[st
             gaps.append(f"{numbers(silent)}: 'Connected all {what}' is missing")
     if usual and not connected & {"rings", "trees"}:
         gaps.append("channels are set up, and no rank says that all rings or trees are connected")
+    most = max((member.most for member in members.values() if member.most), default=None)
+    if most is not None and (beyond := sorted({key[0] for key in usual if key[0] >= most})):
+        gaps.append(f"channel {beyond[0]} is not one of its {most}: two runs mixed")
     if not any(member.links for member in members.values()):
         gaps.append("there is no line of a channel: it is not used, or the log ends before")
     for channel in range(comm.channels or 0):

@@ -12,17 +12,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import causes
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicators import (
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, runs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import (
     Communicator,
     all_links,
     communicators,
     numbers,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 Verdict = t.Literal["ib", "socket", "p2p", "mixed", "unknown", "failed"]
 
@@ -71,7 +71,11 @@ def judge(
         verdict = _inside(comms, kinds, world, expected)
     if verdict in ("ib", "p2p"):  # a word on devices that were not found says nothing then
         found = [cause for cause in found if cause.finding.severity != "info"]
-    derived = causes.of_verdict(evidence, comms, verdict, gaps, failed)
+    links = _plain_links(evidence, comms)
+    derived = [
+        *causes.of_verdict(evidence, comms, verdict, gaps, failed),
+        *causes.soft_roce({port["name"] for link in links for port in link["ports"]}),
+    ]
     return {
         "verdict": verdict,
         "complete": not gaps,
@@ -82,7 +86,7 @@ def judge(
         "versions": sorted(evidence.versions),
         "communicators": [_plain_communicator(comm) for comm in comms],
         "ranks": [_plain_process(number, process) for number, process in enumerate(evidence.processes)],
-        "links": _plain_links(evidence, comms),
+        "links": links,
     }
 
 
@@ -100,12 +104,13 @@ def _ranks_seen(comms: t.Sequence[Communicator]) -> int:
 
 def _networks(evidence: Evidence, comms: t.Sequence[Communicator]) -> set[str]:
     found = {name for comm in comms for name in comm.networks} | (evidence.stray - {""})
-    return found | {link.network for p in evidence.processes for link in p.loose.values() if link.network}
+    return found.union(*(runs.networks(process) for process in evidence.processes))
 
 
 def _gaps(evidence: Evidence, comms: t.Sequence[Communicator], expected: Expected, seen: int, world: int) -> list[str]:
     """What is missing to prove what every channel uses; empty where all is there."""
     gaps = [f"{name}: nothing of NCCL is in it" for name, count in evidence.sources.items() if not count]
+    gaps += runs.gaps(evidence, comms, _networks(evidence, comms), lambda number: causes.who(evidence, number))
     if not any(comm.nranks > 1 for comm in comms):
         gaps.append("no communicator of several ranks is in the logs")
     for comm in comms:

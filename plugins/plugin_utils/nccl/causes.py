@@ -13,10 +13,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.communicators import Communicator
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Sign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import runs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
 # The external RDMA plugins name themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
 _RDMA = re.compile(r"IB(?:ext(?:_v\d+)?)?$|NCCL RDMA Plugin\b")
@@ -27,6 +28,7 @@ CODES[6] = "remote error"
 # Names of network interfaces: predictable names, kernel names, bonds, and what pods have.
 _NETDEV = re.compile(r"^(?:en[Ppsox]\w+|eth\d+|ib\d+|ibp\w+|ibs\w+|net\d+|bond\d+|wl\w+|lo)$")
 _POD = re.compile(r"^net\d+$")  # what Multus names the interfaces that it adds
+_SOFT = re.compile(r"^rxe")  # what soft-RoCE's devices are called by rdma(8)'s manual and by nearly everybody
 
 
 def kind_of(network: str) -> str:
@@ -49,9 +51,9 @@ class Cause:
 def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
     """Return causes in plain form, the likeliest first, each once."""
     weight = {"error": 0, "warning": 1, "info": 2}
-    unique: dict[tuple[str, str], Cause] = {}
+    unique: dict[tuple[str, str, str], Cause] = {}
     for cause in found:
-        unique.setdefault((cause.finding.id, cause.finding.subject), cause)
+        unique.setdefault((cause.finding.id, cause.finding.subject, cause.finding.message), cause)
     ranked = sorted(unique.values(), key=lambda cause: (not cause.fatal, cause.follows, weight[cause.finding.severity]))
     return [{**to_plain(cause.finding), "line": cause.line} for cause in ranked]
 
@@ -116,20 +118,7 @@ def of_verdict(
     failed: t.Sequence[tuple[int, str, int]],
 ) -> list[Cause]:
     """Return what the lines say together: why TCP, why nothing is known, who gave up."""
-    made: list[Cause] = []
-    if verdict in ("failed", "unknown"):
-        made += [
-            _cause(
-                "warning",
-                who(evidence, number),
-                f"NCCL warns: {text}",
-                "Nothing is known of this line here. NCCL's own documentation, or its issues, may say more.",
-                text,
-                "warning",
-            )
-            for number, process in enumerate(evidence.processes)
-            for text in process.warnings
-        ]
+    made = _runs_apart(evidence, comms, verdict) + _warnings(evidence)
     if verdict == "mixed":
         made += _mixed(comms)
     if others := sorted({name for comm in comms for name in comm.networks if kind_of(name) == "other"}):
@@ -150,7 +139,7 @@ def of_verdict(
                     "nccl.gave-up",
                     "error",
                     who(evidence, number),
-                    f"NCCL gave up with code {code} ({CODES[code]}).",
+                    f"NCCL gave up with code {code} ({CODES.get(code, 'of CUDA')}).",
                     "The first NCCL WARN line of all ranks tells the cause.",
                 ),
                 f"{place} -> {code}",
@@ -186,6 +175,55 @@ def of_verdict(
     if gaps:
         made += _why_incomplete(evidence, comms, verdict, gaps)
     return made
+
+
+def soft_roce(devices: t.Collection[str]) -> list[Cause]:
+    """Say that devices which carry channels are RDMA in software."""
+    soft = sorted(name for name in devices if _SOFT.match(name))
+    return [
+        _cause(
+            "soft-roce",
+            "ranks",
+            f"{', '.join(soft)} is soft-RoCE: RDMA in software over a network interface, without the adapter's own.",
+            "Name the adapter's devices in NCCL_IB_HCA (`rdma link` lists all), and remove rxe devices with rdma link delete.",
+            severity="warning",
+        )
+    ] if soft else []  # fmt: skip
+
+
+def _warnings(evidence: Evidence) -> list[Cause]:
+    """Show each warning that no signature knows, with the ranks that say it."""
+    by_text: dict[str, list[int]] = {}
+    for number, process in enumerate(evidence.processes):
+        for text in process.warnings:
+            by_text.setdefault(text, []).append(number)
+    return [
+        _cause(
+            "warning",
+            who(evidence, numbers[0]) + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""),
+            f"NCCL warns: {text}",
+            "Nothing is known of this line here. NCCL's own documentation, or its issues, may say more.",
+            text,
+            "warning",
+        )
+        for text, numbers in by_text.items()
+    ]
+
+
+def _runs_apart(evidence: Evidence, comms: t.Sequence[Communicator], verdict: str) -> list[Cause]:
+    found = runs.apart(comms)
+    if len(found) < 2:
+        return []
+    return [
+        _cause(
+            "several-runs",
+            "log",
+            f"These are {len(found)} runs, which share no communicator: "
+            f"{runs.described(found, lambda number: who(evidence, number))}.",
+            "Give the logs of one run alone: what was appended to a file of an earlier run is in it with that one's lines.",
+            severity="error" if verdict == "unknown" else "warning",
+        )
+    ]
 
 
 def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
@@ -257,6 +295,19 @@ def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Ca
                 line,
             )
         ]
+    meant = [hca for hca in process.not_opened if not names or wanted.startswith("^") or _names(wanted, names, hca)]
+    if meant:
+        return [
+            _cause(
+                "device-not-open",
+                subject,
+                f"RDMA devices are there and cannot be opened: {', '.join(meant[:8])}. Their device nodes are not in this "
+                "container, or it has no right to them. Whether a port is active was not even asked.",
+                "Give the pod /dev/infiniband (device plugin with isRdma, or privileged); outside of pods look at the rights "
+                "of /dev/infiniband/uverbs*.",
+                f"NET/IB : Unable to open device {meant[0]}",
+            )
+        ]
     if names and not wanted.startswith("^"):
         return [
             _cause(
@@ -289,6 +340,11 @@ def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Ca
     ]
 
 
+def _names(wanted: str, names: t.Sequence[str], hca: str) -> bool:
+    """Whether NCCL_IB_HCA means a device: by the beginning of its name, unless written exactly (`=`)."""
+    return hca in names if wanted.startswith("=") else any(hca.startswith(name) for name in names)
+
+
 def _why_incomplete(
     evidence: Evidence, comms: t.Sequence[Communicator], verdict: str, gaps: t.Sequence[str]
 ) -> list[Cause]:
@@ -296,6 +352,19 @@ def _why_incomplete(
     text = "; ".join(gaps[:5])
     if verdict == "failed":
         return []
+    if alone := runs.silent(evidence):
+        return [
+            _cause(
+                "no-communicator",
+                who(evidence, alone[0]) + (f" and {len(alone) - 1} more" if len(alone) > 1 else ""),
+                "It never starts a communicator, while others have one: it hangs before that, or it is of another run in "
+                "the same log.",
+                "Look whether that process still runs, and what it waits for; else give the logs of one run alone.",
+                severity=severity,
+            )
+        ]
+    if severity == "error" and len(runs.apart(comms)) > 1:
+        return []  # said already
     if not any(process.members for process in evidence.processes):
         return [
             _cause(

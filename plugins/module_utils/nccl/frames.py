@@ -1,0 +1,79 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What container runtimes and collectors wrap around each line of a log, taken off; lines that they cut, put together.
+
+CRI (containerd, CRI-O: `/var/log/pods`): time, stream and `P` or `F`; the pieces of a line above 16 KiB have P, its last
+one F. Docker's json-file: only a line's last piece has its end. Collectors write a record of JSON per line, the text
+under a name of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+LONGEST = 64 * 1024  # characters of a line that is put together; what is longer goes on in pieces
+DEEPEST = 6  # records in records
+
+_CRI = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([PF])(?::\S*)?(?: |$)")
+_DOCKER = frozenset({"log", "stream", "time"})
+_TEXTS = ("log", "message", "msg", "MESSAGE", "line", "text", "body", "event", "_source", "fields")
+
+
+def unwrapped(raw_lines: t.Iterable[str]) -> t.Iterator[str]:
+    """Return a log's lines as the program wrote them."""
+    waiting: dict[str, str] = {}  # stream -> what it has of a line
+    for raw in raw_lines:
+        framed = _CRI.match(raw) if raw.find(" std", 19, 40) >= 0 else None
+        if framed is not None:
+            text = raw[framed.end() :]
+            yield from _records(_whole(waiting, framed[1], text, framed[2] == "F"))
+        elif raw.startswith("{"):
+            yield from _records([raw], waiting)
+        else:
+            yield raw
+    yield from (text for text in waiting.values() if text)
+
+
+def _whole(waiting: dict[str, str], stream: str, text: str, ends: bool) -> list[str]:
+    """Return the line that a piece ends, or the beginning of one that is too long to wait for."""
+    before = waiting.pop(stream, "")
+    text = before + (text if ends else text.rstrip("\r\n"))
+    if ends or len(text) > LONGEST:
+        return [text]
+    waiting[stream] = text
+    return []
+
+
+def _records(texts: t.Iterable[str], waiting: dict[str, str] | None = None) -> t.Iterator[str]:
+    """Return the text in a record of JSON; what is none stays as it is."""
+    for raw in texts:
+        record = _record(raw) if raw.startswith("{") else None
+        text = None if record is None else _text(record)
+        if record is None or text is None:
+            yield raw
+        elif waiting is not None and _DOCKER <= record.keys() <= _DOCKER | {"attrs"}:
+            for whole in _whole(waiting, str(record["stream"]), text, text.endswith("\n")):
+                yield from whole.splitlines()
+        else:
+            yield from text.splitlines()
+
+
+def _record(raw: str) -> dict[str, t.Any] | None:
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _text(record: dict[str, t.Any], depth: int = 0) -> str | None:
+    for name in _TEXTS:
+        value = record.get(name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, dict) and depth < DEEPEST and (inner := _text(value, depth + 1)) is not None:
+            return inner
+    return None
