@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import links
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict import causes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.verdict import platform_findings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 
 EARLIER = "earlier boot"
 _MAKE = "Run site.yml --tags fabric."

@@ -21,9 +21,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import I
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_config, versions
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_config import Settings
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.verdict import platform_findings
 
 Plain = dict[str, t.Any]
 

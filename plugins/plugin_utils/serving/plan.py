@@ -13,6 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedHost,
     from_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
@@ -446,7 +447,7 @@ def nccl_env(
                 f"nccl_env: {what}: {missing[0]} is not in the fabric plan's ranks. Known: {', '.join(known)}."
             )
     planned = [from_plain(PlannedHost, hosts[name], f"nccl_env: {name}") for name in names]
-    _findings, workarounds = verdict.platform_findings(
+    _findings, workarounds = platform_findings(
         {"nccl": nccl_version} if nccl_version else {}, verdict.base(knowledge_dirs).known_bad
     )
     own = from_plain(nccl.Options, dict(options or {}), "nccl_env: options")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     facts,
@@ -237,37 +238,6 @@ def additions(
     if longer and "json_model_override_args" not in settings:
         added["json_model_override_args"] = json.dumps({"max_position_embeddings": length})
     return added
-
-
-def platform_findings(
-    platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
-) -> tuple[list[Finding], dict[str, str]]:
-    """Compare versions of NCCL, kernel, driver … with the known bad ones.
-
-    whole: whether a kernel's command line is stated with it; where it was not read, what it could mend is a warning.
-    """
-    found, environment = [], {}
-    for entry in known_bad:
-        version = platform.get(entry["component"])
-        if not version or not matches(version, entry["versions"]) or entry.get("build", "") not in version:
-            continue
-        if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
-            continue
-        open_ = None if whole else entry.get("unless")
-        severity: rules.Severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
-        environment.update(entry.get("environment", {}))
-        found.append(
-            Finding(
-                f"platform.{entry['id']}",
-                "info" if entry.get("environment") else severity,
-                "",
-                entry["message"] + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
-                entry["remedy"],
-                (entry["component"],),
-                tuple(entry["source"]),
-            )
-        )
-    return found, environment
 
 
 def _document(profile: Profile, draft: speculation.Draft | None) -> dict[str, t.Any]:

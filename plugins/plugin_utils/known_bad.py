@@ -1,0 +1,45 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Versions of NCCL, kernel, driver … that are known to be bad: the one reader of `knowledge/versions`."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+
+
+def platform_findings(
+    platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
+) -> tuple[list[Finding], dict[str, str]]:
+    """Compare versions of NCCL, kernel, driver … with the known bad ones.
+
+    whole: whether a kernel's command line is stated with it; where it was not read, what it could mend is a warning.
+    """
+    found, environment = [], {}
+    for entry in known_bad:
+        version = platform.get(entry["component"])
+        if not version or not matches(version, entry["versions"]) or entry.get("build", "") not in version:
+            continue
+        if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
+            continue
+        open_ = None if whole else entry.get("unless")
+        severity: t.Literal["error", "warning", "info"] = (
+            "warning" if open_ and entry["severity"] == "error" else entry["severity"]
+        )
+        environment.update(entry.get("environment", {}))
+        found.append(
+            Finding(
+                f"platform.{entry['id']}",
+                "info" if entry.get("environment") else severity,
+                "",
+                entry["message"] + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
+                entry["remedy"],
+                (entry["component"],),
+                tuple(entry["source"]),
+            )
+        )
+    return found, environment
