@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.modules.launch_plan import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, plan
 
 
 class ActionModule(ActionBase):
@@ -34,12 +34,12 @@ class ActionModule(ActionBase):
                 result["recommendation"] = plan.recommend(asked["profile"], asked["traffic_shape"], overlays)
                 if result["recommendation"]["variant"] != "default":
                     overrides.setdefault("variant", result["recommendation"]["variant"])
-            made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays)
+            files = model_files.read(asked["model_config"]) if asked["model_config"] else None
+            made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
         except FabricError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.launch_plan: {exc}"}
         result["plan"] = made
         errors = [f"{f['message']} {f['remedy']}" for f in made["findings"] if f["severity"] == "error"]
         if made["verdict"] == "blocked" and asked["fail_when_blocked"]:
-            bad = [f"Row {row['id']} is equal and was: {row['verdict']}." for row in made["evidence"] if row["equal"]]
-            return {**result, "failed": True, "msg": f"{made['profile']}: blocked. " + " ".join(errors or bad)}
+            return {**result, "failed": True, "msg": f"{made['profile']}: blocked. " + " ".join(errors)}
         return result

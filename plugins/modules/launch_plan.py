@@ -30,6 +30,11 @@ options:
         O(overrides) wins.
     type: str
     choices: [single, agents, throughput, mixed]
+  model_config:
+    description:
+      - The model's own C(config.json) on the controller, or the folder that has it and perhaps C(hf_quant_config.json).
+        It gives the facts that O(profile) does not state; where both do, the profile counts, and a difference is told.
+    type: path
   fail_when_blocked:
     description: Fail where the verdict is V(blocked), with every error and its remedy.
     type: bool
@@ -106,6 +111,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "cluster": {"type": "dict", "default": {}},
     "overrides": {"type": "dict", "default": {}},
     "traffic_shape": {"type": "str", "choices": ["single", "agents", "throughput", "mixed"]},
+    "model_config": {"type": "path"},
     "fail_when_blocked": {"type": "bool", "default": True},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
 }

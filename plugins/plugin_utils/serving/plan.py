@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import envir
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     launch,
+    model_files,
     nodes,
     speculation,
     verdict,
@@ -205,6 +206,7 @@ def launch_plan(
     overrides: t.Mapping[str, t.Any] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
     build: launch.BuildArgv | None = None,
+    files: t.Mapping[str, t.Any] | None = None,
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, start-up patches, ranks.
 
@@ -212,7 +214,8 @@ def launch_plan(
     number, or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what
     nodes show), platform (versions of nccl, kernel, driver; its kernel wins over what nodes show), fabric (planned
     hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment, instance (name,
-    vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv.
+    vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv. files: the model's
+    own (`model_files.read`), for facts that the profile does not state.
     Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
     """
     cluster = cluster or {}
@@ -220,7 +223,7 @@ def launch_plan(
     if unknown:
         raise FabricError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
     laid, ours = _split(overrides)
-    entry = find(profile, knowledge_dirs)
+    entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
     known = verdict.base(knowledge_dirs)
     chosen = resolve(entry, laid, known.tables)
     usual = {"port": chosen.port} if chosen.port else {}
@@ -239,7 +242,7 @@ def launch_plan(
     )
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [*found.findings, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
+    findings = [*found.findings, *of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
         "profile": chosen.id,

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model's own files beside its profile: facts where the profile has none, and where the two differ."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
+
+CONFIG, QUANT = "config.json", "hf_quant_config.json"
+Plain = dict[str, t.Any]
+
+
+def _read(path: pathlib.Path) -> Plain:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise FabricError(
+            f"{path}: cannot be read as JSON: {exc}. Name the model's config.json or its folder."
+        ) from exc
+    if not isinstance(found, dict):
+        raise FabricError(f"{path}: an object is needed, not {type(found).__name__}. Name the model's config.json.")
+    return found
+
+
+def read(path: str) -> Plain:
+    """Return the files of a model as `launch_plan` takes them. path: its config.json, or the folder that has it."""
+    named = pathlib.Path(path).expanduser()
+    config = named / CONFIG if named.is_dir() else named
+    quant = config.with_name(QUANT)
+    return {"config": _read(config), "quant": _read(quant) if quant.is_file() else None, "where": str(config)}
+
+
+def laid_on(
+    entry: Plain, files: t.Mapping[str, t.Any] | None, overlays: t.Sequence[str]
+) -> tuple[Plain, list[Finding]]:
+    """Return a profile with the facts of the model's own files where it states none, and what there is to say.
+
+    What the profile states wins; a difference is told. Raises FabricError for files that make no sense.
+    """
+    if not files:
+        return entry, []
+    where = str(files.get("where", CONFIG))
+    made = model_facts(files["config"], files.get("quant"), overlays, where)
+    found = [
+        _finding("facts.unread", "warning", f"{text}", "Write that part of the facts into the profile.")
+        for text in made["unread"]
+    ]
+    if made["inferred"]:
+        text = f"{where}: inferred and not read: {', '.join(made['inferred'])}."
+        found.append(
+            _finding("facts.inferred", "info", text, "Compare it with the model's card, or write it into the profile.")
+        )
+    if "facts" in entry:
+        differ = sorted(
+            key
+            for key, value in (made["facts"] or {}).items()
+            if key in entry["facts"] and entry["facts"][key] != value
+        )
+        if differ:
+            text = f"{where} says otherwise than the profile: {', '.join(differ)}. The profile counts."
+            found.append(
+                _finding("facts.differ", "warning", text, "Correct the profile, or name the files of its model.")
+            )
+        return entry, found
+    if not made["facts"]:
+        return entry, found
+    precision = {} if "precision" in made["inferred"] and not made["precision"] else made["precision"]
+    return {**entry, "facts": made["facts"], "precision": {**precision, **entry.get("precision", {})}}, found
+
+
+def _finding(rule: str, severity: t.Literal["warning", "info"], message: str, remedy: str) -> Finding:
+    return Finding(rule, severity, "", message, remedy, ("facts",), ("The model's own files",))
