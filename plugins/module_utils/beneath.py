@@ -152,9 +152,8 @@ class Beneath:
 
     def names(self, path: str) -> list[str]:
         """Return what is in a folder; nothing where there is none."""
-        with contextlib.suppress(*_ABSENT), self.folder(path) as here:
-            with os.scandir(here) as found:
-                return sorted(entry.name for entry in found)
+        with contextlib.suppress(*_ABSENT), self.folder(path) as here, os.scandir(here) as found:
+            return sorted(entry.name for entry in found)
         return []
 
     def walk(self, path: str) -> t.Iterator[tuple[str, bool]]:

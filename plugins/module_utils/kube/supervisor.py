@@ -49,6 +49,7 @@ CAUSES = {
 STATUS = {cause: status for status, cause in CAUSES.items()}
 TERMINATION_LOG = "/dev/termination-log"
 LINE = 65536
+QUESTION, ANSWER = b"?", b"!"  # the first byte of a preflight's packet, and of what comes back
 FIRST_TO_GO = 1000  # the highest of all OOM scores
 
 
@@ -280,11 +281,15 @@ def _listen(rank: Rank) -> None:
             connection, _address = tcp.accept()
             threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
 
+    peers = {peer["address"] for rail in rank.config["rails"] for peer in rail["peers"]}
+
     def echo() -> None:
         while True:
             with contextlib.suppress(OSError):
                 data, address = udp.recvfrom(65535)
-                udp.sendto(data, address)
+                # An answer is no question: two that answer each other would never end.
+                if address[0] in peers and data.startswith(QUESTION):
+                    udp.sendto(ANSWER + data[len(QUESTION) :], address)
 
     for work in (accept, echo):
         threading.Thread(target=work, daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -137,6 +138,33 @@ def test_a_rank_that_is_late_is_named(make: t.Callable[..., Group]) -> None:
     group.start(0)
     assert group.ended(0) == [preflight.STATUS["peer"]]
     assert "rank 1 (spark2, 127.0.1.2, p0f0v0)" in group.last_word(0)
+
+
+def test_packets_are_sent_back_to_planned_peers_alone_and_never_for_ever(make: t.Callable[..., Group]) -> None:
+    """Not to strangers, and no answer to an answer: two supervisors were kept busy by one forged packet."""
+    group = make(2, rails=True)
+    group.start(0)
+    group.wait(0, path="/live")
+
+    def heard(source: tuple[str, int], data: bytes) -> bytes:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.bind(source)
+            peer.settimeout(1)
+            peer.sendto(data, (group.address(0), group.port))
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    answer = peer.recv(9000)
+                    if not answer.startswith(b"?"):  # the preflight of rank 0 asks, too
+                        return answer
+        return b""
+
+    peer = group.address(1)
+    assert heard((peer, 0), b"?p0f0v0 0 ....") == b"!p0f0v0 0 ...."
+    assert heard(("127.0.0.1", 0), b"?p0f0v0 0 ....") == b""
+    # From the port of the other rank's supervisor itself.
+    assert heard((peer, group.port), b"?p0f0v0 0 ....") == b"!p0f0v0 0 ...."
+    assert heard((peer, group.port), b"!p0f0v0 0 ....") == b""
+    assert heard((peer, group.port), b"") == b""
 
 
 def test_a_rank_of_another_plan_is_turned_away(make: t.Callable[..., Group]) -> None:

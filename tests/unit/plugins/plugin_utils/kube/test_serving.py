@@ -248,6 +248,34 @@ def test_a_token_is_a_file_and_nowhere_else() -> None:
     assert "secret" not in json.dumps(pods(serve()))
 
 
+def test_ranks_that_do_not_ask_the_hub_get_no_token_and_read_weights_alone() -> None:
+    coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
+    writable: list[set[str]] = []
+    for made in (inputs.plan(), coder):
+        for template in pods(serve(made, hub_offline=True, hf_token_secret="hub", cache_dir="/data")):
+            assert "hub" not in json.dumps(template["spec"]["volumes"])
+            env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
+            assert "HF_TOKEN_PATH" not in env
+            mounts = {mount["mountPath"]: mount for mount in container(template)["volumeMounts"]}
+            assert mounts[env["HF_HOME"]]["readOnly"] is True
+            volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+            ours = {
+                volumes[mount["name"]]["hostPath"]["path"]
+                for mount in mounts.values()
+                if "hostPath" in volumes[mount["name"]] and not mount.get("readOnly")
+            }
+            writable.append({path for path in ours if path.startswith("/data")})
+            # Compilers and a model's own code have a place that can be written to.
+            for name in ("HF_MODULES_CACHE", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"):
+                (place,) = (path for path in mounts if env[name].startswith(f"{path}/"))
+                assert not mounts[place].get("readOnly")
+    # None of two instances on a node runs what the other one has compiled.
+    assert not writable[0] & writable[-1]
+    # Who fetches for himself writes.
+    (mount,) = (m for m in container(pods(serve())[0])["volumeMounts"] if m["mountPath"] == "/cache/huggingface")
+    assert "readOnly" not in mount
+
+
 def test_the_plan_s_patches_are_applied_before_the_engine() -> None:
     made = inputs.plan() | {"patches": [{"id": "a", "package": "sglang", "file": "x.py", "edits": []}]}
     served = serve(made)
