@@ -9,7 +9,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
 
@@ -110,15 +110,15 @@ def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": chosen.shm}},
         node_folder("huggingface", f"{chosen.cache_dir}/huggingface"),
         node_folder("kernels", f"{chosen.cache_dir}/kernels/{group.instance}/{group.kernels}"),
-        # Where the node has a memory guard, it watches this folder.
-        node_folder("loading", MARKS),
+        # Where the node has a memory guard, its socket is in this folder.
+        node_folder("load-guard", FOLDER),
     ]
     mounts: list[Plain] = [
         {"name": "launch", "mountPath": PROGRAMS, "readOnly": True},
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": "huggingface", "mountPath": CACHES["HF_HOME"]} | ({"readOnly": True} if chosen.hub_offline else {}),
         {"name": "kernels", "mountPath": f"{CACHE}/kernels"},
-        {"name": "loading", "mountPath": MARKS},
+        {"name": "load-guard", "mountPath": FOLDER, "readOnly": True},
     ]
     if wants_token(chosen):
         # A file that root alone reads: not in the environment, where every child and /proc would show it.

@@ -15,7 +15,7 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
@@ -175,7 +175,7 @@ def _files(
             "api": instance.port,
             "argv": list(member.argv),
             "before": [applier] if plan.get("patches") else [],
-            "mark": f"{MARKS}/serve-{instance.name}-rank{member.rank}",
+            "guard": {"folder": FOLDER, "socket": SOCKET, "name": f"serve-{instance.name}-rank{member.rank}"},
             "verbs": verbs,
             "anew": {"namespace": chosen.namespace, "pod": _pod(name, member)} if member.attached else None,
             "rails": [

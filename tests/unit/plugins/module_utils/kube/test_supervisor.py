@@ -13,7 +13,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import BOUNDS, PATIENCE, Group, alive
 
@@ -187,12 +186,6 @@ def test_no_token_is_not_ready(make: t.Callable[..., Group]) -> None:
 # --- what the node's memory guard is told --------------------------------------------------------------------------------
 
 
-def guarded(group: Group, rank: int) -> list[str]:
-    """Return the loads that the node's own guard sees."""
-    settings: load_guard.Settings = {"floor_mib": 1, "interval_s": 1, "max_s": 60}
-    return sorted(load_guard.Guard(settings, marks=str(group.marks(rank))).read_marks())
-
-
 def score(pid: int) -> int:
     return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
@@ -210,15 +203,15 @@ def test_a_load_is_guarded_on_every_node_until_the_api_gives_tokens(make: t.Call
     (group.folder / "silent").touch()
     group.start(0)
     group.wait(0, path="/live")
-    assert not guarded(group, 0)  # nothing is loaded before the group is whole
+    assert not group.guarded(0)  # nothing is loaded before the group is whole
     group.start(1)
     for rank in range(2):
         group.engines(rank, 1)
-        assert guarded(group, rank) == [f"serve-default-rank{rank}"]
+        assert group.guarded(rank) == [f"serve-default-rank{rank}"]
     (group.folder / "silent").unlink()
     group.wait()
     until = time.monotonic() + PATIENCE
-    while any(guarded(group, rank) for rank in range(2)):
+    while any(group.guarded(rank) for rank in range(2)):
         assert time.monotonic() < until, group.log(1)
         time.sleep(0.05)
     assert group.processes[1].poll() is None
@@ -230,16 +223,15 @@ def test_a_load_that_ends_is_no_longer_guarded(make: t.Callable[..., Group]) -> 
     group.start()
     for rank in range(2):
         group.engines(rank, 1)
-    assert len(guarded(group, 0) + guarded(group, 1)) == 2
+    assert len(group.guarded(0) + group.guarded(1)) == 2
     (group.folder / "end-1").write_text("5")
     assert group.ended() == [LOST, 5]
-    assert not guarded(group, 0) + guarded(group, 1)
+    assert not group.guarded(0) + group.guarded(1)
 
 
-def test_a_node_whose_marks_cannot_be_laid_serves_all_the_same(make: t.Callable[..., Group]) -> None:
+def test_a_node_without_a_memory_guard_serves_all_the_same(make: t.Callable[..., Group]) -> None:
     group = make(1)
-    group.marks(0).rmdir()
-    group.marks(0).touch()
+    group.guards[0].listener.close()
     group.start()
     group.wait()
     assert "this load is not guarded" in group.log(0)

@@ -221,19 +221,20 @@ def test_shared_memory_service_links_and_caches() -> None:
     assert volumes[mounts[env["HF_HOME"]]]["hostPath"]["path"] == "/data/huggingface"
 
 
-def test_the_node_s_memory_guard_sees_the_marks_that_ranks_lay() -> None:
+def test_ranks_tell_the_node_s_memory_guard_and_write_nothing_there() -> None:
     coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
-    marks = []
+    names = []
     for served in (serve(), serve(coder)):
         for template, file in zip(pods(served), files(served), strict=True):
             volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
             mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container(template)["volumeMounts"]}
             # Made where no guard is: a node without one serves, too.
-            there = {"path": load_guard.MARKS, "type": "DirectoryOrCreate"}
-            folder, _slash, name = file["mark"].rpartition("/")
-            assert mounts[folder]["hostPath"] == there
-            marks.append(name)
-    assert len(set(marks)) == 8  # two instances on one node do not take each other's
+            there = {"path": load_guard.FOLDER, "type": "DirectoryOrCreate"}
+            assert mounts[file["guard"]["folder"]]["hostPath"] == there
+            (mount,) = (m for m in container(template)["volumeMounts"] if m["mountPath"] == file["guard"]["folder"])
+            assert mount["readOnly"] is True
+            names.append(file["guard"]["name"])
+    assert len(set(names)) == 8
 
 
 def test_a_token_is_a_file_and_nowhere_else() -> None:
