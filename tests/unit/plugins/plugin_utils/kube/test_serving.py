@@ -277,6 +277,28 @@ def test_ranks_that_do_not_ask_the_hub_get_no_token_and_read_weights_alone() -> 
     assert "readOnly" not in mount
 
 
+def test_ranks_are_reached_by_their_group_and_the_api_by_anybody() -> None:
+    served = serve()
+    policy = named(served, "NetworkPolicy", "serve-default")["spec"]
+    own = pods(served)[0]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= own.items()
+    assert "Egress" not in policy["policyTypes"]
+    open_to_all = [rule for rule in policy["ingress"] if "from" not in rule]
+    assert [rule["ports"] for rule in open_to_all] == [[{"port": "http", "protocol": "TCP"}]]
+    # The head alone has a port of that name; supervisors and engines are for the group.
+    named_ports = [{port["name"] for port in container(template)["ports"]} for template in pods(served)]
+    assert ["http" in names for names in named_ports] == [True, False, False, False]
+    (group,) = (rule["from"] for rule in policy["ingress"] if "from" in rule)
+    coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
+    other = pods(serve(coder))[0]["metadata"]["labels"]
+    (peers,) = group
+    assert set(peers) == {"podSelector"}, "no other namespace"
+    assert peers["podSelector"]["matchLabels"].items() <= own.items()
+    assert not peers["podSelector"]["matchLabels"].items() <= other.items()
+    # On the host's network no policy holds: there is none that says so.
+    assert "NetworkPolicy" not in {made["kind"] for made in serve(attachment="host")["common"]}
+
+
 def test_the_plan_s_patches_are_applied_before_the_engine() -> None:
     made = inputs.plan() | {"patches": [{"id": "a", "package": "sglang", "file": "x.py", "edits": []}]}
     served = serve(made)
