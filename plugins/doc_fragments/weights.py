@@ -9,11 +9,13 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   cache_dir:
-    description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
+    description: >-
+      The folder of caches. Weights are in C(huggingface/hub) below it, in the hub's layout; lists and seals in C(weights), which
+      root alone may open.
     type: path
     required: true
   verify:
-    description: Read every file again, also those that were verified before.
+    description: Read every file again, also those that were verified before, and compare with the hub's list where it can be asked.
     type: bool
     default: false
 """

@@ -24,7 +24,7 @@ options:
 EXAMPLES = r"""
 - name: See what the nodes have of it
   dgxspark.cluster.weights_info:
-    cache_dir: /var/lib/dgxspark/cache/huggingface/hub
+    cache_dir: /var/lib/dgxspark/cache
     repos: "{{ k8s_dgx_plan | dgxspark.cluster.weights_repos }}"
 """
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """While a model is loaded, keep memory free for the GPU: drop the page cache and compact memory below a floor.
 
-Laid on nodes as it is, and run there by a unit that starts when the folder of marks is not empty. A rank lays a mark there
-before it loads (`/run/dgxspark/loading/NAME`) and takes it away when it is ready. Standard library alone.
+Laid on nodes as it is, and run there by a unit that systemd starts when somebody connects to its socket. A rank connects before it
+loads, says its name, and ends the connection when it is ready; the kernel ends that of a rank that dies. So a rank writes nothing
+on the node, and cannot speak for another. Standard library alone.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import socket
 import sys
 import time
 import typing as t
 
 CONFIG = "/etc/dgxspark/load-guard.json"
-MARKS = "/run/dgxspark/loading"
+FOLDER = "/run/dgxspark/load-guard"  # ranks have it, read-only
+SOCKET = "socket"
 KIB_PER_MIB = 1024
+MOST = 32  # connections at once
+NAME = 64  # bytes of a name
+LINGER_S = 30.0  # after the last one: systemd starts no unit that comes and goes without end
+FIRST = 3  # the descriptor at which systemd hands the socket over (sd_listen_fds)
 
 
 class Settings(t.TypedDict):
@@ -40,49 +47,75 @@ def is_due(meminfo: str, settings: Settings) -> bool:
     return free_kib(meminfo) < settings["floor_mib"] * KIB_PER_MIB
 
 
-def stale(marks: t.Mapping[str, float], now: float, settings: Settings) -> list[str]:
-    """Return the marks (name -> time of laying, s) that are older than any load takes: their rank died without a word."""
-    return sorted(name for name, laid in marks.items() if now - laid > settings["max_s"])
-
-
 def say(text: str) -> None:
     """Say a line in the unit's journal."""
     sys.stderr.write(f"{text}\n")
 
 
+class Load:
+    """A connection: since when (s, of a clock that nobody sets), and the name that was said."""
+
+    def __init__(self, connection: socket.socket, now: float) -> None:
+        self.connection, self.since, self.name = connection, now, "somebody"
+        connection.setblocking(False)
+
+    def goes_on(self) -> bool:
+        """Whether the other end is still there."""
+        try:
+            said = self.connection.recv(NAME)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.name = re.sub(r"[^A-Za-z0-9.-]", "", said.decode("ascii", "replace")) or self.name
+        return bool(said)
+
+
 class Guard:
-    """The loop. proc: where procfs is; marks: the folder of marks."""
+    """The loop. listener: the socket; proc: where procfs is."""
 
-    def __init__(self, settings: Settings, proc: str = "/proc", marks: str = MARKS) -> None:
-        self.settings, self.proc, self.marks = settings, pathlib.Path(proc), pathlib.Path(marks)
+    def __init__(self, settings: Settings, listener: socket.socket, proc: str = "/proc") -> None:
+        self.settings, self.listener, self.proc = settings, listener, pathlib.Path(proc)
+        self.loads: list[Load] = []
         self.dropped = 0
+        listener.setblocking(False)
 
-    def read_marks(self) -> dict[str, float]:
-        """Return the marks with the time they were laid."""
-        found = {}
-        for path in self.marks.iterdir() if self.marks.is_dir() else ():
+    def look(self, now: float) -> list[str]:
+        """Take in who has connected, let go of who has left or loads for too long; return the names of the others."""
+        while True:
             try:
-                found[path.name] = path.stat().st_mtime
+                connection = self.listener.accept()[0]
             except OSError:
-                continue  # taken away just now
-        return found
+                break
+            if len(self.loads) < MOST:
+                self.loads.append(Load(connection, now))
+            else:
+                connection.close()
+        for load in list(self.loads):
+            over = now - load.since > self.settings["max_s"]
+            if load.goes_on() and not over:
+                continue
+            if over:
+                say(f"{load.name} has not become ready within {self.settings['max_s']} s: it is no longer guarded.")
+            load.connection.close()
+            self.loads.remove(load)
+        return sorted(load.name for load in self.loads)
 
     def step(self, now: float) -> bool:
         """Do what is due; return whether a load is still going on."""
-        marks = self.read_marks()
-        for name in stale(marks, now, self.settings):
-            say(f"{name} has not become ready within {self.settings['max_s']} s: it is no longer guarded.")
-            (self.marks / name).unlink(missing_ok=True)
-            del marks[name]
-        if marks and is_due((self.proc / "meminfo").read_text(encoding="ascii"), self.settings):
+        loads = self.look(now)
+        if loads and is_due((self.proc / "meminfo").read_text(encoding="ascii"), self.settings):
             for knob in ("drop_caches", "compact_memory"):
                 (self.proc / "sys/vm" / knob).write_text("1\n", encoding="ascii")
             self.dropped += 1
-        return bool(marks)
+        return bool(loads)
 
-    def run(self) -> None:
-        """Guard until no load is left."""
-        while self.step(time.time()):
+    def run(self, linger_s: float = LINGER_S) -> None:
+        """Guard until no load is left for a while."""
+        last = time.monotonic()
+        while time.monotonic() - last <= linger_s:
+            if self.step(time.monotonic()):
+                last = time.monotonic()
             time.sleep(self.settings["interval_s"])
         say(f"All loads are over; the page cache was dropped {self.dropped} times.")
 
@@ -94,7 +127,12 @@ def main() -> int:
     except (OSError, ValueError) as exc:
         say(f"{CONFIG} cannot be used ({exc}). The role memory_guard writes it.")
         return 1
-    Guard(settings).run()
+    try:
+        listener = socket.socket(fileno=FIRST)
+    except OSError as exc:
+        say(f"There is no socket ({exc.strerror}): systemd starts this, by dgxspark-load-guard.socket.")
+        return 1
+    Guard(settings, listener).run()
     return 0
 
 

@@ -40,7 +40,7 @@ options:
     description: The binary's SHA-256.
     type: str
   sums:
-    description: The release's list of checksums in the staging folder. Needed without O(sha256).
+    description: The release's list of checksums in the staging folder. Needed without O(sha256), and for O(images).
     type: str
   images:
     description: The archive of images in the staging folder, for a node without a registry.
@@ -53,7 +53,10 @@ options:
     description: C(registries.yaml) as text.
     type: str
   token:
-    description: The server's token, for a node that joins.
+    description: The cluster's token for a node that joins, the servers' or the agents'.
+    type: str
+  agent_token:
+    description: For a server that joins, the token with which agents do.
     type: str
   first:
     description: Whether this is the cluster's first server, which makes the token.
@@ -107,7 +110,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Sign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, from_plain, to_plain
 
-WANTED = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token", "first", "cdi")
+WANTED = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token")
+WANTED += ("agent_token", "first", "cdi")
 
 
 def present(module: t.Any) -> list[Change]:
@@ -164,6 +168,7 @@ def main() -> None:
             "config": {"type": "str", "default": ""},
             "registries": secret,
             "token": secret,
+            "agent_token": secret,
             "first": {"type": "bool", "default": False},
             "cdi": {"type": "bool", "default": False},
             "data_dir": {"type": "path", "default": k3s.DATA},

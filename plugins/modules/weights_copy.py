@@ -39,7 +39,7 @@ options:
 EXAMPLES = r"""
 - name: Copy along the chain
   dgxspark.cluster.weights_copy:
-    cache_dir: /var/lib/dgxspark/cache/huggingface/hub
+    cache_dir: /var/lib/dgxspark/cache
     manifest: "{{ manifest }}"
     link: "{{ chain[inventory_hostname] }}"
     token: "{{ token }}"
@@ -87,7 +87,7 @@ def main() -> None:
         manifest = cache.checked(given["manifest"], "manifest")
         goal = cache.parcel(given["cache_dir"], manifest)
         if given["verify"] and not module.check_mode:
-            parcel.place(goal, goal.seal).unlink(missing_ok=True)
+            parcel.break_seal(goal)
         state = parcel.state(goal)
         parcel.refuse_full_disk(given["cache_dir"], state.missing, given["reserve_gib"], manifest.repo)
         diff = {key: "".join(f"{c.subject}: {getattr(c, key)}\n" for c in state.changes) for key in ("before", "after")}

@@ -34,7 +34,7 @@ options:
     description: A commit, or a branch or tag. Without one, what V(main) is now.
     type: str
   source:
-    description: A folder on the node that has the weights with their list, in the cache's layout. Nothing is downloaded then.
+    description: A folder on the node that has the weights with their list, in the layout of the hub's cache (C(models--ORG--NAME)). Nothing is downloaded then.
     type: path
   python:
     description: A Python on the node that has huggingface_hub.
@@ -59,7 +59,7 @@ seealso:
 EXAMPLES = r"""
 - name: Download the weights
   dgxspark.cluster.weights_fetch:
-    cache_dir: /var/lib/dgxspark/cache/huggingface/hub
+    cache_dir: /var/lib/dgxspark/cache
     repo: example-org/example-model
     python: /var/lib/dgxspark/hub/bin/python
   async: 86400
@@ -102,18 +102,18 @@ def token_file(module: t.Any) -> str | None:
 def present(module: t.Any) -> dict[str, t.Any]:
     """Have the weights there; return the module's result."""
     given = module.params
-    hub, repo = given["cache_dir"], given["repo"]
+    root, repo = given["cache_dir"], given["repo"]
     wanted = fetch.Wanted(
-        hub=hub,
+        root=root,
         repo=repo,
         token=token_file(module),
         ignore=tuple(given["ignore"]),
         environment={key: str(value) for key, value in given["environment"].items()},
-        **{key: given[key] for key in ("revision", "source", "python", "reserve_gib")},
+        **{key: given[key] for key in ("revision", "source", "python", "reserve_gib", "verify")},
     )
-    before = cache.current(hub, repo)
-    there = cache.read(hub, repo, given["revision"])
-    whole = there is not None and parcel.state(cache.parcel(hub, there)).whole and not given["verify"]
+    before = cache.current(root, repo)
+    there = cache.read(root, repo, given["revision"])
+    whole = there is not None and parcel.state(cache.parcel(root, there)).whole and not given["verify"]
     if module.check_mode:
         found = fetch.prospect(wanted)
         change = {
@@ -123,12 +123,10 @@ def present(module: t.Any) -> dict[str, t.Any]:
             "after_header": repo,
         }
         return {"changed": not whole, "prospect": found, "diff": change}
-    if there is not None and given["verify"]:
-        parcel.place(cache.parcel(hub, there), cache.parcel(hub, there).seal).unlink(missing_ok=True)
     if whole and there is not None:
         return {"changed": False, "manifest": to_plain(there)}
     with Progress(given["progress"]) as progress:
-        manifest = fetch.fetch(wanted, progress)
+        manifest = fetch.fetch(wanted, progress, module.warn)
     return {"changed": manifest != there or not whole, "manifest": to_plain(manifest)}
 
 

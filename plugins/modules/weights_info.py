@@ -17,7 +17,9 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
 options:
   cache_dir:
-    description: The folder of the hub's cache, with C(models--ORG--NAME) in it.
+    description: >-
+      The folder of caches. Weights are in C(huggingface/hub) below it, in the hub's layout; lists and seals in C(weights), which
+      root alone may open.
     type: path
     required: true
   repos:
@@ -33,7 +35,7 @@ seealso:
 EXAMPLES = r"""
 - name: See what the node has
   dgxspark.cluster.weights_info:
-    cache_dir: /var/lib/dgxspark/cache/huggingface/hub
+    cache_dir: /var/lib/dgxspark/cache
     repos: [{repo: example-org/example-model}]
 """
 
@@ -60,12 +62,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 
 
-def seen(hub: str, asked: dict[str, t.Any]) -> dict[str, t.Any]:
+def seen(root: str, asked: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return what a node has of one repository."""
-    manifest = cache.read(hub, asked["repo"], asked.get("revision"))
+    manifest = cache.read(root, asked["repo"], asked.get("revision"))
     if manifest is None:
         return {"manifest": None, "whole": False, "total": 0, "missing": 0}
-    state = parcel.state(cache.parcel(hub, manifest))
+    state = parcel.state(cache.parcel(root, manifest))
     return {"manifest": to_plain(manifest), "whole": state.whole, "total": state.total, "missing": state.missing}
 
 
@@ -78,10 +80,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    hub = module.params["cache_dir"]
+    root = module.params["cache_dir"]
     try:
-        found = {asked["repo"]: seen(hub, asked) for asked in module.params["repos"]}
-        module.exit_json(changed=False, weights=found, free_mib=placed.free_mib(hub))
+        found = {asked["repo"]: seen(root, asked) for asked in module.params["repos"]}
+        module.exit_json(changed=False, weights=found, free_mib=placed.free_mib(root))
     except FabricError as exc:
         module.fail_json(msg=str(exc))
 

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG, MARKS
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG, FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -52,8 +52,8 @@ def plan(profile: str, overrides: t.Any = None, parts: t.Sequence[str] = PARTS, 
         restart.append(EARLYOOM)
     if "load" in parts:
         files += [_file(path, text, mode) for path, text, mode in _load(entry["load"])]
-        enable.append(f"{UNIT}.path")
-        restart.append(f"{UNIT}.path")
+        enable.append(f"{UNIT}.socket")
+        restart.append(f"{UNIT}.socket")
     adjust = {p["unit"]: p["oom_score_adjust"] for p in entry["protected"] if "oom_score_adjust" in p}
     return {
         "files": files,
@@ -127,9 +127,10 @@ def _load(load: Plain) -> t.Iterator[tuple[str, str, str]]:
     yield SCRIPT, f"#!/usr/bin/python3 -IS\n{source_of(load_guard)}", "0755"
     yield CONFIG, json.dumps(load, indent=1, sort_keys=True) + "\n", "0644"
     yield (
-        f"{_UNITS}/{UNIT}.path",
-        f"{_HEAD}[Unit]\nDescription=Loads of models on this node\n\n[Path]\nDirectoryNotEmpty={MARKS}\nMakeDirectory=yes\n"
-        "DirectoryMode=0755\n\n[Install]\nWantedBy=multi-user.target\n",
+        f"{_UNITS}/{UNIT}.socket",
+        # Ranks are root in their pods; they have the folder read-only, and may connect.
+        f"{_HEAD}[Unit]\nDescription=Loads of models on this node\n\n[Socket]\nListenStream={FOLDER}/{SOCKET}\n"
+        "SocketMode=0600\nDirectoryMode=0755\n\n[Install]\nWantedBy=sockets.target\n",
         "0644",
     )
     yield (

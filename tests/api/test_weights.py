@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.tests.api.harness import MODEL, OTHER
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
 PYTHON = sys.executable if importlib.util.find_spec("huggingface_hub") else ""
@@ -139,6 +140,10 @@ def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Own
     assert owner.profiles() == {OTHER}
     left = [path for path in owner.folder.rglob("*") if path.is_file() and path.name != "variables.json"]
     assert not [path for path in left if TOKEN.encode() in path.read_bytes()]
+    # Nor in the cluster: ranks that find their weights on the node ask nobody.
+    assert not [
+        key for key, made in owner.cluster.objects.items() if leaks.lines(str(made), TOKEN) or key[-1].endswith("token")
+    ]
     # Gone, when it is told so, and only those of the named profile.
     assert owner.good(k8s_dgx_state="absent", k8s_dgx_weights="absent") > 0
     assert not any(owner.weights().values())

@@ -17,6 +17,9 @@ import typing as t
 import urllib.error
 import urllib.request
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
+from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import listening
+
 Plain = dict[str, t.Any]
 BACK_OFF_S, BACK_OFF_MOST_S = 10, 300  # the kubelet's own, from the second start again on
 
@@ -34,6 +37,7 @@ class Pod:
         volumes = {volume["name"]: volume for volume in spec["volumes"]}
         for mount in self.container["volumeMounts"]:
             self._mount(root / mount["mountPath"].lstrip("/"), volumes[mount["name"]], objects)
+        self.guard = listening(root / load_guard.FOLDER.lstrip("/"))
         self.log = root / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.events: list[tuple[float, str]] = []

@@ -14,7 +14,6 @@ import urllib.request
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.modules.serving_canary import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked, Outcome, ask
@@ -53,7 +52,7 @@ def child(pod: Pod) -> int:
 
 def marks(pod: Pod) -> list[str]:
     """Return the loads that the node's memory guard would see."""
-    return sorted(path.name for path in (pod.root / load_guard.MARKS.lstrip("/")).iterdir())
+    return pod.guard.look(time.monotonic())
 
 
 def served(port: int) -> str:

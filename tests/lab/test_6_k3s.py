@@ -73,12 +73,12 @@ def test_an_agent_joins_again_while_the_server_is_outside_the_limit(cluster: Clu
 
 def test_a_wrong_token_is_named_and_leaves_nothing(cluster: Cluster) -> None:
     assert cluster.run("-e", "k3s_state=absent", limit="spark4").code == 0
-    kept = sh("spark1", "cat /var/lib/rancher/k3s/server/token")
-    sh("spark1", f"echo '{kept.rpartition(':')[0]}:{'0' * 64}' > /var/lib/rancher/k3s/server/token")
+    kept = sh("spark1", "cat /var/lib/rancher/k3s/server/agent-token")
+    sh("spark1", f"echo '{kept.rpartition(':')[0]}:{'0' * 64}' > /var/lib/rancher/k3s/server/agent-token")
     try:
         failed = cluster.run(limit="spark4")
     finally:
-        sh("spark1", f"echo '{kept}' > /var/lib/rancher/k3s/server/token")
+        sh("spark1", f"echo '{kept}' > /var/lib/rancher/k3s/server/agent-token")
     assert failed.code != 0
     assert "The server does not know the token." in plain(failed)
     assert tree("spark4") == cluster.before["spark4"]  # type: ignore[attr-defined]

@@ -88,15 +88,16 @@ def test_during_a_load_the_page_cache_is_dropped_and_otherwise_not() -> None:
     fill = "head -c 250M /dev/zero > /root/hog/weights; cat /root/hog/weights > /dev/null"
     sh(NODE, fill)
     assert sh(NODE, "systemctl is-active dgxspark-load-guard", check=False) != "active"
-    sh(NODE, "touch /run/dgxspark/loading/rank-0")
+    connect = "import socket, time; s = socket.socket(socket.AF_UNIX); s.connect('/run/dgxspark/load-guard/socket')"
+    sh(NODE, f"systemd-run -q --unit=loading python3 -c \"{connect}; s.send(b'rank-0'); time.sleep(600)\"")
     wait_for(lambda: sh(NODE, "systemctl is-active dgxspark-load-guard", check=False) == "active", 30, "the load guard")
     hog("rank-0", 120, 0, 1000)
     sh(NODE, fill)
     free = "awk '/^MemFree/ {print int($2 / 1024)}' /proc/meminfo"
     wait_for(lambda: int(sh(NODE, free)) >= 96, 60, "free memory above the floor")
-    sh(NODE, "rm /run/dgxspark/loading/rank-0; systemctl stop hog-rank-0")
+    sh(NODE, "systemctl stop loading hog-rank-0")
     wait_for(
-        lambda: sh(NODE, "systemctl is-active dgxspark-load-guard", check=False) != "active", 30, "the guard's end"
+        lambda: sh(NODE, "systemctl is-active dgxspark-load-guard", check=False) != "active", 90, "the guard's end"
     )
     assert "All loads are over" in sh(NODE, "journalctl -u dgxspark-load-guard --no-pager -o cat | tail -n 3")
 

@@ -43,6 +43,7 @@ KINDS: dict[str, dict[str, tuple[str, bool]]] = {
         "serviceaccounts": ("ServiceAccount", True),
     },
     "apps/v1": {"statefulsets": ("StatefulSet", True), "daemonsets": ("DaemonSet", True)},
+    "networking.k8s.io/v1": {"networkpolicies": ("NetworkPolicy", True)},
     "policy/v1": {"poddisruptionbudgets": ("PodDisruptionBudget", True)},
     "node.k8s.io/v1": {"runtimeclasses": ("RuntimeClass", False)},
     "scheduling.k8s.io/v1": {"priorityclasses": ("PriorityClass", False)},

@@ -15,6 +15,7 @@ import typing as t
 import urllib.error
 import urllib.request
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import sources
 
 Plain = dict[str, t.Any]
@@ -59,6 +60,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def listening(folder: pathlib.Path) -> load_guard.Guard:
+    """Return a node's memory guard, with its socket as systemd makes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listener, handle = socket.socket(socket.AF_UNIX), os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    listener.bind(f"/proc/self/fd/{handle}/{load_guard.SOCKET}")
+    os.close(handle)
+    listener.listen()
+    return load_guard.Guard({"floor_mib": 1, "interval_s": 1, "max_s": 600}, listener)
+
+
 class Group:
     """Four ranks, or as many as wanted. Rank N listens at 127.0.1.N+1; `rails` makes the preflight look at that address."""
 
@@ -70,6 +81,7 @@ class Group:
         (folder / "engine.py").write_text(ENGINE, encoding="utf-8")
         self.processes: dict[int, subprocess.Popen[str]] = {}
         self.changes = changes
+        self.guards: dict[int, load_guard.Guard] = {}
         for rank in range(ranks):
             self.configure(rank)
 
@@ -94,7 +106,7 @@ class Group:
             "api": self.api,
             "argv": [sys.executable, str(self.folder / "engine.py"), str(self.api), str(self.folder), str(rank)],
             "before": [],
-            "mark": f"/run/dgxspark/loading/serve-default-rank{rank}",
+            "guard": {"folder": load_guard.FOLDER, "socket": load_guard.SOCKET, "name": f"serve-default-rank{rank}"},
             "verbs": False,
             "rails": [{**rail, "hca": None, "peers": peers}] if self.rails else [],
             "bounds": BOUNDS,
@@ -102,7 +114,8 @@ class Group:
         config |= self.changes | changes
         root = self.folder / f"root-{rank}"
         (root / "dev").mkdir(parents=True, exist_ok=True)
-        self.marks(rank).mkdir(parents=True, exist_ok=True)
+        if rank not in self.guards:
+            self.guards[rank] = listening(root / load_guard.FOLDER.lstrip("/"))
         for path, text in {
             "sys/class/net/net1/mtu": "9000",
             **{
@@ -114,9 +127,9 @@ class Group:
             (root / path).write_text(text, encoding="utf-8")
         (self.folder / f"rank{rank}.json").write_text(json.dumps(config), encoding="utf-8")
 
-    def marks(self, rank: int) -> pathlib.Path:
-        """Return the folder of marks on a rank's node."""
-        return self.folder / f"root-{rank}/run/dgxspark/loading"
+    def guarded(self, rank: int) -> list[str]:
+        """Return the loads that the memory guard of a rank's node sees."""
+        return self.guards[rank].look(time.monotonic())
 
     def start(self, *ranks: int) -> None:
         """Start ranks as the kubelet would start their containers."""
@@ -174,6 +187,7 @@ class Group:
                 process.kill()
                 process.wait()
         for rank in range(self.ranks):
+            self.guards[rank].listener.close()
             for pid in self.engines(rank):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

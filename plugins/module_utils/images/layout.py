@@ -171,8 +171,7 @@ def pack(goal: Parcel, out: t.IO[bytes], told: Told = lambda _bytes: None) -> No
     """Write the folder as an archive's stream."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as tar:
         for path in (*goal.texts, *(item.path for item in goal.items)):
-            place = parcels.place(goal, path)
-            with place.open("rb") as file:
+            with goal.files.open(path) as file:
                 entry = tarfile.TarInfo(path)
                 entry.size = os.fstat(file.fileno()).st_size
                 tar.addfile(entry, _Counted(file, told))

@@ -20,6 +20,7 @@ BINARY = "/usr/local/bin/k3s"
 ETC = "/etc/rancher/k3s"
 CONFIG = f"{ETC}/config.yaml"
 TOKEN = f"{ETC}/token"
+AGENT_TOKEN = f"{ETC}/agent-token"  # on servers: what agents join with, and servers cannot
 REGISTRIES = f"{ETC}/registries.yaml"
 DATA = "/var/lib/rancher/k3s"
 OURS = "/var/lib/dgxspark/k3s"
@@ -100,7 +101,7 @@ class Installed:
     active: str = "inactive"
     enabled: str = "not-found"
     ours: dict[str, t.Any] | None = None
-    token: bool = False
+    token: bool = False  # whether what it joins with is there, and on an agent no more than an agent needs
     registries: bool = False  # whether the file is as asked for
     images: str | None = None  # the release whose images were laid down
     data: bool = False
@@ -173,12 +174,21 @@ def read_installed(run: Run, *, data: str = DATA, registries: str | None = None)
         active=active,
         enabled=enabled,
         ours=record,
-        token=_mode(TOKEN) == 0o600,
+        token=_tokens(role),
         registries=same_secret(REGISTRIES, registries),
         images=(record or {}).get("images"),
         data=pathlib.Path(data).exists(),
         files=files,
     )
+
+
+def _tokens(role: str | None) -> bool:
+    """Whether the tokens of a node are as they should be: a server's own and the agents', an agent's the agents' alone."""
+    if role == "server" and _mode(AGENT_TOKEN) != 0o600:
+        return False
+    there = placed.read(TOKEN)
+    # K10<digest of the CA>::<user>:<password>, the user being `server` or `node`.
+    return there is not None and there[1] == 0o600 and not (role == "agent" and b"::server:" in there[0])
 
 
 def same_secret(path: str, content: str | None) -> bool:

@@ -27,8 +27,9 @@ class Wanted:
     """What K3s of a node shall be.
 
     file: the release's name of the binary, such as k3s-arm64; it and `images` (or None) lie in the staging folder where
-    they are new. sha256: of the binary; None takes it of `sums`, the release's file of checksums in that folder. token:
-    the server's, for one that joins; None makes one on a first server, and keeps what a node has. timeout: seconds.
+    they are new. sha256: of the binary; None takes it of `sums`, the release's file of checksums in that folder, by which
+    images are always judged. token: of the cluster, for a node that joins: a server's or the agents'; None makes one on a first
+    server, and keeps what a node has. agent_token: for a server that joins: the one that agents join with. timeout: seconds.
     """
 
     role: k3s.Role
@@ -41,6 +42,7 @@ class Wanted:
     images: str | None = None
     registries: str | None = None
     token: str | None = None
+    agent_token: str | None = None
     first: bool = False
     cdi: bool = False
     timeout: float = 600.0
@@ -70,10 +72,12 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
     found += [change for file in wanted.files if (change := placed.difference(file))]
     if wanted.registries is None and placed.read(k3s.REGISTRIES):
         found.append(Change(k3s.REGISTRIES, "file", placed.SECRET, None))
-    if not installed.token:
-        found.append(Change(k3s.TOKEN, "file", None, placed.SECRET))
-    elif wanted.token is not None and placed.difference(_token_file(wanted.token)):
-        found.append(Change(k3s.TOKEN, "file", placed.SECRET, placed.SECRET + " (the server's)"))
+    for path, text in _tokens(wanted).items():
+        there = k3s.same_secret(path, None)
+        if there:
+            found.append(Change(path, "file", None, placed.SECRET))
+        elif text is not None and placed.difference(_token_file(text, path)):
+            found.append(Change(path, "file", placed.SECRET, placed.SECRET + " (the cluster's)"))
     if wanted.images_path and installed.images != wanted.version:
         found.append(Change(wanted.images_path, "images", installed.images, wanted.version))
     if wanted.cdi:
@@ -83,6 +87,12 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
     if installed.active != "active":
         found.append(Change(k3s.UNITS[wanted.role], "state", installed.active, "active"))
     return found
+
+
+def _tokens(wanted: Wanted) -> dict[str, str | None]:
+    """Return the files of tokens that a node has, each with what it shall hold; None leaves it to the node."""
+    own = {k3s.TOKEN: wanted.token}
+    return own | {k3s.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
 
 
 class Installation:
@@ -99,12 +109,19 @@ class Installation:
     def apply(self, found: t.Sequence[Change], signs: t.Sequence[Sign]) -> None:
         """Make the changes. FabricError, with its cause, leaves the node as it was before."""
         try:
+            self._check_token()
             binary = self._check_binary() if self.new_binary else None
-            images = self._staged(self.wanted.images) if self._new_images(found) else None
+            images = self._check_images() if self._new_images(found) else None
         except FabricError:
             self._clear_staging()
             raise
-        kept = [f.path for f in self.wanted.files] + [k3s.TOKEN, k3s.REGISTRIES, k3s.BINARY, k3s.RECORD]
+        kept = [f.path for f in self.wanted.files] + [
+            k3s.TOKEN,
+            k3s.AGENT_TOKEN,
+            k3s.REGISTRIES,
+            k3s.BINARY,
+            k3s.RECORD,
+        ]
         kept += [self.wanted.images_path] if images and self.wanted.images_path else []
         self.undo.forget()
         try:
@@ -141,6 +158,14 @@ class Installation:
             )
         return path
 
+    def _check_token(self) -> None:
+        """Refuse an agent the servers' token: who has it can become a server, and read every Secret."""
+        if self.wanted.role == "agent" and "::server:" in (self.wanted.token or ""):
+            raise FabricError(
+                "the token to join with is the servers' own, which no agent may have. Nothing was changed. Run the role for the "
+                "first server, too: it makes one for agents there."
+            )
+
     def _check_binary(self) -> pathlib.Path:
         """Return the staged binary once it is what was asked for; else throw it away and say why."""
         path = self._staged(self.wanted.file)
@@ -159,6 +184,23 @@ class Installation:
                 "Nothing was changed. See to k3s_source and k3s_checksums: release and architecture must be the node's."
             )
         return path
+
+    def _check_images(self) -> pathlib.Path:
+        """Return the staged archive once it is what the release's list says: K3s runs what is in it as it comes."""
+        archive, sums = self._staged(self.wanted.images), self._staged(self.wanted.sums)
+        named, known = _listed(sums, self.wanted.file), self.wanted.sha256
+        if known and named != known:
+            raise FabricError(
+                f"{sums.name} is not the list of K3s {self.wanted.version}: for {self.wanted.file} it has {named}, and it must "
+                f"be {known}. Nothing was changed. Get the list again from k3s_source, or see to k3s_checksums."
+            )
+        expected, seen = _listed(sums, archive.name), placed.digest(str(archive))
+        if seen != expected:
+            raise FabricError(
+                f"{archive.name} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and the release's list says "
+                f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
+            )
+        return archive
 
     def _keep_database(self) -> None:
         """Keep the data store of a single server: what a newer release writes, the one before may not read.
@@ -182,8 +224,9 @@ class Installation:
         if self.wanted.registries is None:
             placed.remove(k3s.REGISTRIES)
         pathlib.Path(k3s.ETC).chmod(0o755)
-        token = self._token()
-        placed.write(k3s.TOKEN, token.content.encode(), token.mode)
+        for path, text in _tokens(self.wanted).items():
+            token = self._token(path, text)
+            placed.write(path, token.content.encode(), token.mode)
         if binary:
             _move(binary, pathlib.Path(k3s.BINARY), 0o755)
         if self.wanted.cdi:
@@ -199,18 +242,20 @@ class Installation:
         }
         placed.write(k3s.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
 
-    def _token(self) -> Placed:
-        """Return the token's file: the server's for one that joins; else the one there is; else a new one."""
-        if self.wanted.token is not None:
-            return _token_file(self.wanted.token)
-        there = placed.read(k3s.TOKEN) or placed.read(f"{self.wanted.data}/server/token")
+    def _token(self, path: str, text: str | None) -> Placed:
+        """Return a token's file: the cluster's for a node that joins; else the one there is; else a new one."""
+        if text is not None:
+            return _token_file(text, path)
+        there = placed.read(path)
+        if there is None and path == k3s.TOKEN:
+            there = placed.read(f"{self.wanted.data}/server/token")
         if there:
-            return _token_file(there[0].decode())
+            return _token_file(there[0].decode(), path)
         if not self.wanted.first:
             raise FabricError(
                 "there is no token of the server. Let the server be reached, so that it can be read there."
             )
-        return _token_file(secrets.token_hex(32))
+        return _token_file(secrets.token_hex(32), path)
 
     def _make_cdi(self) -> None:
         self.undo.keep(k3s.CDI)
@@ -238,8 +283,8 @@ class Installation:
         return f"The node has gone back to {self.installed.version}, which runs."
 
 
-def _token_file(text: str) -> Placed:
-    return Placed(k3s.TOKEN, text.strip() + "\n", 0o600, secret=True)
+def _token_file(text: str, path: str) -> Placed:
+    return Placed(path, text.strip() + "\n", 0o600, secret=True)
 
 
 def _move(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
@@ -264,4 +309,7 @@ def _listed(sums: pathlib.Path, name: str) -> str:
         words = line.split()
         if len(words) == 2 and words[1].lstrip("*") == name and len(words[0]) == 64:
             return words[0].lower()
-    raise FabricError(f"{sums.name} names no {name}. Give its SHA-256 in k3s_checksums, or see to k3s_source.")
+    raise FabricError(
+        f"{sums.name} names no {name}: it is not the release's list. See to k3s_source, or give a binary's SHA-256 in "
+        "k3s_checksums."
+    )

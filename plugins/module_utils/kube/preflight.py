@@ -8,8 +8,9 @@ in the rank's container before every start; by hand: `python3 preflight.py RANK.
 may start; any other names the cause (CAUSES), and one line on standard error says what, where and what to do.
 
 RANK.json is `{rank, rails, verbs, port, anew, bounds: {peers_s}}` with `rails` = `[{name, interface, address, prefix, mtu,
-hca, peers: [{rank, host, address}, …]}, …]`. Peers are asked by UDP, which every supervisor echoes on `port`: a small
-packet, and one of the full MTU that must not be fragmented. That fills the ARP tables, too: NCCL would wait minutes.
+hca, peers: [{rank, host, address}, …]}, …]`. Peers are asked by UDP (`?…`), which every supervisor sends back on `port` (`!…`) to
+those it knows: a small packet, and one of the full MTU that must not be fragmented. That fills the ARP tables, too: NCCL would
+wait minutes.
 
 VFs are moved into a pod when it is made, and never later. Where Multus was not at work then, as after a reboot of the node
 (k8snetworkplumbingwg/multus-cni#1387), the pod has the cluster's network alone for as long as it lives, however often its
@@ -216,7 +217,7 @@ def check_peers(rails: t.Sequence[Rail], port: int, bound_s: float, say: t.Calla
             for (name, rank, size), (_rail, peer) in waiting.items():
                 # A port that nobody listens on yet, or no route: asked again.
                 with contextlib.suppress(OSError):
-                    sockets[name].sendto(f"{name} {rank} ".encode().ljust(size, b"."), (peer["address"], port))
+                    sockets[name].sendto(f"?{name} {rank} ".encode().ljust(size, b"."), (peer["address"], port))
             pause = time.monotonic() + PAUSE
             while waiting and (left := pause - time.monotonic()) > 0:
                 _collect(sockets, waiting, left)
@@ -245,7 +246,7 @@ def _collect(
         except OSError:
             continue
         for key, (_rail, peer) in list(waiting.items()):
-            if key[0] == name and peer["address"] == address and len(data) == key[2]:
+            if key[0] == name and peer["address"] == address and len(data) == key[2] and data.startswith(b"!"):
                 del waiting[key]
 
 

@@ -11,10 +11,10 @@ status of its own, never 0: the kubelet starts the containers again, and they me
 group, since the head lets ranks in only while its own engine is not started.
 
 `python3 supervisor.py RANK.json [ROOT]`, with RANK.json as preflight.py says, and
-`{instance, plan, ranks, host, listen, port, head, api, argv, before, mark, bounds: {peers_s, load_s, beat_s, lost_s,
+`{instance, plan, ranks, host, listen, port, head, api, argv, before, guard, bounds: {peers_s, load_s, beat_s, lost_s,
 hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the port of the
-engine's API (on the head), `before` a list of commands (patches) to run first, `mark` the file that tells the node's memory
-guard of this load while it lasts. Seconds throughout.
+engine's API (on the head), `before` a list of commands (patches) to run first, `guard` = `{folder, socket, name}` where the
+node's memory guard listens for who loads. Seconds throughout.
 
 Probes ask it by HTTP on `port`: /started, /ready and /live answer 200 or 503 with the reason. The head is started and
 ready once the engine's API has given a token; a worker once the group is whole.
@@ -49,6 +49,7 @@ CAUSES = {
 STATUS = {cause: status for status, cause in CAUSES.items()}
 TERMINATION_LOG = "/dev/termination-log"
 LINE = 65536
+QUESTION, ANSWER = b"?", b"!"  # the first byte of a preflight's packet, and of what comes back
 FIRST_TO_GO = 1000  # the highest of all OOM scores
 
 
@@ -280,11 +281,15 @@ def _listen(rank: Rank) -> None:
             connection, _address = tcp.accept()
             threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
 
+    peers = {peer["address"] for rail in rank.config["rails"] for peer in rail["peers"]}
+
     def echo() -> None:
         while True:
             with contextlib.suppress(OSError):
                 data, address = udp.recvfrom(65535)
-                udp.sendto(data, address)
+                # An answer is no question: two that answer each other would never end.
+                if address[0] in peers and data.startswith(QUESTION):
+                    udp.sendto(ANSWER + data[len(QUESTION) :], address)
 
     for work in (accept, echo):
         threading.Thread(target=work, daemon=True).start()
@@ -439,23 +444,25 @@ def _run(rank: Rank, folder: pathlib.Path, root: str, config: str) -> Ending:
                 STATUS["lost"], f"not all ranks came within {rank.bounds['peers_s']:g} s; here besides 0: {here}."
             )
     rank.doing = "loading"
-    mark = pathlib.Path(root, rank.config["mark"].lstrip("/"))
+    with _guarded(root, rank.config["guard"]) as loading:
+        return _engine(rank, loading)
+
+
+def _guarded(root: str, guard: t.Mapping[str, str]) -> socket.socket:
+    """Tell the node's memory guard of this load, for as long as the socket that is returned is open."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(2)
+    place = pathlib.Path(root, guard["folder"].lstrip("/"))
     try:
-        mark.write_text("", encoding="utf-8")
+        # By the folder's handle: a socket's path may be of 107 bytes at most.
+        made.connect(f"/proc/self/fd/{os.open(place, os.O_PATH | os.O_DIRECTORY)}/{guard['socket']}")
+        made.sendall(guard["name"].encode())
     except OSError as exc:
-        say(f"{mark}: {exc.strerror}: this load is not guarded against the page cache.")
-    try:
-        return _engine(rank, mark)
-    finally:
-        _unmark(mark)
+        say(f"{place}: {exc.strerror or exc}: this load is not guarded against the page cache.")
+    return made
 
 
-def _unmark(mark: pathlib.Path) -> None:
-    with contextlib.suppress(OSError):
-        mark.unlink()
-
-
-def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
+def _engine(rank: Rank, load: socket.socket) -> Ending:
     argv = rank.config["argv"]
     say(f"starting {' '.join(argv)}")
     try:
@@ -487,7 +494,7 @@ def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
                 break
             if loading and rank.serving.is_set():
                 loading = False
-                _unmark(mark)
+                load.close()
             time.sleep(0.1)
     finally:
         _part(rank)  # what is left of the engine may take its time: probes and the other ranks know already

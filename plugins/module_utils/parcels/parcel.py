@@ -5,6 +5,8 @@
 
 A file that was verified once is not read again while its size and time of change stay what they were: the seal, a small
 file of the node's own, notes both. Whatever the seal does not know is read and counted, never trusted by its name.
+
+Who uses the files may be able to write beside them, so everything is reached by handles of folders, without following links.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath, parts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, Change, FabricError
 
 CHUNK = 4 * 1024 * 1024  # bytes
@@ -37,7 +40,8 @@ class Item:
 class Parcel:
     """All files. links: path → target, texts: path → content, both laid once every item is there and right.
 
-    seal: where the node notes what it has verified; below the root, too.
+    seal: where the node notes what it has verified; below the root, too. own: a folder below the root that nobody but root
+    may look into or write to, with what root believes: the seal, the list.
     """
 
     root: str
@@ -45,6 +49,12 @@ class Parcel:
     items: tuple[Item, ...]
     links: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    own: str | None = None
+
+    @property
+    def files(self) -> Beneath:
+        """The only way to its files."""
+        return Beneath(self.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,47 +73,47 @@ class State:
 
 
 def place(parcel: Parcel, path: str) -> pathlib.Path:
-    """Return where a file of the parcel lies. FabricError for a path that leads out of its root."""
-    pure = pathlib.PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise FabricError(
-            f"{path!r} leads out of {parcel.root}. The list of files is not one of ours; nothing was done."
-        )
-    return pathlib.Path(parcel.root) / pure
+    """Return where a file of the parcel lies, for words. FabricError for a path that leads out of its root."""
+    return pathlib.Path(parcel.root, *parts(parcel.root, path))
 
 
-def part(path: pathlib.Path) -> pathlib.Path:
+def part(path: str) -> str:
     """Return where what has come of a file lies until all of it is there and right."""
-    return path.with_name(f"{path.name}.part")
+    return f"{path}.part"
 
 
-def stamp(path: pathlib.Path) -> list[int] | None:
-    """Return size and time of change (ns) of a plain file; None where there is none."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return [seen.st_size, seen.st_mtime_ns]
+def stamp(parcel: Parcel, path: str) -> list[int] | None:
+    """Return size, times of writing and of any change (ns) of a plain file; None where there is none.
+
+    The second time cannot be set back by who writes to the file.
+    """
+    seen = parcel.files.stat(path)
+    return [seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns] if seen else None
 
 
 def read_seal(parcel: Parcel) -> dict[str, t.Any]:
-    """Return path → [size, time, sha256]; empty where there is no seal, or none that can be read."""
+    """Return path → [size, times, sha256]; empty where there is no seal, or none that can be read."""
     try:
-        known = json.loads(place(parcel, parcel.seal).read_text(encoding="utf-8"))
+        known = json.loads(parcel.files.read(parcel.seal) or b"")
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}
 
 
+def break_seal(parcel: Parcel) -> None:
+    """Have everything read again."""
+    parcel.files.unlink(parcel.seal)
+
+
 def write_seal(parcel: Parcel) -> None:
     """Note that all items are verified as they are now."""
-    known = {item.path: [*(stamp(place(parcel, item.path)) or [0, 0]), item.sha256] for item in parcel.items}
-    placed.write(str(place(parcel, parcel.seal)), (json.dumps(known, sort_keys=True) + "\n").encode(), 0o644)
+    known = {item.path: [*(stamp(parcel, item.path) or [0, 0, 0]), item.sha256] for item in parcel.items}
+    parcel.files.write(parcel.seal, (json.dumps(known, sort_keys=True) + "\n").encode())
 
 
 def sealed(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any]) -> bool:
     """Whether a file is as it was when it was verified."""
-    return known.get(item.path) == [*(stamp(place(parcel, item.path)) or ()), item.sha256]
+    return known.get(item.path) == [*(stamp(parcel, item.path) or ()), item.sha256]
 
 
 def state(parcel: Parcel) -> State:
@@ -114,57 +124,61 @@ def state(parcel: Parcel) -> State:
     for item in parcel.items:
         if sealed(parcel, item, known):
             continue
-        path = place(parcel, item.path)
-        seen = stamp(path)
+        path = str(place(parcel, item.path))
+        seen = stamp(parcel, item.path)
         if seen and seen[0] == item.size:
             unread += item.size
-            changes.append(Change(str(path), "seal", None, "verified"))
+            changes.append(Change(path, "seal", None, "verified"))
             continue
-        begun = stamp(part(path))
+        begun = stamp(parcel, part(item.path))
         missing += item.size - (min(begun[0], item.size) if begun else 0)
-        changes.append(Change(str(path), "file", f"{seen[0]} bytes" if seen else None, f"{item.size} bytes"))
+        changes.append(Change(path, "file", f"{seen[0]} bytes" if seen else None, f"{item.size} bytes"))
     for name, target in parcel.links.items():
-        link = place(parcel, name)
-        before = str(link.readlink()) if link.is_symlink() else None
+        before = parcel.files.target(name)
         if before != target:
-            changes.append(Change(str(link), "link", before, target))
+            changes.append(Change(str(place(parcel, name)), "link", before, target))
     for name, text in parcel.texts.items():
-        there = placed.read(str(place(parcel, name)))
-        if there is None or there[0] != text.encode():
+        if parcel.files.read(name) != text.encode():
             changes.append(Change(str(place(parcel, name)), "file", None, text if len(text) < 200 else "its text"))
     return State(sum(item.size for item in parcel.items), missing, unread, tuple(changes))
 
 
 def lay(parcel: Parcel) -> None:
     """Lay links and texts beside files that are there and verified, and seal them."""
-    for name, target in parcel.links.items():
-        link = place(parcel, name)
-        if link.is_symlink() and str(link.readlink()) == target:
-            continue
-        link.parent.mkdir(parents=True, exist_ok=True)
-        beside = link.with_name(f".{link.name}.dgxspark")
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
-        beside.symlink_to(target)
-        beside.replace(link)
-    for name, text in parcel.texts.items():
-        there = placed.read(str(place(parcel, name)))
-        if there is None or there[0] != text.encode():
-            placed.write(str(place(parcel, name)), text.encode(), 0o644)
-    write_seal(parcel)
+    files = parcel.files
+    try:
+        keep_own(parcel)
+        for name, target in parcel.links.items():
+            if files.target(name) != target:
+                files.symlink(name, target)
+        for name, text in parcel.texts.items():
+            if files.read(name) != text.encode():
+                files.write(name, text.encode())
+        write_seal(parcel)
+    except OSError as exc:
+        raise placed.cannot_write(parcel.root, exc) from exc
 
 
-def digest(path: pathlib.Path, told: Told = lambda _bytes: None) -> str:
+def keep_own(parcel: Parcel) -> None:
+    """Have root's own folder there, for nobody else."""
+    if parcel.own:
+        with parcel.files.folder(parcel.own, make=True, mode=0o700) as folder:
+            os.fchmod(folder, 0o700)
+
+
+def digest(parcel: Parcel, path: str, told: Told = lambda _bytes: None) -> str:
     """Return a file's SHA-256, and let go of it in the page cache: that memory is the GPU's, too."""
     made = hashlib.sha256()
     try:
-        with path.open("rb", buffering=0) as file:
+        with parcel.files.open(path) as file:
             while data := file.read(CHUNK):
                 made.update(data)
                 told(len(data))
             forget(file.fileno())
     except OSError as exc:
-        raise FabricError(f"{path} cannot be read: {exc.strerror}. See to the disk, and run as root.") from exc
+        raise FabricError(
+            f"{place(parcel, path)} cannot be read: {exc.strerror}. See to the disk, and run as root."
+        ) from exc
     return made.hexdigest()
 
 
@@ -178,37 +192,40 @@ def verified(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any], told: Tol
     """Whether a file is there and right. One of the right size that is wrong is removed: it has to be moved again."""
     if sealed(parcel, item, known):
         return True
-    path = place(parcel, item.path)
-    seen = stamp(path)
+    seen = stamp(parcel, item.path)
     if not seen or seen[0] != item.size:
         return False
-    if digest(path, told) == item.sha256:
+    if digest(parcel, item.path, told) == item.sha256:
         return True
-    path.unlink()
+    parcel.files.unlink(item.path)
     return False
 
 
 def keep(parcel: Parcel, item: Item, source: t.IO[bytes], told: Told = lambda _bytes: None) -> str:
     """Write a stream into a part, and keep it as the file where its SHA-256 is right; return the SHA-256 that it has."""
-    path = place(parcel, item.path)
-    begun, made = part(path), hashlib.sha256()
+    begun, made, files = part(item.path), hashlib.sha256(), parcel.files
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with begun.open("wb") as file:
+        with files.create(begun) as file:
             while data := source.read(CHUNK):
                 made.update(data)
-                file.write(data)
+                write(file, data)
                 told(len(data))
-            file.flush()
             os.fsync(file.fileno())
             forget(file.fileno())
+        if made.hexdigest() == item.sha256:
+            files.rename(begun, item.path)
+        else:
+            files.unlink(begun)
     except OSError as exc:
-        raise placed.cannot_write(str(begun), exc) from exc
-    if made.hexdigest() == item.sha256:
-        begun.replace(path)
-    else:
-        begun.unlink()
+        raise placed.cannot_write(str(place(parcel, begun)), exc) from exc
     return made.hexdigest()
+
+
+def write(file: t.IO[bytes], data: bytes | memoryview) -> None:
+    """Write all of it to an unbuffered file."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
 
 
 def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> None:

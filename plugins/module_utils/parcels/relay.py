@@ -17,7 +17,6 @@ import hashlib
 import hmac
 import http.client
 import os
-import pathlib
 import queue
 import re
 import threading
@@ -37,6 +36,9 @@ _NOT_YET = 425
 _RANGE = re.compile(r"^bytes=(\d+)-$")
 _PAUSE_S = 0.2
 _STREAMS = 4
+_CONNECTIONS = 64  # at once
+_STRANGER_S = 5.0  # until a connection must have shown the token
+_SILENT_S = 30.0  # after that, without a byte said or taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class _Shelf:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     shelf: _Shelf
+    timeout = _STRANGER_S
+    bound: float
 
     def log_message(self, *_arguments: t.Any) -> None:
         """Say nothing: paths and tokens are nobody's business."""
@@ -102,6 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         if hmac.compare_digest(given.encode(), f"Bearer {self.shelf.token}".encode()):
             self.shelf.asked = time.monotonic()
+            self.connection.settimeout(self.bound)
             return True
         self.close_connection = True
         self._empty(401)
@@ -131,9 +136,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if asked else 200)
         self.send_header("Content-Length", str(item.size - start))
         self.end_headers()
-        with contextlib.suppress(OSError), parcels.place(self.shelf.parcel, path).open("rb") as file:
+        with contextlib.suppress(OSError), self.shelf.parcel.files.open(path) as file:
             while start < item.size:
-                sent = os.sendfile(self.connection.fileno(), file.fileno(), start, min(item.size - start, 64 * 2**20))
+                # The connection's own sendfile: it keeps the bound on a child that takes nothing.
+                sent = self.connection.sendfile(file, start, min(item.size - start, 64 * 2**20))
                 if not sent:
                     break
                 start += sent
@@ -146,11 +152,34 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = _CONNECTIONS
+
+    def __init__(self, *arguments: t.Any) -> None:
+        self._room = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: t.Any, client_address: t.Any) -> None:
+        """Take a connection where there is room for it: strangers may open any number of them, and say nothing."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: t.Any, client_address: t.Any) -> None:
+        """Answer it, and give its room back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: t.Any, client_address: t.Any) -> None:
+        """Say nothing: a connection that breaks or falls silent is the child's to begin again."""
 
 
 def _listen(link: Link, address: str, shelf: _Shelf) -> _Server:
+    bound = min(link.patience_s, _SILENT_S)
     try:
-        return _Server((address, link.port), type("Bound", (_Handler,), {"shelf": shelf}))
+        return _Server((address, link.port), type("Bound", (_Handler,), {"shelf": shelf, "bound": bound}))
     except OSError as exc:
         where = f"{link.name}: {address} port {link.port}"
         if exc.errno == errno.EADDRINUSE:
@@ -199,28 +228,26 @@ class _Puller:
                 self.failed.append(placed.cannot_write(str(parcels.place(self.parcel, item.path)), exc))
 
     def _one(self, item: Item) -> None:
-        path = parcels.place(self.parcel, item.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = parcels.part(path)
+        files, part = self.parcel.files, parcels.part(item.path)
         for _again in range(2):
             if self._receive(item, part) == item.sha256:
-                part.replace(path)
+                files.rename(part, item.path)
                 self.shelf.ready[item.path] = item
                 return
-            part.unlink()
+            files.unlink(part)
+        name = parcels.place(self.parcel, item.path).name
         raise FabricError(
-            f"{self.link.name}: {path.name} came twice from {self.peer} with another SHA-256 than its list says "
+            f"{self.link.name}: {name} came twice from {self.peer} with another SHA-256 than its list says "
             f"({item.sha256[:12]}…). {self.peer} or its disk is at fault: have its files read again "
             "(of weights: k8s_dgx_weights_verify=true). Nothing of it was kept."
         )
 
-    def _receive(self, item: Item, part: pathlib.Path) -> str:
+    def _receive(self, item: Item, part: str) -> str:
         """Fill the part to its end, from where it stopped; return the SHA-256 of the whole."""
         made = hashlib.sha256()
-        with part.open("ab+", buffering=0) as file:
-            if file.tell() > item.size:
+        with self.parcel.files.resume(part) as file:
+            if os.fstat(file.fileno()).st_size > item.size:
                 file.truncate(0)
-            file.seek(0)
             while data := file.read(parcels.CHUNK):
                 made.update(data)
                 self.counter.check(len(data))
@@ -250,9 +277,7 @@ class _Puller:
                 )
             while count := answer.readinto(buffer):
                 count = min(count, item.size - file.tell())
-                view = buffer[:count]
-                while view:
-                    view = view[file.write(view) :]
+                parcels.write(file, buffer[:count])
                 made.update(buffer[:count])
                 self.counter.move(count)
         except (http.client.HTTPException, ConnectionError, TimeoutError):

@@ -3,26 +3,32 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights in the layout of the hub's cache, which engines read: what a node has of a repository, its list, its removal.
 
-`hub/models--ORG--NAME/` holds `blobs/BLOB` (named by SHA-256 for LFS files, else by git's id), `snapshots/COMMIT/PATH` (links to
-blobs) and `refs/main`. Beside them lies a list of ours for each commit, `dgxspark-COMMIT.json`: every file with its size and
-SHA-256. `refs/main` names the commit that an engine without a network finds: the one that was chosen last.
+Below a node's folder of caches, `huggingface/hub/models--ORG--NAME/` is what ranks read: `blobs/BLOB` (named by SHA-256 for LFS
+files, else by git's id), `snapshots/COMMIT/PATH` (links to blobs) and `refs/main`, the commit that an engine without a network
+finds: the one that was chosen last. What root believes is in `weights/`, which nobody else may open: for each commit the list of
+every file with its size and SHA-256, and the seal; which commit was chosen; downloads that go on. A copy of the list lies beside
+the weights, for who carries them to another site, and is read from there alone.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import re
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Item, Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, from_plain, to_plain
 
+HUB = "huggingface/hub"
+OWN = "weights"
+COMING = f"{OWN}/coming"  # the hub's library downloads here, where nobody can lead it elsewhere
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 _BLOB = re.compile(r"^[0-9a-f]{40}$|^[0-9a-f]{64}$")
@@ -75,9 +81,17 @@ def checked(given: t.Any, where: str) -> Manifest:
     return made
 
 
-def parcel(hub: str, manifest: Manifest) -> Parcel:
-    """Return what a node shall have of a commit, below the cache's folder `hub`."""
-    base = folder(manifest.repo)
+def parcel(root: str, manifest: Manifest) -> Parcel:
+    """Return what a node shall have of a commit, below its folder of caches."""
+    goal = shelf(root, manifest, HUB)
+    own = f"{OWN}/{folder(manifest.repo)}"
+    mine = {f"{own}/{manifest.revision}.json": text(manifest), f"{own}/main": manifest.revision}
+    return dataclasses.replace(goal, seal=f"{own}/{manifest.revision}.seal.json", texts={**goal.texts, **mine}, own=OWN)
+
+
+def shelf(root: str, manifest: Manifest, below: str = "") -> Parcel:
+    """Return a commit as it lies in a folder in the hub's layout, with its list beside it."""
+    base = f"{below}/{folder(manifest.repo)}".lstrip("/")
     blobs = {file.blob: file for file in manifest.files}
     snapshot = f"{base}/snapshots/{manifest.revision}"
     links = {}
@@ -85,8 +99,8 @@ def parcel(hub: str, manifest: Manifest) -> Parcel:
         up = "../" * (file.path.count("/") + 2)
         links[f"{snapshot}/{file.path}"] = f"{up}blobs/{file.blob}"
     return Parcel(
-        root=hub,
-        seal=f"{base}/.dgxspark-seal-{manifest.revision}.json",
+        root=root,
+        seal=f"{base}/seal.json",
         items=tuple(Item(f"{base}/blobs/{blob}", file.size, file.sha256) for blob, file in sorted(blobs.items())),
         links=links,
         texts={f"{base}/dgxspark-{manifest.revision}.json": text(manifest), f"{base}/refs/main": manifest.revision},
@@ -98,139 +112,192 @@ def text(manifest: Manifest) -> str:
     return json.dumps(to_plain(manifest), indent=1, sort_keys=True) + "\n"
 
 
-def current(hub: str, repo: str) -> str | None:
-    """Return the commit that an engine without a network would find."""
-    there = placed.read(f"{hub}/{folder(repo)}/refs/main")
-    return there[0].decode("ascii", "replace").strip() if there else None
+def current(root: str, repo: str) -> str | None:
+    """Return the commit that was chosen last, which an engine without a network finds."""
+    return _commit(root, f"{OWN}/{folder(repo)}/main")
 
 
-def read(hub: str, repo: str, revision: str | None) -> Manifest | None:
+def _commit(root: str, path: str) -> str | None:
+    there = Beneath(root).read(path)
+    return there.decode("ascii", "replace").strip() if there else None
+
+
+def read(root: str, repo: str, revision: str | None) -> Manifest | None:
     """Return the list of a commit (None: of the current one) that a node has; None where it has none."""
-    revision = revision or current(hub, repo)
+    revision = revision or current(root, repo)
+    return _list(root, f"{OWN}/{folder(repo)}/{revision}.json", revision)
+
+
+def brought(source: str, repo: str, revision: str | None) -> Manifest | None:
+    """Return the list that lies with weights in a folder of the owner's; None where there is none."""
+    revision = revision or _commit(source, f"{folder(repo)}/refs/main")
+    return _list(source, f"{folder(repo)}/dgxspark-{revision}.json", revision)
+
+
+def _list(root: str, path: str, revision: str | None) -> Manifest | None:
     if revision is None or not COMMIT.match(revision):
         return None
-    path = f"{hub}/{folder(repo)}/dgxspark-{revision}.json"
-    there = placed.read(path)
+    there = Beneath(root).read(path)
     if there is None:
         return None
     try:
-        return checked(json.loads(there[0]), path)
+        return checked(json.loads(there), f"{root}/{path}")
     except ValueError as exc:
-        raise FabricError(f"{path} is no JSON: {exc}. Remove it, and have the weights downloaded again.") from exc
+        raise FabricError(
+            f"{root}/{path} is no JSON: {exc}. Remove it, and have the weights downloaded again."
+        ) from exc
 
 
 def listed(
-    hub: str, repo: str, listing: t.Mapping[str, t.Any], ignore: t.Sequence[str], told: parcels.Told
+    root: str, repo: str, listing: t.Mapping[str, t.Any], ignore: t.Sequence[str], told: parcels.Told
 ) -> Manifest:
-    """Read downloaded files and return their list. FabricError for one whose bytes are not what the hub promised; it is
-    removed, so that the next download brings it again.
+    """Read downloaded files, put those that are new into their place, and return the list. FabricError for one whose bytes
+    are not what the hub promised; it is removed, so that the next download brings it again.
 
     listing: `revision` and `files` (path, size, blob, sha256 or None) as the hub tells them.
     """
-    files = []
+    files, right = [], {}
     for each in listing["files"]:
         blob = each["sha256"] or each["blob"]
-        path = pathlib.Path(hub) / folder(repo) / "blobs" / blob
-        seen = parcels.stamp(path)
-        if seen is None:
-            raise FabricError(
-                f"{repo}: {each['path']} did not come with the download. Run again: the rest goes on from here."
-            )
-        sha256 = parcels.digest(path, told)
-        right = sha256 == each["sha256"] if each["sha256"] else _git_blob(path) == each["blob"]
-        if not right or seen[0] != each["size"]:
-            path.unlink()
-            promised = f"SHA-256 {each['sha256']}" if each["sha256"] else f"git blob {each['blob']}"
-            raise FabricError(
-                f"{repo}: {each['path']} has other bytes than the hub promised ({promised}; {each['size']} bytes, came {seen[0]} "
-                f"with SHA-256 {sha256}). It was removed: run again; what is right stays. If it comes wrong again, a proxy or the "
-                "disk spoils it."
-            )
-        files.append(File(each["path"], blob, each["size"], sha256))
+        if blob not in right:
+            right[blob] = _right(root, repo, each, blob, told)
+        files.append(File(each["path"], blob, each["size"], right[blob]))
+    for blob in right:
+        _settle(root, repo, blob)
     return Manifest(repo, str(listing["revision"]), tuple(files), tuple(ignore))
 
 
-def _git_blob(path: pathlib.Path) -> str:
-    """Return git's id of a small file: SHA-1 of a header and its content."""
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+def _blob(below: str, repo: str, blob: str) -> str:
+    return f"{below}/{folder(repo)}/blobs/{blob}"
 
 
-def missing(hub: str, repo: str, listing: t.Mapping[str, t.Any]) -> int:
-    """Return how many bytes of a listing are not there yet."""
-    blobs = {each["sha256"] or each["blob"]: each["size"] for each in listing["files"]}
-    base = pathlib.Path(hub) / folder(repo) / "blobs"
-    return sum(size for blob, size in blobs.items() if (parcels.stamp(base / blob) or [-1])[0] != size)
+def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: parcels.Told) -> str:
+    """Return the SHA-256 of a blob that came, or was there, once it is what the hub promised."""
+    files = Beneath(root)
+    path = next((place for below in (COMING, HUB) if files.stat(place := _blob(below, repo, blob))), None)
+    if path is None:
+        raise FabricError(
+            f"{repo}: {each['path']} did not come with the download. Run again: the rest goes on from here."
+        )
+    sha1, sha256, size = hashlib.sha1(b"blob %d\0" % each["size"], usedforsecurity=False), hashlib.sha256(), 0
+    with files.open(path) as file:
+        while data := file.read(parcels.CHUNK):
+            sha256.update(data)
+            if not each["sha256"]:
+                sha1.update(data)
+            size += len(data)
+            told(len(data))
+        parcels.forget(file.fileno())
+    seen = sha256.hexdigest()
+    right = seen == each["sha256"] if each["sha256"] else sha1.hexdigest() == each["blob"]  # git's id is SHA-1
+    if right and size == each["size"]:
+        return seen
+    files.unlink(path)
+    promised = f"SHA-256 {each['sha256']}" if each["sha256"] else f"git blob {each['blob']}"
+    raise FabricError(
+        f"{repo}: {each['path']} has other bytes than the hub promised ({promised}; {each['size']} bytes, came {size} "
+        f"with SHA-256 {seen}). It was removed: run again; what is right stays. If it comes wrong again, a proxy or the "
+        "disk spoils it."
+    )
 
 
-def arrived(hub: str, repo: str) -> int:
-    """Return how many bytes of a repository are there, those of unfinished files included."""
-    base = pathlib.Path(hub) / folder(repo) / "blobs"
+def _settle(root: str, repo: str, blob: str) -> None:
+    """Put a blob that came and is right where ranks read it."""
+    files, here, there = Beneath(root), _blob(COMING, repo, blob), _blob(HUB, repo, blob)
+    seen = files.stat(here)
+    if seen is None:
+        return
     try:
-        return sum(entry.stat().st_size for entry in os.scandir(base))
+        files.rename(here, there)
+    except OSError as exc:
+        raise placed.cannot_write(f"{root}/{there}", exc) from exc
+
+
+def lacking(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    """Return the files of a listing that are not there yet, equal ones once."""
+    files = Beneath(root)
+    found: dict[str, t.Mapping[str, t.Any]] = {}
+    for each in listing["files"]:
+        blob = each["sha256"] or each["blob"]
+        seen = [files.stat(_blob(below, repo, blob)) for below in (COMING, HUB)]
+        if not any(stat and stat.st_size == each["size"] for stat in seen):
+            found.setdefault(blob, each)
+    return list(found.values())
+
+
+def missing(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> int:
+    """Return how many bytes of a listing are not there yet."""
+    return sum(each["size"] for each in lacking(root, repo, listing))
+
+
+def arrived(root: str, repo: str) -> int:
+    """Return how many bytes of a download are there, those of unfinished files included."""
+    files, base = Beneath(root), f"{COMING}/{folder(repo)}/blobs"
+    try:
+        return sum(seen.st_size for name in files.names(base) if (seen := files.stat(f"{base}/{name}")))
     except OSError:
         return 0
 
 
-def sweep(hub: str, repo: str, now: float) -> int:
+def sweep(root: str, repo: str, now: float) -> int:
     """Remove what killed downloads left (the hub's library never goes on with those); return the bytes that came free.
 
     now: seconds since the epoch.
     """
-    freed = 0
-    for path in (pathlib.Path(hub) / folder(repo) / "blobs").glob("*.incomplete"):
-        seen = path.stat()
-        if now - seen.st_mtime > STALE_S:
-            path.unlink()
-            freed += seen.st_size
+    files, freed = Beneath(root), 0
+    for below in (COMING, HUB):
+        base = f"{below}/{folder(repo)}/blobs"
+        for name in files.names(base):
+            seen = files.stat(f"{base}/{name}") if name.endswith(".incomplete") else None
+            if seen and now - seen.st_mtime > STALE_S:
+                files.unlink(f"{base}/{name}")
+                freed += seen.st_size
     return freed
 
 
-def removal(hub: str, repo: str) -> list[pathlib.Path]:
+def removal(root: str, repo: str) -> list[str]:
     """Return what of a repository is ours, by our lists: links, blobs that no other commit uses, lists and seals."""
-    base = pathlib.Path(hub) / folder(repo)
-    ours = {path.stem.removeprefix("dgxspark-") for path in base.glob("dgxspark-*.json")}
-    gone: list[pathlib.Path] = []
+    files, base, own = Beneath(root), f"{HUB}/{folder(repo)}", f"{OWN}/{folder(repo)}"
+    ours = {name.removesuffix(".json") for name in files.names(own) if COMMIT.match(name.removesuffix(".json"))}
+    gone: list[str] = []
     kept = {
-        link.resolve()
-        for snapshot in base.glob("snapshots/*")
-        if snapshot.name not in ours
-        for link in snapshot.rglob("*")
-        if link.is_symlink()
+        pathlib.PurePosixPath(files.target(path) or "").name
+        for revision in files.names(f"{base}/snapshots")
+        if revision not in ours
+        for path, is_folder in files.walk(f"{base}/snapshots/{revision}")
+        if not is_folder
     }
-    blobs: set[pathlib.Path] = set()
+    blobs: set[str] = set()
     for revision in sorted(ours):
-        manifest = read(hub, repo, revision)
+        manifest = read(root, repo, revision)
         for file in manifest.files if manifest else ():
-            blob = base / "blobs" / file.blob
-            gone.append(base / "snapshots" / revision / file.path)
-            if blob.resolve() not in kept:
-                blobs |= {blob, parcels.part(blob)}
-        gone += [base / f"dgxspark-{revision}.json", base / f".dgxspark-seal-{revision}.json"]
-        gone.append(base / "trees" / f"{revision}.json")
-    if ours and current(hub, repo) in ours:
-        gone.append(base / "refs/main")
-        gone += (pathlib.Path(hub) / ".locks" / folder(repo)).glob("*.lock")
-    return [path for path in (*sorted(blobs), *gone) if path.is_symlink() or path.exists()]
+            gone.append(f"{base}/snapshots/{revision}/{file.path}")
+            if file.blob not in kept:
+                blobs |= {f"{base}/blobs/{file.blob}", parcels.part(f"{base}/blobs/{file.blob}")}
+        gone += [f"{base}/dgxspark-{revision}.json", f"{own}/{revision}.json", f"{own}/{revision}.seal.json"]
+        gone.append(f"{base}/trees/{revision}.json")
+    if ours and _commit(root, f"{base}/refs/main") in ours:
+        gone.append(f"{base}/refs/main")
+        locks = f"{HUB}/.locks/{folder(repo)}"
+        gone += [f"{locks}/{name}" for name in files.names(locks) if name.endswith(".lock")]
+    gone.append(f"{own}/main")
+    return [path for path in (*sorted(blobs), *gone) if files.target(path) is not None or files.stat(path)]
 
 
-def remove(hub: str, repo: str, *, dry: bool = False) -> list[Change]:
+def remove(root: str, repo: str, *, dry: bool = False) -> list[Change]:
     """Remove what is ours of a repository, and folders that are empty then; return what went."""
-    gone = removal(hub, repo)
-    found = [Change(str(path), "file", "there", None) for path in gone]
+    files, gone = Beneath(root), removal(root, repo)
+    found = [Change(f"{root}/{path}", "file", "there", None) for path in gone]
     if dry:
         return found
     for path in gone:
-        path.unlink()
-    base = pathlib.Path(hub) / folder(repo)
-    for place in sorted((p for p in base.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
-        _drop(place)
-    _drop(base)
-    _drop(pathlib.Path(hub) / ".locks" / folder(repo))
+        files.unlink(path)
+    files.clear(f"{COMING}/{folder(repo)}")
+    for base in (f"{HUB}/{folder(repo)}", f"{OWN}/{folder(repo)}", f"{HUB}/.locks/{folder(repo)}"):
+        for below, is_folder in list(files.walk(base)):
+            if is_folder:
+                files.rmdir(below)
+        files.rmdir(base)
+    for base in (COMING, OWN):
+        files.rmdir(base)
     return found
-
-
-def _drop(place: pathlib.Path) -> None:
-    """Remove a folder where it is empty."""
-    if place.is_dir() and not any(place.iterdir()):
-        place.rmdir()

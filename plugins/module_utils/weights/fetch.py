@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 import subprocess
 import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
@@ -23,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import ca
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import Manifest
 
 Plain = dict[str, t.Any]
+GIT = 40  # hexadecimal digits of a blob that is no LFS file
 _REMEDIES = {
     "token": "The hub wants a token (401): the repository is private or gated, or there is none of this name. Set "
     "k8s_dgx_hf_token to a token that may read it.",
@@ -42,13 +42,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall be there. hub: the cache's folder. revision: a commit, or a branch or tag (None: main).
+    """What shall be there. root: the folder of caches. revision: a commit, or a branch or tag (None: main).
 
-    python: one that has huggingface_hub. source: a folder laid out as `hub` is, with our list; nothing is downloaded then.
-    token: a file that HF_TOKEN_PATH shall name. environment: for the library (proxies, HF_ENDPOINT).
+    python: one that has huggingface_hub. source: a folder in the layout of the hub's cache, with our list; nothing is downloaded
+    then. token: a file that HF_TOKEN_PATH shall name. environment: for the library (proxies, HF_ENDPOINT). verify: read every
+    file, and compare with the hub's list (or the source's), not with the node's own.
     """
 
-    hub: str
+    root: str
     repo: str
     revision: str | None = None
     python: str = "python3"
@@ -57,6 +58,20 @@ class Wanted:
     token: str | None = None
     reserve_gib: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
+    verify: bool = False
+
+    @property
+    def coming(self) -> str:
+        """Where downloads go on: root's alone."""
+        return f"{self.root}/{cache.COMING}"
+
+
+class HubError(FabricError):
+    """The hub was not asked, or said no. cause: one of _REMEDIES."""
+
+    def __init__(self, cause: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 def ask(wanted: Wanted, what: Plain) -> Plain:
@@ -69,13 +84,13 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         # Its blobs would be links out of the repository's own folder.
         "HF_HUB_DISABLE_SHARED_BLOBS": "1",
-        "HF_HUB_CACHE": wanted.hub,
-        "HF_HOME": str(pathlib.Path(wanted.hub).parent),
+        "HF_HUB_CACHE": wanted.coming,
+        "HF_HOME": f"{wanted.root}/{cache.OWN}",
         **wanted.environment,
         # Never a token that somebody left on the node.
         "HF_TOKEN_PATH": wanted.token or "/nonexistent",
     }
-    told = json.dumps({"repo": repo, "ignore": list(wanted.ignore), "cache": wanted.hub, **what})
+    told = json.dumps({"repo": repo, "ignore": list(wanted.ignore), "cache": wanted.coming, **what})
     try:
         ran = subprocess.run(  # pylint: disable=ansible-bad-function
             [wanted.python, "-", told],
@@ -86,7 +101,7 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
             check=False,
         )
     except OSError as exc:
-        raise FabricError(f"{wanted.python}: {exc.strerror}. {_REMEDIES['library']}") from exc
+        raise HubError("library", f"{wanted.python}: {exc.strerror}. {_REMEDIES['library']}") from exc
     try:
         said = json.loads(ran.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
@@ -96,7 +111,7 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
         ) from None
     if "cause" in said:
         remedy = _REMEDIES.get(said["cause"], "")
-        raise FabricError(f"{repo}: {remedy} ({said.get('kind', 'ImportError')}: {said['detail']})")
+        raise HubError(said["cause"], f"{repo}: {remedy} ({said.get('kind', 'ImportError')}: {said['detail']})")
     return t.cast(Plain, said)
 
 
@@ -107,29 +122,49 @@ def listing(wanted: Wanted) -> Plain:
 
 def prospect(wanted: Wanted) -> Plain:
     """Return what would come: `revision`, `total` and `missing` (bytes). Nothing is moved; room is checked."""
-    there = cache.read(wanted.hub, wanted.repo, wanted.revision)
-    seen = parcels.state(cache.parcel(wanted.hub, there)) if there else None
+    there = cache.read(wanted.root, wanted.repo, wanted.revision)
+    seen = parcels.state(cache.parcel(wanted.root, there)) if there else None
     if there and seen and not seen.missing:
         return {"revision": there.revision, "total": seen.total, "missing": 0}
     if wanted.source:
         manifest = shelved(wanted)
-        seen = parcels.state(cache.parcel(wanted.hub, manifest))
+        seen = parcels.state(cache.parcel(wanted.root, manifest))
         found: Plain = {"revision": manifest.revision, "total": seen.total, "missing": seen.missing}
     else:
         told = listing(_pinned(wanted, there))
         total = sum({each["sha256"] or each["blob"]: each["size"] for each in told["files"]}.values())
-        found = {"revision": told["revision"], "total": total, "missing": cache.missing(wanted.hub, wanted.repo, told)}
-    parcels.refuse_full_disk(wanted.hub, found["missing"], wanted.reserve_gib, wanted.repo)
+        found = {"revision": told["revision"], "total": total, "missing": cache.missing(wanted.root, wanted.repo, told)}
+    parcels.refuse_full_disk(wanted.root, found["missing"], wanted.reserve_gib, wanted.repo)
     return found
 
 
-def fetch(wanted: Wanted, progress: Progress) -> Manifest:
+def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = lambda _text: None) -> Manifest:
     """Have a commit on this node, whole and verified; return its list. What is there already is read, not asked for."""
-    there = cache.read(wanted.hub, wanted.repo, wanted.revision)
-    if there is None or not _right(cache.parcel(wanted.hub, there), progress):
+    there = cache.read(wanted.root, wanted.repo, wanted.revision)
+    if there and wanted.verify:
+        parcels.break_seal(cache.parcel(wanted.root, there))
+        there = _confirmed(wanted, there, warn)
+    if there is None or not _right(cache.parcel(wanted.root, there), progress):
         there = _copied(wanted, progress) if wanted.source else _downloaded(_pinned(wanted, there), progress)
-    parcels.lay(cache.parcel(wanted.hub, there))
+    parcels.lay(cache.parcel(wanted.root, there))
     return there
+
+
+def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -> Manifest | None:
+    """Return the node's list where it is the source's, or the hub's; None where it is another one and must be made again."""
+    if wanted.source:
+        return there if shelved(wanted).files == there.files else None
+    try:
+        told = listing(_pinned(wanted, there))
+    except HubError as exc:
+        if exc.cause not in ("network", "library", "busy"):
+            raise
+        warn(f"The files were compared with this node's own list alone, since the hub was not asked: {exc}")
+        return there
+    promised = {each["path"]: (each["sha256"] or each["blob"], each["size"]) for each in told["files"]}
+    # A blob is named by what the hub promises of it: git's id, or the SHA-256.
+    same = promised == {file.path: (file.blob, file.size) for file in there.files}
+    return there if same and all(len(f.blob) == GIT or f.blob == f.sha256 for f in there.files) else None
 
 
 def _pinned(wanted: Wanted, there: Manifest | None) -> Wanted:
@@ -151,26 +186,32 @@ def _right(goal: parcels.Parcel, progress: Progress) -> bool:
 
 def _downloaded(wanted: Wanted, progress: Progress) -> Manifest:
     told = listing(wanted)
-    cache.sweep(wanted.hub, wanted.repo, time.time())
-    needed = cache.missing(wanted.hub, wanted.repo, told)
-    parcels.refuse_full_disk(wanted.hub, needed, wanted.reserve_gib, wanted.repo)
-    progress.phase, progress.total = "download", sum(each["size"] for each in told["files"])
-    progress.bytes = lambda: cache.arrived(wanted.hub, wanted.repo)
-    # Also where every blob is there: the library makes its links, and reads nothing again.
-    ask(wanted, {"do": "download", "revision": told["revision"]})
+    cache.sweep(wanted.root, wanted.repo, time.time())
+    lacking = cache.lacking(wanted.root, wanted.repo, told)
+    needed = sum(each["size"] for each in lacking)
+    parcels.refuse_full_disk(wanted.root, needed, wanted.reserve_gib, wanted.repo)
+    here = cache.arrived(wanted.root, wanted.repo)
+    progress.phase, progress.total = "download", here + needed
+    progress.bytes = lambda: cache.arrived(wanted.root, wanted.repo)
+    if lacking:
+        parcels.keep_own(cache.parcel(wanted.root, Manifest(wanted.repo, told["revision"], ())))
+        ask(wanted, {"do": "download", "revision": told["revision"], "files": [each["path"] for each in lacking]})
     progress.phase, read = "verify", [0]
+    progress.total = sum({each["sha256"] or each["blob"]: each["size"] for each in told["files"]}.values())
 
     def count(more: int) -> None:
         read[0] += more
 
     progress.bytes = lambda: read[0]
-    return cache.listed(wanted.hub, wanted.repo, told, wanted.ignore, count)
+    made = cache.listed(wanted.root, wanted.repo, told, wanted.ignore, count)
+    Beneath(wanted.root).clear(f"{cache.COMING}/{cache.folder(wanted.repo)}")
+    return made
 
 
 def shelved(wanted: Wanted) -> Manifest:
     """Return the list that lies in the folder with the weights."""
     source = str(wanted.source)
-    manifest = cache.read(source, wanted.repo, wanted.revision)
+    manifest = cache.brought(source, wanted.repo, wanted.revision)
     if manifest is None:
         raise FabricError(
             f"{source} has no list of {wanted.repo}{f' at {wanted.revision}' if wanted.revision else ''} "
@@ -182,31 +223,29 @@ def shelved(wanted: Wanted) -> Manifest:
 
 def _copied(wanted: Wanted, progress: Progress) -> Manifest:
     manifest = shelved(wanted)
-    there, here = cache.parcel(str(wanted.source), manifest), cache.parcel(wanted.hub, manifest)
-    parcels.refuse_full_disk(wanted.hub, parcels.state(here).missing, wanted.reserve_gib, wanted.repo)
+    there, here = cache.shelf(str(wanted.source), manifest), cache.parcel(wanted.root, manifest)
+    parcels.refuse_full_disk(wanted.root, parcels.state(here).missing, wanted.reserve_gib, wanted.repo)
     known, done = parcels.read_seal(here), [0]
     progress.phase, progress.total, progress.bytes = "copy", manifest.size, lambda: done[0]
-    for item in here.items:
+    for source, item in zip(there.items, here.items, strict=True):
         if not parcels.verified(here, item, known):
-            _copy(parcels.place(there, item.path), here, item)
+            _copy(there, source.path, here, item)
         done[0] += item.size
     return manifest
 
 
-def _copy(source: pathlib.Path, goal: parcels.Parcel, item: parcels.Item) -> None:
+def _copy(shelf: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels.Item) -> None:
+    source = parcels.place(shelf, path)
     try:
-        stream = source.open("rb")
+        stream = shelf.files.open(path)
     except FileNotFoundError as exc:
-        raise FabricError(f"{source} is not there, though the list in that folder names it. Copy it anew.") from exc
+        raise FabricError(f"{source} is not there, though the list in that folder names it. Copy it again.") from exc
     except OSError as exc:
         raise FabricError(f"{source} cannot be read: {exc.strerror}. See to the folder, and run as root.") from exc
-    try:
-        with stream:
-            made = parcels.keep(goal, item, stream)
-    except OSError as exc:
-        raise placed.cannot_write(str(parcels.part(parcels.place(goal, item.path))), exc) from exc
+    with stream:
+        made = parcels.keep(goal, item, stream)
     if made != item.sha256:
         raise FabricError(
             f"{source} has the SHA-256 {made}, but its list says {item.sha256}: it is damaged. Nothing of it was "
-            "kept; copy it anew."
+            "kept; copy it again."
         )

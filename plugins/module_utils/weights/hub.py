@@ -43,13 +43,18 @@ def listing(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
     return {"revision": info.sha, "files": files}
 
 
+def exactly(path: str) -> str:
+    """Return the pattern that one path alone has."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+
+
 def download(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Download what is missing of a commit."""
+    """Download the files of a commit that are asked for."""
     hub.snapshot_download(
         asked["repo"],
         revision=asked["revision"],
         cache_dir=asked["cache"],
-        ignore_patterns=asked["ignore"] or None,
+        allow_patterns=[exactly(path) for path in asked["files"]],
         max_workers=asked.get("workers", 8),
     )
     return {"revision": asked["revision"]}

@@ -328,9 +328,11 @@ def release_files(
     images = f"k3s-airgap-images-{architecture}.tar.zst"
     sha256 = settings.checksums.get(architecture) or release.get("sha256", {}).get(architecture)
     stale = installed.version != settings.version or bool(sha256 and installed.sha256 != sha256)
-    needed = ([binary] if stale else []) + ([sums] if stale and not sha256 else [])
-    if settings.airgap and installed.images != settings.version:
-        needed.append(images)
+    laid = settings.airgap and installed.images != settings.version
+    # Of an archive of images the release's list alone says what it is.
+    needed = (
+        ([binary] if stale else []) + ([sums] if laid or (stale and not sha256) else []) + ([images] if laid else [])
+    )
     is_url = "://" in settings.source
     quoted = urllib.parse.quote(settings.version, safe="") if is_url else settings.version
     place = f"{settings.source.rstrip('/')}/{quoted}"
@@ -340,13 +342,13 @@ def release_files(
         what = {images: "the archive of images", sums: "the release's list of checksums"}.get(file, "the binary")
         message = f"{what} is not there: {place}/{file} (k3s_source)."
         remedy = f"Put it there from the release {settings.version}."
-        if file == sums:
+        if file == sums and not laid:
             remedy += f" Or give its SHA-256: k3s_checksums.{architecture}."
         findings.append(Finding("k3s.source", "error", name, message, remedy))
     return {
         "file": binary,
         "sha256": sha256,
-        "sums": None if sha256 else sums,
+        "sums": sums if laid or not sha256 else None,
         "images": images if settings.airgap else None,
         "fetch": [{"name": file, "from": f"{place}/{file}", "url": is_url} for file in (needed if not missing else [])],
     }, findings

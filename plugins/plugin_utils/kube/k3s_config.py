@@ -20,7 +20,7 @@ PORT = 6443
 # Keys whose value is a secret: config.yaml is shown in diffs.
 SECRET_KEYS = {
     "token": "the role makes the token and writes it to its own file",
-    "agent-token": "give agent-token-file, with a file of mode 0600 on the node",
+    "agent-token": "the role makes it and writes it to its own file (agent-token-file)",
     "cluster-secret": "the role makes the token and writes it to its own file",
     "vpn-auth": "give vpn-auth-file, with a file of mode 0600 on the node",
     "datastore-endpoint": "the role keeps the data in SQLite or, for three servers, in embedded etcd",
@@ -34,6 +34,7 @@ OWN_KEYS = {
     "node-ip": "k3s_node_ip",
     "flannel-iface": "k3s_flannel_interface",
     "token-file": "the role's own file",
+    "agent-token-file": "the role's own file",
     "server": "k3s_url",
     "cluster-init": "the number of servers",
     "cluster-cidr": "dgxspark_fabric.reserved_networks.pods",
@@ -159,6 +160,7 @@ def node_config(
         config["data-dir"] = settings.data_dir
     if role == "server":
         config |= {
+            "agent-token-file": k3s.AGENT_TOKEN,
             "cluster-cidr": pods,
             "service-cidr": services,
             "cluster-dns": cluster_dns(services),

@@ -9,7 +9,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
 
@@ -22,7 +22,8 @@ PERIOD_S = 5
 # set back by its own restarts alone), so a load must not pay for the starts before it.
 STARTS = 4
 LIVENESS_FAILURES = 6
-# What engines and their compilers keep between starts. Weights are shared by instances; kernels belong to an image.
+# What engines and their compilers keep between starts. Weights are shared by instances, and read alone where the hub is not asked;
+# kernels and a model's own code are run, so each instance has a place of its own for them.
 CACHES = {
     "HF_HOME": f"{CACHE}/huggingface",
     "TRITON_CACHE_DIR": f"{CACHE}/kernels/triton",
@@ -30,6 +31,7 @@ CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/kernels/inductor",
     "CUDA_CACHE_PATH": f"{CACHE}/kernels/cuda",
     "VLLM_CACHE_ROOT": f"{CACHE}/kernels/vllm",
+    "HF_MODULES_CACHE": f"{CACHE}/kernels/modules",
 }
 
 
@@ -107,18 +109,18 @@ def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
         {"name": "launch", "configMap": {"name": group.launch, "defaultMode": 0o555}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": chosen.shm}},
         node_folder("huggingface", f"{chosen.cache_dir}/huggingface"),
-        node_folder("kernels", f"{chosen.cache_dir}/kernels/{group.kernels}"),
-        # Where the node has a memory guard, it watches this folder.
-        node_folder("loading", MARKS),
+        node_folder("kernels", f"{chosen.cache_dir}/kernels/{group.instance}/{group.kernels}"),
+        # Where the node has a memory guard, its socket is in this folder.
+        node_folder("load-guard", FOLDER),
     ]
     mounts: list[Plain] = [
         {"name": "launch", "mountPath": PROGRAMS, "readOnly": True},
         {"name": "shm", "mountPath": "/dev/shm"},
-        {"name": "huggingface", "mountPath": CACHES["HF_HOME"]},
+        {"name": "huggingface", "mountPath": CACHES["HF_HOME"]} | ({"readOnly": True} if chosen.hub_offline else {}),
         {"name": "kernels", "mountPath": f"{CACHE}/kernels"},
-        {"name": "loading", "mountPath": MARKS},
+        {"name": "load-guard", "mountPath": FOLDER, "readOnly": True},
     ]
-    if chosen.hf_token_secret:
+    if wants_token(chosen):
         # A file that root alone reads: not in the environment, where every child and /proc would show it.
         items = [{"key": "token", "path": "token", "mode": 0o400}]
         volumes.append({"name": "hf-token", "secret": {"secretName": chosen.hf_token_secret, "items": items}})
@@ -126,9 +128,14 @@ def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
     return volumes, mounts
 
 
+def wants_token(chosen: Settings) -> bool:
+    """Whether ranks get the hub's token: where they fetch for themselves, and nowhere else."""
+    return bool(chosen.hf_token_secret) and not chosen.hub_offline
+
+
 def _environment(member: Member, group: Group) -> list[Plain]:
     own = CACHES | member.env
-    if group.settings.hf_token_secret:
+    if wants_token(group.settings):
         own["HF_TOKEN_PATH"] = f"{TOKEN}/token"
     if group.settings.hub_offline:
         own["HF_HUB_OFFLINE"] = "1"

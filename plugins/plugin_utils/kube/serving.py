@@ -15,7 +15,7 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import MARKS
+from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
@@ -96,6 +96,7 @@ def serving(
         *(_may_be_made_anew(name, attached, chosen, instance) if attached else ()),
         _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
         *_services(name, chosen, instance, supervisor),
+        *([_reachable(name, chosen, instance)] if chosen.attachment != "host" else ()),
         *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
     ]
     return {
@@ -175,7 +176,7 @@ def _files(
             "api": instance.port,
             "argv": list(member.argv),
             "before": [applier] if plan.get("patches") else [],
-            "mark": f"{MARKS}/serve-{instance.name}-rank{member.rank}",
+            "guard": {"folder": FOLDER, "socket": SOCKET, "name": f"serve-{instance.name}-rank{member.rank}"},
             "verbs": verbs,
             "anew": {"namespace": chosen.namespace, "pod": _pod(name, member)} if member.attached else None,
             "rails": [
@@ -290,6 +291,24 @@ def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) 
         thing("v1", "Service", name, chosen.namespace, labels(instance.name), spec=api),
         thing("v1", "Service", f"{name}-ranks", chosen.namespace, labels(instance.name), spec=meeting),
     ]
+
+
+def _reachable(name: str, chosen: Settings, instance: Instance) -> Plain:
+    """Let ranks be reached by each other, and the API by anybody. The node's own probes pass always.
+
+    What comes over a VF passes no rule of the cluster's, nor does what a pod on the host's network listens on.
+    """
+    select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
+    ranks = {"from": [{"podSelector": {"matchLabels": select}}]}
+    api = {"ports": [{"port": "http", "protocol": "TCP"}]}
+    return thing(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        name,
+        chosen.namespace,
+        labels(instance.name),
+        spec={"podSelector": {"matchLabels": select}, "policyTypes": ["Ingress"], "ingress": [ranks, api]},
+    )
 
 
 def _budget(name: str, chosen: Settings, instance: Instance) -> Plain:

@@ -37,7 +37,7 @@ class Settings:
     attachment: `vf` (Multus gives each rank the instance's VFs) or `host` (host network). rdma: how /dev/infiniband
     reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: Kubernetes' name of a host
     where it is not the inventory's. image: instead of the profile's, best by digest. hf_token_secret: name of a Secret
-    with the key `token`. hub_offline: the weights are on the nodes, and the hub is not asked.
+    with the key `token`, for ranks that ask the hub. hub_offline: they do not, since the weights are on the nodes, and read alone.
     load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget; None makes none.
     """
 

@@ -40,11 +40,13 @@ def release(
     text += f"# BROKEN {broken}\n" if broken else ""
     (place / BINARY).write_text(text, encoding="utf-8")
     digest = hashlib.sha256((place / BINARY).read_bytes()).hexdigest()
-    (place / f"sha256sum-{ARCHITECTURE}.txt").write_text(f"{digest}  {BINARY}\n", encoding="utf-8")
+    archive = b"images of " + version.encode()
+    sums = f"{digest}  {BINARY}\n{hashlib.sha256(archive).hexdigest()}  {ARCHIVE}\n"
+    (place / f"sha256sum-{ARCHITECTURE}.txt").write_text(sums, encoding="utf-8")
     if corrupt:
         (place / BINARY).write_text(text.replace("STAND-IN", "STAND-OUT"), encoding="utf-8")
     if images:
-        (place / ARCHIVE).write_bytes(b"images of " + version.encode())
+        (place / ARCHIVE).write_bytes(archive)
 
 
 class Run(t.NamedTuple):
@@ -169,7 +171,10 @@ def test_what_is_there_after_the_first_run(cluster: Owner) -> None:
         assert host.sh("ls /var/lib/rancher/k3s/agent/images") == ARCHIVE
         unit = "k3s" if role == "server" else "k3s-agent"
         assert "ActiveState=active" in host.sh(f"systemctl show --property=ActiveState {unit}.service")
-    assert agent.sh("cat /etc/rancher/k3s/token") == server.sh("cat /var/lib/rancher/k3s/server/token")
+    assert agent.sh("cat /etc/rancher/k3s/token") == server.sh("cat /var/lib/rancher/k3s/server/agent-token")
+    # An agent that is taken over cannot become a server with it.
+    theirs = server.sh("cat /etc/rancher/k3s/token")
+    assert agent.sh(f"grep -rl {theirs} /etc /var/lib/rancher /var/lib/dgxspark 2>/dev/null", check=False) == ""
     assert set(cluster.nodes()) == {"spark1", "spark2"}
     assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
     assert (
@@ -190,8 +195,14 @@ def test_no_secret_is_in_argv_environment_output_facts_or_files_that_others_can_
     server = cluster.lan.hosts["spark1"]
     token = server.sh("cat /etc/rancher/k3s/token")
     password = re.findall(r"password: (\S+)", cluster.kubeconfig.read_text())[0]
-    secrets = [token, server.sh("cat /var/lib/rancher/k3s/server/token"), "registry-Passw0rd", password]
-    assert len(token) == 64
+    secrets = [
+        token,
+        server.sh("cat /etc/rancher/k3s/agent-token"),
+        server.sh("cat /var/lib/rancher/k3s/server/token"),
+        "registry-Passw0rd",
+        password,
+    ]
+    assert len(token) == len(secrets[1]) == 64 and token != secrets[1]
     for secret in secrets:
         assert not leaks.lines(cluster.first_run.output, secret), "in the output of -vvv --diff"  # type: ignore[attr-defined]
         assert not cluster.watch.holding(secret), "with a process, while it ran"  # type: ignore[attr-defined]
@@ -263,27 +274,47 @@ def test_a_node_whose_ranks_do_not_go_is_left_alone(cluster: Owner) -> None:
 
 def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
     server = cluster.lan.hosts["spark1"]
-    kept = server.sh("cat /var/lib/rancher/k3s/server/token")
-    server.sh(f"echo '{kept.rpartition(':')[0]}:{'0' * 64}' > /var/lib/rancher/k3s/server/token")
+    kept = server.sh("cat /var/lib/rancher/k3s/server/agent-token")
+    server.sh(f"echo '{kept.rpartition(':')[0]}:{'0' * 64}' > /var/lib/rancher/k3s/server/agent-token")
     try:
         failed = cluster.run(limit="spark3")
     finally:
-        server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/token")
+        server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/agent-token")
     assert failed.code != 0
     assert "The server does not know the token." in failed.plain
     assert "401 Unauthorized" in failed.plain
     assert "the node is as it was before" in failed.plain
 
 
-@pytest.mark.long
-def test_a_token_of_another_cluster(cluster: Owner, bare: Host) -> None:
+def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Owner, bare: Host) -> None:
+    """As K3s was laid there before there was one."""
     server = cluster.lan.hosts["spark1"]
-    kept = server.sh("cat /var/lib/rancher/k3s/server/token")
-    server.sh(f"echo 'K10{'a' * 64}::server:{kept.rpartition(':')[2]}' > /var/lib/rancher/k3s/server/token")
+    server.sh("mv /etc/rancher/k3s/agent-token /etc/rancher/k3s/aside")
     try:
         failed = cluster.run(limit="spark3")
     finally:
-        server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/token")
+        server.sh("mv /etc/rancher/k3s/aside /etc/rancher/k3s/agent-token")
+    assert failed.code != 0
+    assert "spark1 has no token for agents yet" in failed.plain and "-l spark1,spark3" in failed.plain
+
+
+def test_images_that_are_not_the_release_s_are_refused(cluster: Owner, bare: Host) -> None:
+    release(cluster.releases / "spoilt", OLD)
+    (cluster.releases / "spoilt" / OLD / ARCHIVE).write_bytes(b"other images")
+    failed = cluster.run(limit="spark3", k3s_source=str(cluster.releases / "spoilt"))
+    assert failed.code != 0
+    assert f"{ARCHIVE} of K3s {OLD} is corrupted" in failed.plain and "the release's list says" in failed.plain
+
+
+@pytest.mark.long
+def test_a_token_of_another_cluster(cluster: Owner, bare: Host) -> None:
+    server = cluster.lan.hosts["spark1"]
+    kept = server.sh("cat /var/lib/rancher/k3s/server/agent-token")
+    server.sh(f"echo 'K10{'a' * 64}::node:{kept.rpartition(':')[2]}' > /var/lib/rancher/k3s/server/agent-token")
+    try:
+        failed = cluster.run(limit="spark3")
+    finally:
+        server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/agent-token")
     assert failed.code != 0
     assert "The token is that of another cluster." in failed.plain
 

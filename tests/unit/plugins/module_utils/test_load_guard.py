@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
+import socket
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import (
+    MOST,
     Guard,
     Settings,
     free_kib,
     is_due,
-    stale,
 )
 
-SETTINGS: Settings = {"floor_mib": 100, "interval_s": 1, "max_s": 60}
+SETTINGS: Settings = {"floor_mib": 100, "interval_s": 0, "max_s": 60}
 
 
 def meminfo(free_kib: int) -> str:
@@ -26,17 +26,21 @@ def meminfo(free_kib: int) -> str:
 
 class Node:
     def __init__(self, root: pathlib.Path, free: int) -> None:
-        self.proc, self.marks = root / "proc", root / "loading"
+        self.proc = root / "proc"
         (self.proc / "sys/vm").mkdir(parents=True)
-        self.marks.mkdir()
         (self.proc / "meminfo").write_text(meminfo(free))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind("")  # an abstract name of its own
+        listener.listen(2 * MOST)
+        self.address = listener.getsockname()
+        self.guard = Guard(SETTINGS, listener, str(self.proc))
 
-    def guard(self) -> Guard:
-        return Guard(SETTINGS, str(self.proc), str(self.marks))
-
-    def mark(self, name: str, laid: float) -> None:
-        (self.marks / name).touch()
-        os.utime(self.marks / name, (laid, laid))
+    def load(self, name: bytes) -> socket.socket:
+        """Be a rank that loads."""
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(self.address)
+        made.sendall(name)
+        return made
 
     def written(self) -> dict[str, str]:
         return {path.name: path.read_text().strip() for path in (self.proc / "sys/vm").iterdir()}
@@ -50,32 +54,54 @@ def test_it_is_due_below_the_floor_of_what_is_free_not_of_what_is_available(free
 
 def test_below_the_floor_the_cache_goes_and_memory_is_compacted(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path, free=1000)
-    node.mark("rank-0", 1000.0)
-    assert node.guard().step(now=1001.0)
-    assert node.written() == {"drop_caches": "1", "compact_memory": "1"}
+    with node.load(b"rank-0"):
+        assert node.guard.step(now=1001.0)
+        assert node.written() == {"drop_caches": "1", "compact_memory": "1"}
+    assert not node.guard.step(now=1002.0)
 
 
-@pytest.mark.parametrize(("free", "marked"), [(500000, True), (1000, False)])
-def test_with_room_or_without_a_load_nothing_is_done(tmp_path: pathlib.Path, free: int, marked: bool) -> None:
+@pytest.mark.parametrize(("free", "loads"), [(500000, True), (1000, False)])
+def test_with_room_or_without_a_load_nothing_is_done(tmp_path: pathlib.Path, free: int, loads: bool) -> None:
     node = Node(tmp_path, free)
-    if marked:
-        node.mark("rank-0", 1000.0)
-    assert node.guard().step(now=1001.0) == marked
+    connection = node.load(b"rank-0") if loads else None
+    assert node.guard.step(now=1001.0) == loads
     assert node.written() == {}
+    if connection:
+        connection.close()
 
 
 def test_a_load_that_never_ends_is_given_up(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = Node(tmp_path, free=1000)
-    node.mark("dead", 1000.0)
-    node.mark("young", 1050.0)
-    assert stale(node.guard().read_marks(), 1061.0, SETTINGS) == ["dead"]
-    assert node.guard().step(now=1061.0)
-    assert [path.name for path in node.marks.iterdir()] == ["young"]
-    assert "dead has not become ready within 60 s" in capsys.readouterr().err
-    assert not node.guard().step(now=1111.0)
+    with node.load(b"stuck") as stuck:
+        assert node.guard.look(1000.0) == ["stuck"]
+        with node.load(b"young"):
+            assert node.guard.look(1050.0) == ["stuck", "young"]
+            assert node.guard.look(1061.0) == ["young"]
+        assert "stuck has not become ready within 60 s" in capsys.readouterr().err
+        assert stuck.recv(1) == b""
+    assert not node.guard.step(now=1062.0)
 
 
 def test_it_ends_when_all_loads_have(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = Node(tmp_path, free=1000)
-    node.guard().run()
+    node.guard.run(linger_s=0)
     assert "All loads are over" in capsys.readouterr().err
+
+
+def test_a_rank_can_speak_for_itself_alone(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a name nor a flood of connections does anything to another's load, or to the journal."""
+    node = Node(tmp_path, free=1000)
+    with node.load(b"honest"):
+        assert node.guard.look(1000.0) == ["honest"]
+        flood = [node.load(b"honest\nFAKE LINE \x1b[31m" + b"x" * 500) for _each in range(MOST + 5)]
+        names = node.guard.look(1001.0)
+        assert len(names) == MOST and "honest" in names
+        assert all(len(name) <= 64 and name.isprintable() for name in names)
+        for each in flood:
+            each.close()
+        for _read in range(12):  # what they said is read in small pieces
+            names = node.guard.look(1002.0)
+        assert names == ["honest"]
+        node.guard.look(1100.0)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "\x1b" not in said

@@ -66,12 +66,14 @@ def stage(host: Host, version: str, broken: str = "", images: bool = False) -> s
     source.write_text(text, encoding="utf-8")
     host.sh(f"mkdir -p {STAGING} && cp {source} {STAGING}/k3s-binary")
     if images:
-        host.sh(f"echo images > {STAGING}/k3s-airgap-images-{platform.machine()}.tar.zst")
+        archive = f"k3s-airgap-images-{platform.machine()}.tar.zst"
+        host.sh(f"cd {STAGING} && echo images > {archive} && sha256sum k3s-binary {archive} > sums.txt")
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def server(host: Host, sha256: str | None, version: str = OLD, **more: t.Any) -> dict[str, t.Any]:
     config = f"node-name: s\nnode-ip: {host.address}\ntoken-file: /etc/rancher/k3s/token\n"
+    config += "agent-token-file: /etc/rancher/k3s/agent-token\n"
     return {
         "role": "server", "version": version, "file": "k3s-binary", "config": config, "first": True, "timeout": 30,
         "signs": SIGNS, **({"sha256": sha256} if sha256 else {}), **more,
@@ -92,7 +94,7 @@ def test_installed_kept_and_taken_away_without_a_trace(host: Host) -> None:
     before = host.tree(*PLACES)
     digest = stage(host, OLD, images=True)
     archive = f"k3s-airgap-images-{platform.machine()}.tar.zst"
-    wanted = server(host, digest, images=archive, registries="configs: {}\n")
+    wanted = server(host, digest, images=archive, sums="sums.txt", registries="configs: {}\n")
     foretold = call(host, "k3s_node", check=True, **wanted)
     done = call(host, "k3s_node", **wanted)
     assert done["changed"] and done["changes"] == foretold["changes"], done
@@ -112,6 +114,20 @@ def test_installed_kept_and_taken_away_without_a_trace(host: Host) -> None:
     assert gone["changed"], gone
     assert host.tree(*PLACES) == before
     assert call(host, "k3s_node", state="absent")["changed"] is False
+
+
+def test_an_agent_takes_no_token_of_a_server(host: Host) -> None:
+    before = host.tree(*PLACES)
+    wanted = {
+        **server(host, stage(host, OLD)),
+        "role": "agent",
+        "first": False,
+        "token": f"K10{'a' * 64}::server:{'b' * 64}",
+    }
+    failed = call(host, "k3s_node", **wanted)
+    assert failed["failed"] and "the token to join with is the servers' own" in failed["msg"]
+    assert "b" * 64 not in json.dumps(failed)
+    assert host.tree(*PLACES) == before
 
 
 def test_a_failed_upgrade_puts_back_binary_files_and_data(host: Host) -> None:

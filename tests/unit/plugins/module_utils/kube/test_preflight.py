@@ -52,7 +52,7 @@ def echo(address: str, most: int = 65535) -> t.Iterator[int]:
                     if data == b"stop":
                         return
                     if len(data) <= most:
-                        peer.sendto(data, asker)
+                        peer.sendto(b"!" + data[1:], asker)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

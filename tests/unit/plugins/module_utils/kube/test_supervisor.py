@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,7 +13,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import BOUNDS, PATIENCE, Group, alive
 
@@ -139,6 +139,33 @@ def test_a_rank_that_is_late_is_named(make: t.Callable[..., Group]) -> None:
     assert "rank 1 (spark2, 127.0.1.2, p0f0v0)" in group.last_word(0)
 
 
+def test_packets_are_sent_back_to_planned_peers_alone_and_never_for_ever(make: t.Callable[..., Group]) -> None:
+    """Not to strangers, and no answer to an answer: two supervisors were kept busy by one forged packet."""
+    group = make(2, rails=True)
+    group.start(0)
+    group.wait(0, path="/live")
+
+    def heard(source: tuple[str, int], data: bytes) -> bytes:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.bind(source)
+            peer.settimeout(1)
+            peer.sendto(data, (group.address(0), group.port))
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    answer = peer.recv(9000)
+                    if not answer.startswith(b"?"):  # the preflight of rank 0 asks, too
+                        return answer
+        return b""
+
+    peer = group.address(1)
+    assert heard((peer, 0), b"?p0f0v0 0 ....") == b"!p0f0v0 0 ...."
+    assert heard(("127.0.0.1", 0), b"?p0f0v0 0 ....") == b""
+    # From the port of the other rank's supervisor itself.
+    assert heard((peer, group.port), b"?p0f0v0 0 ....") == b"!p0f0v0 0 ...."
+    assert heard((peer, group.port), b"!p0f0v0 0 ....") == b""
+    assert heard((peer, group.port), b"") == b""
+
+
 def test_a_rank_of_another_plan_is_turned_away(make: t.Callable[..., Group]) -> None:
     group = make(3)
     group.configure(2, plan="other")
@@ -159,12 +186,6 @@ def test_no_token_is_not_ready(make: t.Callable[..., Group]) -> None:
 # --- what the node's memory guard is told --------------------------------------------------------------------------------
 
 
-def guarded(group: Group, rank: int) -> list[str]:
-    """Return the loads that the node's own guard sees."""
-    settings: load_guard.Settings = {"floor_mib": 1, "interval_s": 1, "max_s": 60}
-    return sorted(load_guard.Guard(settings, marks=str(group.marks(rank))).read_marks())
-
-
 def score(pid: int) -> int:
     return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
@@ -182,15 +203,15 @@ def test_a_load_is_guarded_on_every_node_until_the_api_gives_tokens(make: t.Call
     (group.folder / "silent").touch()
     group.start(0)
     group.wait(0, path="/live")
-    assert not guarded(group, 0)  # nothing is loaded before the group is whole
+    assert not group.guarded(0)  # nothing is loaded before the group is whole
     group.start(1)
     for rank in range(2):
         group.engines(rank, 1)
-        assert guarded(group, rank) == [f"serve-default-rank{rank}"]
+        assert group.guarded(rank) == [f"serve-default-rank{rank}"]
     (group.folder / "silent").unlink()
     group.wait()
     until = time.monotonic() + PATIENCE
-    while any(guarded(group, rank) for rank in range(2)):
+    while any(group.guarded(rank) for rank in range(2)):
         assert time.monotonic() < until, group.log(1)
         time.sleep(0.05)
     assert group.processes[1].poll() is None
@@ -202,16 +223,15 @@ def test_a_load_that_ends_is_no_longer_guarded(make: t.Callable[..., Group]) -> 
     group.start()
     for rank in range(2):
         group.engines(rank, 1)
-    assert len(guarded(group, 0) + guarded(group, 1)) == 2
+    assert len(group.guarded(0) + group.guarded(1)) == 2
     (group.folder / "end-1").write_text("5")
     assert group.ended() == [LOST, 5]
-    assert not guarded(group, 0) + guarded(group, 1)
+    assert not group.guarded(0) + group.guarded(1)
 
 
-def test_a_node_whose_marks_cannot_be_laid_serves_all_the_same(make: t.Callable[..., Group]) -> None:
+def test_a_node_without_a_memory_guard_serves_all_the_same(make: t.Callable[..., Group]) -> None:
     group = make(1)
-    group.marks(0).rmdir()
-    group.marks(0).touch()
+    group.guards[0].listener.close()
     group.start()
     group.wait()
     assert "this load is not guarded" in group.log(0)

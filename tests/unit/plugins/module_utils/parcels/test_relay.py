@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 import http.client
 import os
@@ -147,18 +149,70 @@ def test_a_source_that_is_damaged_is_named_and_nothing_of_it_is_handed_on(tmp_pa
     assert "m/blobs/a" not in content_of(chain.roots[1])
 
 
-def test_bytes_that_change_after_they_were_sealed_are_found_by_who_receives_them(tmp_path: pathlib.Path) -> None:
+def test_bytes_that_rot_after_they_were_sealed_are_found_by_who_receives_them(tmp_path: pathlib.Path) -> None:
     chain = Chain(tmp_path, 2, patience_s=5)
-    fill(chain.roots[0])
-    parcels.lay(made(chain.roots[0]))
-    place = chain.roots[0] / "m/blobs/a"
-    seen = place.stat()
-    place.write_bytes(b"\0" * BIG)
-    os.utime(place, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # a disk that rots changes no time
+    fill(chain.roots[0], {**CONTENT, "m/blobs/a": b"\0" * BIG})
+    parcels.lay(made(chain.roots[0]))  # a disk that rots changes no time
     chain.run()
     assert "a came twice from node1 with another SHA-256" in str(chain.errors[2])
     assert "m/blobs/a" not in content_of(chain.roots[1])
     assert not (chain.roots[1] / "m/refs/main").exists()
+
+
+def test_who_writes_to_a_sealed_file_cannot_hide_it_by_its_time(tmp_path: pathlib.Path) -> None:
+    fill(tmp_path)
+    parcels.lay(made(tmp_path))
+    place = tmp_path / "m/blobs/a"
+    seen = place.stat()
+    place.write_bytes(b"\0" * BIG)
+    os.utime(place, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert parcels.state(made(tmp_path)).unread == BIG
+
+
+def test_a_connection_that_says_nothing_is_let_go_and_holds_nobody_up(tmp_path: pathlib.Path) -> None:
+    """More of them than there is room for, and then a child that copies."""
+    chain = Chain(tmp_path, 2, patience_s=15)
+    fill(chain.roots[0])
+    threads = [threading.Thread(target=chain.run, kwargs={"only": [number]}) for number in (1, 2)]
+    threads[0].start()
+    time.sleep(0.5)
+    silent = [socket.create_connection(("127.0.0.1", chain.port), timeout=20) for _each in range(80)]
+    threads[1].start()
+    for each in silent:
+        with contextlib.suppress(ConnectionResetError):
+            assert each.recv(1) == b""
+        each.close()
+    for thread in threads:
+        thread.join()
+    assert content_of(chain.roots[1]) == CONTENT
+    assert not chain.errors
+
+
+def test_a_child_that_stops_taking_bytes_is_let_go(tmp_path: pathlib.Path) -> None:
+    content = {"m/blobs/a": b"x" * (64 * 2**20)}
+    fill(tmp_path, content)
+    port, patience_s = free_port(), 2.0
+    link = Link("node1", port, None, ("node2",), ("127.0.0.1",), patience_s)
+    errors: list[FabricError] = []
+
+    def serve() -> None:
+        try:
+            relay(dataclasses.replace(made(tmp_path, content), links={}), link, TOKEN, Counter())
+        except FabricError as exc:
+            errors.append(exc)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    time.sleep(1)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(f"GET /m/blobs/a HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+        thread.join(20)
+        assert not thread.is_alive()
+        got = 0
+        while data := slow.recv(2**20):
+            got += len(data)
+    assert got < len(content["m/blobs/a"])
+    assert "node2 did not come for the files" in str(errors[0])
 
 
 def test_a_parent_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:

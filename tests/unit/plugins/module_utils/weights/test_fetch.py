@@ -47,7 +47,12 @@ def hub() -> t.Iterator[Hub]:
 def wanted(hub: Hub, folder: pathlib.Path, **more: t.Any) -> Wanted:
     # As an owner's proxy would have it: what goes wrong is told at once, not after minutes of patience.
     environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
-    return Wanted(str(folder / "hub"), REPO, python=PYTHON, environment=environment, **more)
+    return Wanted(str(folder / "cache"), REPO, python=PYTHON, environment=environment, **more)
+
+
+def hub_of(asked: Wanted) -> str:
+    """Where an engine looks."""
+    return f"{asked.root}/{cache.HUB}"
 
 
 def have(asked: Wanted) -> cache.Manifest:
@@ -63,10 +68,10 @@ def test_a_download_is_verified_listed_and_found_by_an_engine_without_a_network(
     made = have(asked)
     assert {f.path: f.sha256 for f in made.files} == {k: hashlib.sha256(v).hexdigest() for k, v in FILES.items()}
     assert made.revision == "a" * 40 and made.size == TOTAL
-    assert cache.read(asked.hub, REPO, None) == made
+    assert cache.read(asked.root, REPO, None) == made
     # What an engine does: the library itself, without a network, by the repository's name alone.
     code = f"import huggingface_hub as h; print(h.snapshot_download({REPO!r}))"
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": asked.hub, "HF_ENDPOINT": hub.url}
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": hub_of(asked), "HF_ENDPOINT": hub.url}
     seen = len(hub.requests)
     found = subprocess.run([PYTHON, "-c", code], env=env, check=True, capture_output=True, text=True).stdout.strip()
     assert {p: (pathlib.Path(found) / p).read_bytes() for p in FILES} == FILES
@@ -81,7 +86,7 @@ def test_the_second_time_nothing_is_asked_or_moved_and_the_commit_stays(hub: Hub
     assert have(asked).revision == "a" * 40
     assert prospect(asked)["missing"] == 0
     assert hub.requests == []
-    assert parcels.state(cache.parcel(asked.hub, t.cast(cache.Manifest, cache.read(asked.hub, REPO, None)))).whole
+    assert parcels.state(cache.parcel(asked.root, t.cast(cache.Manifest, cache.read(asked.root, REPO, None)))).whole
 
 
 def test_another_commit_is_fetched_and_moves_only_what_differs(hub: Hub, tmp_path: pathlib.Path) -> None:
@@ -92,7 +97,7 @@ def test_another_commit_is_fetched_and_moves_only_what_differs(hub: Hub, tmp_pat
     made = have(wanted(hub, tmp_path, revision="b" * 40))
     assert made.revision == "b" * 40
     assert hub.sent == {"config.json": 8}
-    assert cache.current(wanted(hub, tmp_path).hub, REPO) == "b" * 40
+    assert cache.current(wanted(hub, tmp_path).root, REPO) == "b" * 40
 
 
 def test_a_connection_that_breaks_is_mended_within_the_run(hub: Hub, tmp_path: pathlib.Path) -> None:
@@ -104,9 +109,9 @@ def test_a_connection_that_breaks_is_mended_within_the_run(hub: Hub, tmp_path: p
 def test_an_interrupted_download_keeps_the_files_that_came_whole(hub: Hub, tmp_path: pathlib.Path) -> None:
     asked = wanted(hub, tmp_path)
     have(asked)
-    manifest = t.cast(cache.Manifest, cache.read(asked.hub, REPO, None))
+    manifest = t.cast(cache.Manifest, cache.read(asked.root, REPO, None))
     lost = next(f for f in manifest.files if f.path == "model-2.safetensors")
-    base = pathlib.Path(asked.hub) / cache.folder(REPO)
+    base = pathlib.Path(hub_of(asked)) / cache.folder(REPO)
     (base / "blobs" / lost.blob).unlink()
     left = base / "blobs" / f"{lost.blob}.0badcafe.incomplete"
     left.write_bytes(b"x" * 1000)
@@ -125,11 +130,11 @@ def test_wrong_bytes_are_named_and_do_not_stay(hub: Hub, tmp_path: pathlib.Path)
         FabricError, match=r"org/model: model-2\.safetensors has other bytes than the hub promised \(SHA-256"
     ):
         have(asked)
-    assert cache.read(asked.hub, REPO, None) is None
+    assert cache.read(asked.root, REPO, None) is None
     hub.repos[REPO].spoiled = {"config.json"}
     hub.sent.clear()
     with pytest.raises(FabricError, match=r"config\.json has other bytes"):
-        shutil.rmtree(asked.hub)
+        shutil.rmtree(asked.root)
         have(asked)
     hub.repos[REPO].spoiled = set()
     hub.sent.clear()
@@ -185,17 +190,17 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     made = have(asked)
     hub.stop()
     disk = tmp_path / "disk"
-    shutil.copytree(asked.hub, disk, symlinks=True)
-    elsewhere = dataclasses.replace(asked, hub=str(tmp_path / "other/hub"), source=str(disk), python="/nowhere")
+    shutil.copytree(hub_of(asked), disk, symlinks=True)
+    elsewhere = dataclasses.replace(asked, root=str(tmp_path / "other"), source=str(disk), python="/nowhere")
     assert prospect(elsewhere)["missing"] == TOTAL
     assert have(elsewhere) == made
-    assert parcels.state(cache.parcel(elsewhere.hub, made)).whole
+    assert parcels.state(cache.parcel(elsewhere.root, made)).whole
     blob = disk / cache.folder(REPO) / "blobs" / made.files[1].blob
     blob.write_bytes(b"\0" * made.files[1].size)
-    third = dataclasses.replace(elsewhere, hub=str(tmp_path / "third/hub"))
+    third = dataclasses.replace(elsewhere, root=str(tmp_path / "third"))
     with pytest.raises(FabricError, match="it is damaged"):
         have(third)
-    assert cache.read(third.hub, REPO, None) is None
+    assert cache.read(third.root, REPO, None) is None
     blob.unlink()
     with pytest.raises(FabricError, match="is not there, though the list"):
         have(third)
@@ -210,31 +215,141 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
 def test_absent_takes_away_what_is_ours_and_nothing_else(hub: Hub, tmp_path: pathlib.Path) -> None:
     asked = wanted(hub, tmp_path)
     made = have(asked)
-    base = pathlib.Path(asked.hub) / cache.folder(REPO)
+    base = pathlib.Path(hub_of(asked)) / cache.folder(REPO)
     theirs = base / "snapshots" / ("d" * 40) / "model.safetensors"
     theirs.parent.mkdir()
     shared = next(f for f in made.files if f.path == "model-2.safetensors")
     theirs.symlink_to(f"../../blobs/{shared.blob}")
     before = sorted(base.rglob("*"))
-    assert cache.remove(asked.hub, REPO, dry=True)
+    assert cache.remove(asked.root, REPO, dry=True)
     assert sorted(base.rglob("*")) == before
-    assert cache.remove(asked.hub, REPO)
+    assert cache.remove(asked.root, REPO)
     assert theirs.read_bytes() == FILES["model-2.safetensors"]
     assert {p.name for p in base.rglob("*") if p.is_file()} == {shared.blob, "model.safetensors"}
-    assert cache.remove(asked.hub, REPO) == []
+    assert cache.remove(asked.root, REPO) == []
 
 
-def test_a_list_that_is_none_of_ours_is_refused(tmp_path: pathlib.Path) -> None:
-    base = tmp_path / cache.folder(REPO)
-    (base / "refs").mkdir(parents=True)
-    (base / "refs/main").write_text("a" * 40)
+@pytest.mark.parametrize(
+    ("read", "place", "chosen"),
+    [
+        (cache.read, f"{cache.OWN}/{cache.folder(REPO)}/{'a' * 40}.json", f"{cache.OWN}/{cache.folder(REPO)}/main"),
+        (cache.brought, f"{cache.folder(REPO)}/dgxspark-{'a' * 40}.json", f"{cache.folder(REPO)}/refs/main"),
+    ],
+)
+def test_a_list_that_is_none_of_ours_is_refused(
+    tmp_path: pathlib.Path,
+    read: t.Callable[[str, str, str | None], cache.Manifest | None],
+    place: str,
+    chosen: str,
+) -> None:
     bad = {
         "repo": REPO,
         "revision": "a" * 40,
         "files": [{"path": "x", "blob": "../../etc/passwd", "size": 1, "sha256": "0" * 64}],
     }
-    (base / f"dgxspark-{'a' * 40}.json").write_text(json.dumps(bad))
+    for path, text in ((place, json.dumps(bad)), (chosen, "a" * 40)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
     with pytest.raises(FabricError, match="it is no list of ours"):
-        cache.read(str(tmp_path), REPO, None)
+        read(str(tmp_path), REPO, None)
     with pytest.raises(FabricError, match="is no repository of the hub"):
         cache.folder("../../etc")
+
+
+# --- what a rank that can write to its cache does ----------------------------------------------------------------------
+
+
+def test_lists_and_seals_are_root_s_alone(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    before = os.umask(0o022)
+    try:
+        have(asked)
+    finally:
+        os.umask(before)
+    own = pathlib.Path(asked.root) / cache.OWN
+    assert own.stat().st_mode & 0o777 == 0o700
+    readable = pathlib.Path(asked.root) / "huggingface"
+    assert {path.name for path in readable.rglob("*") if path.name.endswith(".json") and not path.is_symlink()} == {
+        f"dgxspark-{'a' * 40}.json"
+    }
+
+
+def test_a_rank_that_changes_a_file_the_list_beside_it_and_the_times_deceives_nobody(
+    hub: Hub, tmp_path: pathlib.Path
+) -> None:
+    asked = wanted(hub, tmp_path)
+    made = have(asked)
+    base = pathlib.Path(hub_of(asked)) / cache.folder(REPO)
+    file = next(f for f in made.files if f.path == "model-2.safetensors")
+    seen = (base / "blobs" / file.blob).stat()
+    evil = b"\0" * file.size
+    (base / "blobs" / file.blob).write_bytes(evil)
+    os.utime(base / "blobs" / file.blob, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    beside = base / f"dgxspark-{made.revision}.json"
+    beside.write_text(beside.read_text().replace(file.sha256, hashlib.sha256(evil).hexdigest()))
+    (base / "refs/main").write_text("e" * 40)
+    assert cache.read(asked.root, REPO, None) == made
+    state = parcels.state(cache.parcel(asked.root, made))
+    assert {change.subject for change in state.changes} == {
+        str(base / "blobs" / file.blob), str(beside), str(base / "refs/main")
+    }  # fmt: skip
+    assert have(asked) == made
+    assert (base / "blobs" / file.blob).read_bytes() == FILES[file.path]
+    assert parcels.state(cache.parcel(asked.root, made)).whole
+
+
+def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
+    """A list that somebody made up for his own files is not what they are compared with."""
+    asked = wanted(hub, tmp_path)
+    made = have(asked)
+    file = next(f for f in made.files if f.path == "model-2.safetensors")
+    evil = b"\0" * file.size
+    fake = cache.File(file.path, hashlib.sha256(evil).hexdigest(), file.size, hashlib.sha256(evil).hexdigest())
+    forged = dataclasses.replace(made, files=tuple(fake if f == file else f for f in made.files))
+    (pathlib.Path(hub_of(asked)) / cache.folder(REPO) / "blobs" / fake.blob).write_bytes(evil)
+    parcels.lay(cache.parcel(asked.root, forged))
+    assert have(asked) == forged
+    assert have(dataclasses.replace(asked, verify=True)) == made
+    # Without the hub the node's own list is all there is, which is said.
+    hub.stop()
+    said: list[str] = []
+    with Progress(None) as progress:
+        assert fetch(dataclasses.replace(asked, verify=True), progress, said.append) == made
+    assert "compared with this node's own list alone" in said[0]
+
+
+@pytest.mark.parametrize("path", ["", "/blobs", "/refs", "/snapshots", f"/snapshots/{'a' * 40}"])
+def test_a_download_writes_nothing_through_a_folder_that_is_a_link(hub: Hub, tmp_path: pathlib.Path, path: str) -> None:
+    asked = wanted(hub, tmp_path)
+    outside = tmp_path / "etc"
+    outside.mkdir()
+    place = pathlib.Path(f"{hub_of(asked)}/{cache.folder(REPO)}{path}")
+    place.parent.mkdir(parents=True)
+    place.symlink_to(outside)
+    with pytest.raises(FabricError, match="is a link, or no folder"):
+        have(asked)
+    assert not any(outside.iterdir())
+
+
+def test_a_download_writes_nothing_through_a_file_that_is_a_link(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    outside = tmp_path / "shadow"
+    outside.write_text("root's own")
+    blobs = {hashlib.sha256(data).hexdigest() for data in FILES.values()}
+    base = pathlib.Path(hub_of(asked)) / cache.folder(REPO)
+    names = [f"blobs/{blob}{end}" for blob in blobs for end in ("", ".incomplete", ".part", ".0badcafe.incomplete")]
+    for name in (*names, "refs/main", f"dgxspark-{'a' * 40}.json"):
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).symlink_to(outside)
+    made = have(asked)
+    assert outside.read_text() == "root's own"
+    assert parcels.state(cache.parcel(asked.root, made)).whole
+    assert {f.path: (base / "snapshots" / made.revision / f.path).read_bytes() for f in made.files} == FILES
+    # And taking it away leaves what links led to.
+    other = base / "snapshots" / ("d" * 40)
+    other.symlink_to(tmp_path)
+    with pytest.raises(FabricError, match=f"{other} is a link, or no folder"):
+        cache.remove(asked.root, REPO)
+    other.unlink()
+    assert cache.remove(asked.root, REPO)
+    assert outside.read_text() == "root's own"

@@ -80,6 +80,7 @@ def test_a_server_and_its_agents(cluster: Cluster) -> None:
     assert server["refusals"] == agent["refusals"] == []
     assert (server["role"], server["first"], agent["role"], agent["first"]) == ("server", True, "agent", False)
     assert server["config"] == {
+        "agent-token-file": "/etc/rancher/k3s/agent-token",
         "cluster-cidr": "10.42.0.0/16",
         "cluster-dns": "10.43.0.10",
         "flannel-iface": "enP7s7",

@@ -221,19 +221,20 @@ def test_shared_memory_service_links_and_caches() -> None:
     assert volumes[mounts[env["HF_HOME"]]]["hostPath"]["path"] == "/data/huggingface"
 
 
-def test_the_node_s_memory_guard_sees_the_marks_that_ranks_lay() -> None:
+def test_ranks_tell_the_node_s_memory_guard_and_write_nothing_there() -> None:
     coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
-    marks = []
+    names = []
     for served in (serve(), serve(coder)):
         for template, file in zip(pods(served), files(served), strict=True):
             volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
             mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container(template)["volumeMounts"]}
             # Made where no guard is: a node without one serves, too.
-            there = {"path": load_guard.MARKS, "type": "DirectoryOrCreate"}
-            folder, _slash, name = file["mark"].rpartition("/")
-            assert mounts[folder]["hostPath"] == there
-            marks.append(name)
-    assert len(set(marks)) == 8  # two instances on one node do not take each other's
+            there = {"path": load_guard.FOLDER, "type": "DirectoryOrCreate"}
+            assert mounts[file["guard"]["folder"]]["hostPath"] == there
+            (mount,) = (m for m in container(template)["volumeMounts"] if m["mountPath"] == file["guard"]["folder"])
+            assert mount["readOnly"] is True
+            names.append(file["guard"]["name"])
+    assert len(set(names)) == 8
 
 
 def test_a_token_is_a_file_and_nowhere_else() -> None:
@@ -246,6 +247,56 @@ def test_a_token_is_a_file_and_nowhere_else() -> None:
         assert secret["secretName"] == "hub"
         assert secret["items"][0]["mode"] == 0o400
     assert "secret" not in json.dumps(pods(serve()))
+
+
+def test_ranks_that_do_not_ask_the_hub_get_no_token_and_read_weights_alone() -> None:
+    coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
+    writable: list[set[str]] = []
+    for made in (inputs.plan(), coder):
+        for template in pods(serve(made, hub_offline=True, hf_token_secret="hub", cache_dir="/data")):
+            assert "hub" not in json.dumps(template["spec"]["volumes"])
+            env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
+            assert "HF_TOKEN_PATH" not in env
+            mounts = {mount["mountPath"]: mount for mount in container(template)["volumeMounts"]}
+            assert mounts[env["HF_HOME"]]["readOnly"] is True
+            volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+            ours = {
+                volumes[mount["name"]]["hostPath"]["path"]
+                for mount in mounts.values()
+                if "hostPath" in volumes[mount["name"]] and not mount.get("readOnly")
+            }
+            writable.append({path for path in ours if path.startswith("/data")})
+            # Compilers and a model's own code have a place that can be written to.
+            for name in ("HF_MODULES_CACHE", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"):
+                (place,) = (path for path in mounts if env[name].startswith(f"{path}/"))
+                assert not mounts[place].get("readOnly")
+    # None of two instances on a node runs what the other one has compiled.
+    assert not writable[0] & writable[-1]
+    # Who fetches for himself writes.
+    (mount,) = (m for m in container(pods(serve())[0])["volumeMounts"] if m["mountPath"] == "/cache/huggingface")
+    assert "readOnly" not in mount
+
+
+def test_ranks_are_reached_by_their_group_and_the_api_by_anybody() -> None:
+    served = serve()
+    policy = named(served, "NetworkPolicy", "serve-default")["spec"]
+    own = pods(served)[0]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= own.items()
+    assert "Egress" not in policy["policyTypes"]
+    open_to_all = [rule for rule in policy["ingress"] if "from" not in rule]
+    assert [rule["ports"] for rule in open_to_all] == [[{"port": "http", "protocol": "TCP"}]]
+    # The head alone has a port of that name; supervisors and engines are for the group.
+    named_ports = [{port["name"] for port in container(template)["ports"]} for template in pods(served)]
+    assert ["http" in names for names in named_ports] == [True, False, False, False]
+    (group,) = (rule["from"] for rule in policy["ingress"] if "from" in rule)
+    coder = inputs.plan(instance={"name": "coder", "vf_index": 1, "port": 30001, "dist_port": 51000})
+    other = pods(serve(coder))[0]["metadata"]["labels"]
+    (peers,) = group
+    assert set(peers) == {"podSelector"}, "no other namespace"
+    assert peers["podSelector"]["matchLabels"].items() <= own.items()
+    assert not peers["podSelector"]["matchLabels"].items() <= other.items()
+    # On the host's network no policy holds: there is none that says so.
+    assert "NetworkPolicy" not in {made["kind"] for made in serve(attachment="host")["common"]}
 
 
 def test_the_plan_s_patches_are_applied_before_the_engine() -> None:

@@ -1,0 +1,193 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files beneath a folder that others may write to: root works there by handles of folders, and follows no link.
+
+The folder itself is the owner's choice, and may be a link to another disk. What lies beneath it may have been put there by
+who has the folder in his pod: a link, a pipe, a second name of another file. Folders that are links are refused by name; a
+file that is none is replaced, or counts as absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import stat
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# A pipe would be waited for without O_NONBLOCK.
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ABSENT = (FileNotFoundError,)
+
+
+def parts(root: str, path: str) -> tuple[str, ...]:
+    """Return the names of a path beneath a root; FabricError for one that leads out of it."""
+    pure = pathlib.PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        raise FabricError(f"{path!r} leads out of {root}. The list of files is not one of ours; nothing was done.")
+    return pure.parts
+
+
+class Beneath:
+    """A folder. All paths are relative to it; OSError is the system's, FabricError says who is to look."""
+
+    def __init__(self, root: str | pathlib.Path) -> None:
+        self.root = str(root)
+
+    @contextlib.contextmanager
+    def folder(self, path: str | None, *, make: bool = False, mode: int = 0o755) -> t.Iterator[int]:
+        """Open a folder (None: the root); make it with its parents where that is asked for. Yields its descriptor."""
+        if make:
+            pathlib.Path(self.root).mkdir(parents=True, exist_ok=True)
+        here = os.open(self.root, _FOLDER)
+        done = self.root
+        try:
+            for name in parts(self.root, path) if path else ():
+                done = f"{done}/{name}"
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, mode, dir_fd=here)
+                try:
+                    deeper = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
+                except OSError as exc:
+                    if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+                        raise _planted(done) from exc
+                    raise
+                os.close(here)
+                here = deeper
+            yield here
+        finally:
+            os.close(here)
+
+    @contextlib.contextmanager
+    def _beside(self, path: str, *, make: bool = False) -> t.Iterator[tuple[int, str]]:
+        """Open the folder that a file is in; yields its descriptor and the file's name in it."""
+        *folders, name = parts(self.root, path)
+        with self.folder("/".join(folders) or None, make=make) as here:
+            yield here, name
+
+    def stat(self, path: str) -> os.stat_result | None:
+        """Return what a plain file is like; None where there is none."""
+        with contextlib.suppress(*_ABSENT), self._beside(path) as (here, name):
+            seen = os.stat(name, dir_fd=here, follow_symlinks=False)
+            return seen if stat.S_ISREG(seen.st_mode) else None
+        return None
+
+    def open(self, path: str) -> t.IO[bytes]:
+        """Open a plain file for reading. OSError where it is absent or none."""
+        with self._beside(path) as (here, name):
+            return self._plain(os.open(name, os.O_RDONLY | _FILE, dir_fd=here), path, "rb")
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a plain file; None where there is none."""
+        if self.stat(path) is None:
+            return None
+        with self.open(path) as file:
+            return file.read()
+
+    def create(self, path: str, mode: int = 0o644) -> t.IO[bytes]:
+        """Make a file, empty, in place of whatever has its name; for reading and writing."""
+        with self._beside(path, make=True) as (here, name):
+            with contextlib.suppress(*_ABSENT):
+                os.unlink(name, dir_fd=here)
+            made = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=here)
+            os.fchmod(made, mode)
+            return self._plain(made, path, "r+b")
+
+    def resume(self, path: str) -> t.IO[bytes]:
+        """Open a file that was begun, for reading and writing; one that somebody else shares is made again, empty."""
+        seen = self.stat(path)
+        if seen is None or seen.st_nlink != 1:
+            return self.create(path)
+        with self._beside(path) as (here, name):
+            return self._plain(os.open(name, os.O_RDWR | _FILE, dir_fd=here), path, "r+b")
+
+    def _plain(self, descriptor: int, path: str, mode: str) -> t.IO[bytes]:
+        """Return a descriptor as an unbuffered file, once it is known to be a plain one."""
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is no plain file", f"{self.root}/{path}")
+        return t.cast("t.IO[bytes]", os.fdopen(descriptor, mode, buffering=0))
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """Write a file whole or not at all."""
+        beside = _aside(path)
+        with self.create(beside, mode) as file:
+            view = memoryview(content)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
+        self.rename(beside, path)
+
+    def rename(self, path: str, to: str) -> None:
+        """Give a file another place, in place of what has that name."""
+        with self._beside(path) as (here, name), self._beside(to, make=True) as (there, other):
+            os.replace(name, other, src_dir_fd=here, dst_dir_fd=there)
+
+    def unlink(self, path: str) -> bool:
+        """Remove a file or a link; tell whether there was one."""
+        with contextlib.suppress(*_ABSENT), self._beside(path) as (here, name):
+            os.unlink(name, dir_fd=here)
+            return True
+        return False
+
+    def target(self, path: str) -> str | None:
+        """Return where a link points to; None where there is no link."""
+        with contextlib.suppress(OSError), self._beside(path) as (here, name):
+            return os.readlink(name, dir_fd=here)
+        return None
+
+    def symlink(self, path: str, target: str) -> None:
+        """Lay a link in place of what has its name."""
+        beside = _aside(path)
+        self.unlink(beside)
+        with self._beside(beside, make=True) as (here, name):
+            os.symlink(target, name, dir_fd=here)
+        self.rename(beside, path)
+
+    def names(self, path: str) -> list[str]:
+        """Return what is in a folder; nothing where there is none."""
+        with contextlib.suppress(*_ABSENT), self.folder(path) as here, os.scandir(here) as found:
+            return sorted(entry.name for entry in found)
+        return []
+
+    def walk(self, path: str) -> t.Iterator[tuple[str, bool]]:
+        """Yield everything in a folder, deepest first: its path, and whether it is a folder. Links are not gone into."""
+        for name in self.names(path):
+            below = f"{path}/{name}"
+            with self._beside(below) as (here, _name):
+                deeper = stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
+            if deeper:
+                yield from self.walk(below)
+            yield below, deeper
+
+    def rmdir(self, path: str) -> bool:
+        """Remove a folder where it is empty; tell whether it was."""
+        with contextlib.suppress(OSError), self._beside(path) as (here, name):
+            os.rmdir(name, dir_fd=here)
+            return True
+        return False
+
+    def clear(self, path: str) -> None:
+        """Remove a folder with all that is in it."""
+        for below, is_folder in list(self.walk(path)):
+            self.rmdir(below) if is_folder else self.unlink(below)
+        self.rmdir(path)
+
+
+def _aside(path: str) -> str:
+    pure = pathlib.PurePosixPath(path)
+    return str(pure.with_name(f".{pure.name}.dgxspark"))
+
+
+def _planted(where: str) -> FabricError:
+    return FabricError(
+        f"{where} is a link, or no folder, and root follows no link there: who can write to that place could lead it anywhere. "
+        f"Nothing was done. See who has put it there (ls -ld {where}), and remove it; caches move to another disk as a whole "
+        "(k8s_dgx_serving.cache_dir)."
+    )
