@@ -154,6 +154,8 @@ def _files(
     """Return what each rank's supervisor and preflight are told."""
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
     first, name = members[0], f"serve-{instance.name}"
+    meeting = f"{instance.meeting}.{chosen.namespace}.svc"
+    by_name = any(instance.meeting in word for member in members for word in member.argv)
     verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
     files: dict[str, Plain] = {}
     for member in members:
@@ -171,9 +173,11 @@ def _files(
             "listen": "0.0.0.0",
             "port": supervisor,
             # On a ring not all are on one wire: then it is the pod network.
-            "head": wiring.way_to(first, member, f"{_pod(name, first)}.{name}-ranks.{chosen.namespace}.svc"),
+            "head": wiring.way_to(first, member, meeting),
             "api": instance.port,
-            "argv": list(member.argv),
+            "argv": [word.replace(instance.meeting, meeting) for word in member.argv],
+            # The engine is given this one's address instead.
+            "meeting": meeting if by_name else None,
             "before": [applier] if plan.get("patches") else [],
             "mark": f"{MARKS}/serve-{instance.name}-rank{member.rank}",
             "verbs": verbs,
