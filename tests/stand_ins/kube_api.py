@@ -163,7 +163,12 @@ class Handler(BaseHTTPRequestHandler):
             if dry or "deletionTimestamp" in cluster.objects[key]["metadata"]:
                 return 200, cluster.objects[key]
             foreground = isinstance(body, dict) and body.get("propagationPolicy") == "Foreground"
-            return 200, cluster.leave(key) if foreground and cluster.slow_collector else cluster.delete(key)
+            if foreground and cluster.slow_collector:
+                return 200, cluster.leave(key)
+            gone = cluster.delete(key)
+            if plural == "pods":  # whose owner makes it anew
+                cluster.control()
+            return 200, gone
         if spaced and ("v1", "namespaces", "", space) not in cluster.objects:
             raise Refused(404, "NotFound", f'namespaces "{space}" not found')
         return self.write(key, body, dry)

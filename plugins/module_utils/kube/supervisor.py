@@ -11,9 +11,8 @@ status of its own, never 0: the kubelet starts the containers again, and they me
 group, since the head lets ranks in only while its own engine is not started.
 
 `python3 supervisor.py RANK.json [ROOT]`, with RANK.json as preflight.py says, and
-`{instance, plan, ranks, host, listen, port, head, api, argv, meeting, before, mark, bounds: {peers_s, load_s, beat_s, lost_s,
-hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `meeting` a name of it in
-`argv` that the engine is to get the address of (or null), `api` the port of the
+`{instance, plan, ranks, host, listen, port, head, api, argv, before, mark, bounds: {peers_s, load_s, beat_s, lost_s,
+hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the port of the
 engine's API (on the head), `before` a list of commands (patches) to run first, `mark` the file that tells the node's memory
 guard of this load while it lasts. Seconds throughout.
 
@@ -456,31 +455,8 @@ def _unmark(mark: pathlib.Path) -> None:
         mark.unlink()
 
 
-def _addressed(rank: Rank) -> list[str]:
-    """Return the engine's command with rank 0's address for its name. SGLang hands the name to ZMQ (0.5.10 to 0.5.23, with
-    attention in data parallel), which binds to addresses and interfaces alone."""
-    argv, name = list(rank.config["argv"]), rank.config.get("meeting")
-    if not name:
-        return argv
-    until = time.monotonic() + rank.bounds["peers_s"]
-    while not rank.ending:
-        try:
-            address = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
-        except OSError as exc:
-            if time.monotonic() > until:
-                raise Ending(
-                    STATUS["lost"], f"{name} has no address ({exc.strerror}): see CoreDNS, and its Service."
-                ) from exc
-            time.sleep(0.5)
-        else:
-            return [word.replace(name, str(address)) for word in argv]
-    return argv
-
-
 def _engine(rank: Rank, mark: pathlib.Path) -> Ending:
-    argv = _addressed(rank)
-    if rank.ending:
-        return rank.ending
+    argv = rank.config["argv"]
     say(f"starting {' '.join(argv)}")
     try:
         # A group of its own, to be stopped as one.

@@ -155,7 +155,6 @@ def _files(
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
     first, name = members[0], f"serve-{instance.name}"
     meeting = f"{instance.meeting}.{chosen.namespace}.svc"
-    by_name = any(instance.meeting in word for member in members for word in member.argv)
     verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
     files: dict[str, Plain] = {}
     for member in members:
@@ -175,9 +174,7 @@ def _files(
             # On a ring not all are on one wire: then it is the pod network.
             "head": wiring.way_to(first, member, meeting),
             "api": instance.port,
-            "argv": [word.replace(instance.meeting, meeting) for word in member.argv],
-            # The engine is given this one's address instead.
-            "meeting": meeting if by_name else None,
+            "argv": _argv(member, instance, meeting, chosen),
             "before": [applier] if plan.get("patches") else [],
             "mark": f"{MARKS}/serve-{instance.name}-rank{member.rank}",
             "verbs": verbs,
@@ -204,6 +201,14 @@ def _files(
             },
         }
     return files
+
+
+def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
+    """Return the engine's command; where it names the first rank, by way of the program that finds its address."""
+    if not any(instance.meeting in word for word in member.argv):
+        return list(member.argv)
+    named = [word.replace(instance.meeting, meeting) for word in member.argv]
+    return ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
 
 
 def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:

@@ -7,7 +7,6 @@ import os
 import pathlib
 import signal
 import socket
-import sys
 import time
 import typing as t
 
@@ -225,19 +224,6 @@ def test_patches_run_first_and_must_work(make: t.Callable[..., Group]) -> None:
     assert group.ended() == [supervisor.STATUS["patches"]]
     assert "exit status 4: the patch does not fit" in group.last_word(0)
     assert not group.engines(0)
-
-
-def test_the_engine_is_given_an_address_where_its_command_names_the_first_rank(make: t.Callable[..., Group]) -> None:
-    show = "import sys; sys.exit(sys.argv[1])"
-    argv = [sys.executable, "-c", show, "--dist-init-addr=localhost:50000"]
-    group = make(1, argv=argv, meeting="localhost")
-    group.start()
-    group.ended()
-    assert group.log(0).splitlines()[-2:][0] == "--dist-init-addr=127.0.0.1:50000"
-    nowhere = make(1, argv=argv, meeting="nowhere.invalid", bounds={**BOUNDS, "peers_s": 1})
-    nowhere.start()
-    assert nowhere.ended() == [supervisor.STATUS["lost"]]
-    assert "nowhere.invalid has no address" in nowhere.last_word(0)
 
 
 def test_a_taken_port_and_a_missing_program_are_named(make: t.Callable[..., Group]) -> None:

@@ -189,16 +189,17 @@ def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_n
         assert rank["env"]["NCCL_SOCKET_IFNAME"] == f"={start_up}"
         assert rank["env"]["GLOO_SOCKET_IFNAME"] == start_up
         # The engine is given an address: ZMQ, as SGLang uses it with data parallelism, binds to none by name.
-        assert file["meeting"] == f"{MEETING}.dgx-serving.svc"
-        given = [word for word in file["argv"] if file["meeting"] in word]
-        assert given in ([file["meeting"]], [f"{file['meeting']}:{made['instance']['dist_port']}"])
+        name = f"{MEETING}.dgx-serving.svc"
+        assert file["argv"][:4] == ["python3", "/dgxspark/meeting.py", "600", name]
+        assert "meeting.py" in named(served, "ConfigMap", "serve-default-launch")["data"]
+        given = [word for word in file["argv"][4:] if name in word]
+        assert given in ([name], [f"{name}:{made['instance']['dist_port']}"])
 
 
 def test_neighbours_of_a_ring_meet_on_their_cable_and_need_no_name() -> None:
     cluster = {"hosts": ["spark1", "spark2"], "fabric": inputs.fabric(4, 2, "ring"), "nccl": {"attachment": "vf"}}
     made = launch_plan("glm-4.7-nvfp4", cluster, {"parallel": {"nodes": 2, "tp": 2, "pp": 1, "ep": 1}})
     told = files(serving(made, inputs.fabric(4, 2, "ring"), {"image": inputs.PINNED}))
-    assert [file["meeting"] for file in told] == [None, None]
     assert not [word for file in told for word in file["argv"] if "serve-default" in word]
 
 
