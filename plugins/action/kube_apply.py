@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.apply import outcome
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
+
+GONE_S = 60  # for objects that are being deleted
 
 
 class ActionModule(ActionBase):
@@ -40,11 +42,21 @@ class ActionModule(ActionBase):
         if asked["wait_for"]:
             condition = {"type": asked["wait_for"], "status": "True"}
             arguments |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
-        said = self._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
-        if said.get("failed"):
-            return {**result, **said}
+        until = time.monotonic() + GONE_S
+        while True:
+            said = self._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
+            if said.get("failed"):
+                return {**result, **said}
+            # The server takes what is applied to them, and deletes it with them a moment later.
+            leaving = [] if self._task.check_mode else apply.leaving(asked["objects"], said)
+            if not leaving:
+                break
+            if time.monotonic() > until:
+                text = f"{', '.join(leaving)}: being deleted, and still there after {GONE_S} s. See its finalizers."
+                return {**result, "failed": True, "msg": f"dgxspark.cluster.kube_apply: {text}"}
+            time.sleep(2)
         try:
-            made = outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
+            made = apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
         except FabricError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.kube_apply: {exc}"}
         return {**result, **made}

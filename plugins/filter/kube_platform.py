@@ -12,7 +12,7 @@ description:
   - Returns the Kubernetes objects of each part of the platform - the runtime class, NVIDIA's device plugin, Multus, the
     SR-IOV device plugin, and one network attachment for each function and VF index in use.
   - Versions and digests are those of C(knowledge/platform).
-positional: kubernetes, knowledge_dirs
+positional: kubernetes, knowledge_dirs, there
 options:
   _input:
     description: The hosts of the fabric plan, by name. Empty for a single Spark.
@@ -21,16 +21,23 @@ options:
   kubernetes:
     description: >-
       The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged));
-      C(hosts), the Sparks where there is no fabric plan; C(parts), a part's state (V(present), V(absent) or
+      C(hosts), the Sparks of this run, which may be fewer than the fabric plan's (all of it); C(parts), a part's state (V(present), V(absent) or
       V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (all of the plan); C(node_names),
       Kubernetes' name of a host; C(gpu_shares), instances that may hold one GPU at the same time; C(images), a part's
-      image; C(image_pull); C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's.
+      image; C(image_pull); C(data_dir), K3s's, below which its CNI folders are; C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's.
     type: dict
     default: {}
   knowledge_dirs:
     description: The owner's folders of knowledge, laid over the shipped one.
     type: list
     elements: str
+    default: []
+  there:
+    description: >-
+      What the cluster has: its nodes, the pods of our daemons, and the SR-IOV device plugin's ConfigMap. What this run does not
+      see of a node stays as it is there.
+    type: list
+    elements: dict
     default: []
 requirements:
   - jsonschema (Python library, on the controller)
@@ -44,7 +51,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: By part, in the order in which they are put there, C(state) and C(objects).
+  description: >-
+    By part, in the order in which they are put there, C(state) and C(objects). The first, C(nodes), are labels for the nodes that
+    lack them.
   type: dict
 """
 

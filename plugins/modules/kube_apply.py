@@ -13,6 +13,8 @@ description:
   - Hands the objects to M(kubernetes.core.k8s), all in one step and with one field manager, and shows each one's difference.
   - In check mode the API server itself tells what would change. An object that it cannot judge yet, since its namespace or
     its kind would be made by this very run, is reported as one that would be made.
+  - An object that is being deleted takes what is applied to it, and goes with it. It is waited for, up to a minute, and applied
+    when it is gone.
   - Runs on the controller, by its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes

@@ -151,6 +151,27 @@ def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> Non
     assert len(site.cluster.pods()) == 4
 
 
+def test_vfs_that_came_late_are_found_and_those_that_never_come_are_named(site: StandIn) -> None:
+    late, never = ("spark2", "dgxspark.cluster/p0f1v0"), ("spark3", "dgxspark.cluster/p0f0v0")
+    soon = {"__k8s_dgx_devices_patience": 2}
+    site.cluster.late = {late, never}
+    site.play(tasks_from="platform.yml")
+    site.good(**soon)
+    again = [name for name in site.cluster.writes if name.startswith("-Pod/dgxspark-sriov")]
+    assert again == [f"-Pod/dgxspark-sriov-device-plugin-spark{number}" for number in (2, 3)]
+    site.cluster.late = {never}
+    site.play()
+    code, said, _changed = site.run(**soon)
+    said = " ".join(said.split())
+    assert code != 0
+    assert "spark3: node spark3 does not offer dgxspark.cluster/p0f0v0: the SR-IOV device plugin runs" in said
+    assert "spark2: node" not in said and "No rank was stopped or started." in said
+    assert not site.cluster.pods()
+    site.cluster.late = set()
+    site.good(**soon)
+    assert len(site.cluster.pods()) == 4
+
+
 @pytest.mark.long
 def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
     site.good()

@@ -37,7 +37,9 @@ class Real(harness.Site):
         if not budgets:
             print("not run: PodDisruptionBudget (this server has no policy/v1)")
         self.choices: dict[str, t.Any] = {} if budgets else {"max_unavailable": None}
-        super().__init__(folder, pathlib.Path(PLACE), k8s_dgx_serving=self.choices)
+        # Its nodes offer the VFs of index 0.
+        more = {"k8s_dgx_components": {"vf_indexes": [0]}}
+        super().__init__(folder, pathlib.Path(PLACE), k8s_dgx_serving=self.choices, **more)
 
     def pods(self) -> dict[str, t.Any]:
         found = self.core.list_namespaced_pod(NAMESPACE, label_selector="app.kubernetes.io/name=dgxspark-serving")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import sys
 import typing as t
 
 import pytest
@@ -14,15 +16,19 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names, node
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
-FUNCTIONS = {f"p0f{way}": {"netdev": f"eth0x{way}", "pci": f"000{way}:0a:00.0"} for way in (0, 1)}
+FUNCTIONS = {
+    f"p{port}f{way}": {"netdev": f"eth{port}x{way}", "pci": f"000{way}:0a:00.{port}"}
+    for port in (0, 1)
+    for way in (0, 1)
+}
 PARTS = ("--tags", "platform,serve")
 
 
 class Owner(harness.Site):
-    """Four Sparks that show what roce_info would have read, and a kubeconfig where the role k3s lays it."""
+    """Sparks (four of them) that show what roce_info would have read, and a kubeconfig where the role k3s lays it."""
 
-    def __init__(self, folder: pathlib.Path, groups: bool = True) -> None:
-        self.cluster = kube_api.Cluster(names(4))
+    def __init__(self, folder: pathlib.Path, groups: bool = True, count: int = 4, **fabric: t.Any) -> None:
+        self.cluster = kube_api.Cluster(names(count))
         (folder / "home/.kube").mkdir(parents=True)
         self.kubeconfig = folder / "home/.kube/dgxspark.yml"
         self.server = kube_api.serve(self.cluster, self.kubeconfig)
@@ -30,10 +36,12 @@ class Owner(harness.Site):
             name: (folder / "nodes" / name / "cache", folder / "nodes" / name / "files") for name in names(4)
         }
         nodes = f"{folder}/nodes/{{{{ inventory_hostname }}}}"
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         super().__init__(
             folder,
             self.kubeconfig,
-            dgxspark_fabric={"topology": "switch", "vf_count": 2},
+            {name: dict(local) for name in names(count)},
+            dgxspark_fabric={"topology": "switch", "vf_count": 2} | fabric,
             k8s_dgx_serving={"cache_dir": f"{nodes}/cache"},
             k8s_dgx_files_dir=f"{nodes}/files",
         )
@@ -42,13 +50,26 @@ class Owner(harness.Site):
         del inventory["dgx"]["vars"]["dgxspark_plan"], inventory["dgx"]["vars"]["k8s_dgx_kubeconfig"]
         for number, (_name, host) in enumerate(inventory["dgx"]["hosts"].items(), 1):
             host["dgxspark_roce"] = to_plain(node(host=number, vfs=2))
-            host["dgxspark_fabric_functions"] = FUNCTIONS
+            host["dgxspark_fabric_functions"] = {
+                slot: own for slot, own in FUNCTIONS.items() if slot.startswith("p0") or fabric
+            }
         if groups:
             inventory |= {
                 "k3s_server": {"hosts": {"spark1": None}},
-                "k3s_agent": {"hosts": dict.fromkeys(names(4)[1:])},
+                "k3s_agent": {"hosts": dict.fromkeys(names(count)[1:])},
             }
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+
+    def change(self, host: str, *dropped: str, **variables: t.Any) -> None:
+        """Change a host's variables in the inventory."""
+        inventory = yaml.safe_load((self.folder / "hosts.yml").read_text(encoding="utf-8"))
+        own = inventory["dgx"]["hosts"][host]
+        inventory["dgx"]["hosts"][host] = {k: v for k, v in own.items() if k not in dropped} | variables
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+
+    def daemons(self) -> set[str]:
+        """Return the pods of the platform, by their names."""
+        return {key[3] for key in self.cluster.of("Pod") if key[2] == "kube-system"}
 
     def choose(self, playbook: str) -> None:
         self.playbook = str(harness.ROOT / "playbooks" / playbook)
@@ -82,7 +103,62 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     assert len(owner.cluster.pods()) == 8
     assert owner.good(*PARTS) > 0
     assert owner.kinds() == {"Node", "Namespace"}
+    assert {tuple(made["metadata"]["labels"]) for made in owner.cluster.nodes().values()} == {
+        ("kubernetes.io/hostname",)
+    }
     assert owner.good(*PARTS) == 0
+
+
+@pytest.mark.parametrize(
+    ("topology", "count", "model", "overrides"),
+    [
+        ("ring", 4, harness.MODEL, {}),
+        pytest.param("triangle", 3, "qwen3.6-27b-fp8", {"nodes": 3, "tp": 1, "pp": 3, "ep": 1}, marks=pytest.mark.long),
+        ("single", 1, "qwen3-coder-30b-a3b-instruct-fp8", {}),
+    ],
+)
+def test_other_fabrics_are_served_and_k3s_s_data_may_lie_elsewhere(
+    tmp_path: pathlib.Path, topology: str, count: int, model: str, overrides: dict[str, int]
+) -> None:
+    owner = Owner(tmp_path, count=count, topology=topology)
+    owner.choose("site.yml")
+    given: dict[str, t.Any] = {"k8s_dgx_model_profile": model, "k3s_data_dir": "/data/k3s"}
+    given |= {"k8s_dgx_overrides": {"parallel": overrides}} if overrides else {}
+    assert owner.good(*PARTS, **given) > 0
+    assert {pod["spec"]["nodeName"] for pod in owner.cluster.pods().values()} == set(names(count))
+    daemons = {name.rpartition("-")[0] for name in owner.daemons()}
+    plugins = {f"dgxspark-{name}" for name in ("multus", "sriov-device-plugin", "nvidia-device-plugin")}
+    assert daemons == (plugins if count > 1 else {"dgxspark-nvidia-device-plugin"})
+    assert "/var/lib/rancher" not in json.dumps(list(owner.cluster.objects.values()), default=str)
+    owner.cluster.writes.clear()
+    assert owner.good(*PARTS, **given) == 0
+    assert owner.cluster.writes == []
+    owner.server.shutdown()
+
+
+TWO = {"parallel": {"nodes": 2, "tp": 2, "pp": 1, "ep": 1}}
+
+
+def test_a_limit_of_two_of_four_serves_there_and_takes_nothing_from_the_others(owner: Owner) -> None:
+    owner.choose("site.yml")
+    assert owner.good("--tags", "platform") > 0
+    daemons = owner.daemons()
+    assert {name.rpartition("-")[2] for name in daemons} == set(names(4)) and len(daemons) == 12
+    config = owner.cluster.objects["v1", "configmaps", "kube-system", "dgxspark-sriov-device-plugin"]["data"]
+    # Two of them are not seen any more: they are down, or somebody works on them.
+    for host in ("spark3", "spark4"):
+        owner.change(host, "dgxspark_roce")
+    owner.cluster.writes.clear()
+    limit = (*PARTS, "-l", "spark1,spark2")
+    model = {"k8s_dgx_model_profile": "qwen3.6-27b-fp8", "k8s_dgx_overrides": TWO}
+    assert owner.good(*limit, **model) > 0
+    assert {pod["spec"]["nodeName"] for pod in owner.cluster.pods().values()} == {"spark1", "spark2"}
+    assert owner.daemons() == daemons
+    assert owner.cluster.objects["v1", "configmaps", "kube-system", "dgxspark-sriov-device-plugin"]["data"] == config
+    assert not [name for name in owner.cluster.writes if "DaemonSet" in name or "Pod/dgxspark-" in name]
+    owner.cluster.writes.clear()
+    assert owner.good(*limit, **model) == 0
+    assert owner.cluster.writes == []
 
 
 @pytest.mark.long

@@ -1,5 +1,8 @@
 // STAND-IN for two device plugins, SR-IOV's and NVIDIA's: neither is run where this is used, and every report says so.
 //
+// Imitated: k8snetworkplumbingwg/sriov-network-device-plugin v3.11.0, its discovery by pciAddresses alone (no isRdma, no other
+// selector), and of NVIDIA's k8s-device-plugin the number of shares; no CDI, no health.
+//
 // It reads the file that our DaemonSets give them (--config-file), and registers with the kubelet what it names: of an
 // SR-IOV configuration one resource for each entry of resourceList, its devices being those of pciAddresses that the node
 // has now (as the real one does, at its start only); of NVIDIA's one GPU that is not there, in as many shares as it says.

@@ -31,9 +31,18 @@ def fabric(count: int, vfs: int = 2, topology: str = "switch") -> Plain:
     return planned
 
 
-def plan(profile: str = "qwen3.5-397b-a17b-nvfp4", count: int = 4, attachment: str = "vf", **overrides: t.Any) -> Plain:
+def plan(
+    profile: str = "qwen3.5-397b-a17b-nvfp4",
+    count: int = 4,
+    attachment: str = "vf",
+    topology: str = "switch",
+    **overrides: t.Any,
+) -> Plain:
     """Return the launch plan of a profile on so many Sparks."""
-    cluster = {"hosts": names(count), "fabric": fabric(count), "nccl": {"attachment": attachment}}
+    nccl = {"attachment": attachment}
+    if topology != "switch" and attachment == "host":
+        nccl["bootstrap"] = "enP7s7"  # on a host, the management interface
+    cluster = {"hosts": names(count), "fabric": fabric(count, topology=topology), "nccl": nccl}
     return launch_plan(profile, cluster, overrides)
 
 
@@ -44,13 +53,13 @@ def spreads(count: int) -> t.Iterator[Plain]:
             yield {"nodes": count, "tp": tp, "pp": count // tp, "ep": 1}
 
 
-def fitting(profile: str, count: int, attachment: str) -> t.Iterator[Plain]:
+def fitting(profile: str, count: int, attachment: str, topology: str = "switch") -> t.Iterator[Plain]:
     """Yield the plans of a profile for this many nodes that have a command for every rank, in any spread that divides."""
     own = launch_plan(profile)["parallel"]
     wanted = [own] if own["nodes"] == count else []
     for parallel in [*wanted, *spreads(count)]:
         try:
-            made = plan(profile, count, attachment, parallel=parallel)
+            made = plan(profile, count, attachment, topology, parallel=parallel)
         except FabricError:
             continue  # heads or layers do not divide
         if all(rank["argv"] for rank in made["ranks"]):

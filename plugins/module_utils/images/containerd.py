@@ -35,14 +35,18 @@ _ROW = re.compile(r"^(\S+)\s+\S+\s+(sha256:[0-9a-f]{64})\s+(\w+)\b.*\s(true|fals
 _ACTIVE = re.compile(r"(sha256:[0-9a-f]{64})\s+([0-9.]+)\s*([kKMGT]?)i?B")
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _LINE = 4000  # what a terminal takes as one line
+# Numbers stand alone: a digest, of which 4 in 100 have "401" or "403" in them, or a name is no status.
 _CAUSES = (
     ("failed to dial", "containerd does not answer. See that K3s (or containerd) runs on this node."),
     (
-        "401|403|authorization failed|access denied|insufficient_scope|no basic auth|unauthorized",
+        r"(?:^|[\s=])40[13]\b|authorization failed|access denied|insufficient_scope|no basic auth|unauthorized",
         "The registry wants somebody known, or shows this repository to nobody else. Set k8s_dgx_image_user and "
         "k8s_dgx_image_password to who may pull it.",
     ),
-    ("429|toomanyrequests", "The registry asks for patience (429). Run again later, or log in (k8s_dgx_image_user)."),
+    (
+        r"(?:^|[\s=])429\b|toomanyrequests",
+        "The registry asks for patience (429). Run again later, or log in (k8s_dgx_image_user).",
+    ),
     ("no space left", "The disk is full. Free room on it and run again."),
     ("no match for platform", "The image is not built for these nodes."),
     (
@@ -50,7 +54,7 @@ _CAUSES = (
         "The registry cannot be reached from this node. See to its network, proxy and mirrors (k3s_registries), or give the "
         "image as an archive (k8s_dgx_image_archive).",
     ),
-    (": not found|404", "There is no such image. See to its name, tag or digest (k8s_dgx_image)."),
+    (r": not found|(?:^|[\s=])404\b", "There is no such image. See to its name, tag or digest (k8s_dgx_image)."),
 )
 
 

@@ -20,6 +20,17 @@ def title(made: Object) -> str:
     return f"{made['kind']}/{f'{namespace}/' if namespace else ''}{made['metadata']['name']}"
 
 
+def leaving(objects: t.Sequence[Object], said: Object) -> list[str]:
+    """Return which of the objects took what was applied while they are being deleted: they go, and it goes with them."""
+    results = [said] if len(objects) == 1 else list((said.get("result") or {}).get("results") or ())
+    stored = [result.get("result") or {} for result in results]
+    return [
+        title(made)
+        for made, result in zip(objects, stored, strict=False)
+        if (result.get("metadata") or {}).get("deletionTimestamp")
+    ]
+
+
 def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object] = ()) -> Plain:
     """Return `changed`, `objects` (a line for each) and `diff`; FabricError for a fault that is not of check mode.
 

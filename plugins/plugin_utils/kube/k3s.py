@@ -24,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_config, versions
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_config import Settings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import SPARK
 
 Plain = dict[str, t.Any]
 
@@ -33,7 +34,6 @@ PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444,
 ETCD_PORTS = (2379, 2380)
 DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
 SIGN = ("id", "pattern", "cause", "remedy", "final")
-RANK_LABEL = "dgxspark.cluster/spark"
 
 
 def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, knowledge_dirs: t.Any = ()) -> Plain:
@@ -147,7 +147,7 @@ def plan(
         pods=pods,
         services=services,
         kubelet=guard["kubelet"] if guard and spark else {},
-        labels={RANK_LABEL: True} if spark else {},
+        labels={SPARK: True} if spark else {},
     )
     files, more = release_files(settings, release, architecture, name, machine.k3s)
     findings += more

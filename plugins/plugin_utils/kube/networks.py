@@ -62,13 +62,18 @@ def _named(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
 
 
 def _attachments(
-    planned: t.Mapping[str, PlannedHost], indexes: t.Collection[int], plugin: bool
+    planned: t.Mapping[str, PlannedHost], indexes: t.Collection[int], plugin: bool, needed: t.Collection[str]
 ) -> dict[str, dict[str, tuple[str, Plain]]]:
-    """Return VF name → host → name and CNI configuration of its attachment."""
+    """Return VF name → host → name and CNI configuration of its attachment.
+
+    needed: the hosts whose interfaces must be known; of the others, which this run has not seen, those that are not are left out.
+    """
     found: dict[str, dict[str, Plain]] = {}
     for host in planned.values():
         for index in sorted(indexes):
             for function, vf in rails(host, index):
+                if not plugin and vf.netdev is None and host.name not in needed:
+                    continue
                 device = {} if plugin else {"device": _named(host.name, function, vf)}
                 found.setdefault(vf_name(function, vf), {})[host.name] = _configuration(device, vf.mtu)
     return {
@@ -97,21 +102,22 @@ def _configuration(device: Plain, mtu: int) -> Plain:
     }
 
 
-def attachment_names(planned: t.Mapping[str, PlannedHost], index: int, plugin: bool) -> dict[str, list[str]]:
-    """Return host → names of the attachments of one VF index, in the order of functions."""
-    made = _attachments(planned, [index], plugin)
-    return {
-        host.name: [made[vf_name(function, vf)][host.name][0] for function, vf in rails(host, index)]
-        for host in planned.values()
-    }
+def attachment_names(planned: t.Mapping[str, PlannedHost], host: str, index: int, plugin: bool) -> list[str]:
+    """Return the names of a host's attachments of one VF index, in the order of functions."""
+    made = _attachments(planned, [index], plugin, [host])
+    return [made[vf_name(function, vf)][host][0] for function, vf in rails(planned[host], index)]
 
 
 def attachments(
-    planned: t.Mapping[str, PlannedHost], indexes: t.Collection[int], namespace: str, plugin: bool
+    planned: t.Mapping[str, PlannedHost],
+    indexes: t.Collection[int],
+    namespace: str,
+    plugin: bool,
+    needed: t.Collection[str],
 ) -> list[Plain]:
     """Return the NetworkAttachmentDefinitions of these VF indexes. plugin: VFs come by the SR-IOV device plugin."""
     objects: dict[str, Plain] = {}
-    for name, by_host in _attachments(planned, indexes, plugin).items():
+    for name, by_host in _attachments(planned, indexes, plugin, needed).items():
         for own, conf in by_host.values():
             config = json.dumps({**conf, "name": own}, sort_keys=True)
             made = thing(

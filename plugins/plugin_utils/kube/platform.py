@@ -10,6 +10,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import multus, networks
@@ -18,6 +19,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     HOSTNAME,
     MANAGER,
     PART,
+    SPARK,
+    VFS,
     Plain,
     checksum,
     image,
@@ -28,6 +31,19 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 )
 
 SYSTEM = "kube-system"
+SRIOV = "dgxspark-sriov-device-plugin"
+# It looks for devices once, when it starts. Bounded, so that a VF which never comes does not keep the others from ranks.
+WAIT = r"""end=$(( $(date +%s) + 120 ))
+for pci in $(grep -oE '[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]' "/etc/pcidp/$NODE_NAME.json"); do
+  until ls "/sys/bus/pci/devices/$pci/infiniband/"* >/dev/null 2>&1; do
+    if [ "$(date +%s)" -ge "$end" ]; then
+      echo "$pci has no RDMA device after 120 s: it is offered once this pod has been made anew."
+      break
+    fi
+    sleep 1
+  done
+done
+"""
 PARTS = ("runtime_class", "nvidia_device_plugin", "cni_plugins", "multus", "sriov_device_plugin", "networks")
 STATES = ("present", "absent", "unmanaged")
 KUBELET = "/var/lib/kubelet"
@@ -35,12 +51,13 @@ KUBELET = "/var/lib/kubelet"
 
 @dataclass(frozen=True)
 class Platform:
-    """An owner's choices. hosts: the Sparks, where the fabric plan has none (a single one).
+    """An owner's choices. hosts: the Sparks of this run, which may be fewer than the fabric plan's; empty: all of the plan.
 
     parts: part → present, absent or unmanaged; what is not named follows from the attachment.
 
     vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances
-    that may hold one GPU at the same time. images: part → reference instead of the known one. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's.
+    that may hold one GPU at the same time. images: part → reference instead of the known one. data_dir: K3s's, below which its
+    CNI folders are. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's.
     """
 
     namespace: str = "dgx-serving"
@@ -53,20 +70,25 @@ class Platform:
     gpu_shares: int = 1
     images: dict[str, str] = field(default_factory=dict)
     image_pull: t.Literal["IfNotPresent", "Never", "Always"] = "IfNotPresent"
+    data_dir: str = k3s.DATA
     cni_bin_dir: str | None = None
     cni_conf_dir: str | None = None
 
 
-def states(chosen: Platform) -> dict[str, str]:
-    """Return each part's state: the owner's word, else present where the attachment and RDMA access need it."""
+def states(chosen: Platform, vfs: bool = True) -> dict[str, str]:
+    """Return each part's state: the owner's word, else present where the attachment and RDMA access need it.
+
+    vfs: whether any are planned. Without (a single Spark) nothing hands them out: the SR-IOV device plugin ends at an empty file.
+    """
     unknown = sorted(set(chosen.parts) - set(PARTS))
     if unknown:
         raise FabricError(f"parts: {unknown[0]!r} is not one of {', '.join(PARTS)}.")
     wrong = [(part, state) for part, state in chosen.parts.items() if state not in STATES]
     if wrong:
         raise FabricError(f"parts.{wrong[0][0]}: {wrong[0][1]!r} is not one of {', '.join(STATES)}.")
-    vf = chosen.attachment == "vf"
-    needs = {"cni_plugins": vf, "multus": vf, "networks": vf, "sriov_device_plugin": chosen.rdma == "device_plugin"}
+    vf = vfs and chosen.attachment == "vf"
+    plugin = vfs and chosen.rdma == "device_plugin"
+    needs = {"cni_plugins": vf, "multus": vf, "networks": vf, "sriov_device_plugin": plugin}
     usual = {part: "present" if needs.get(part, True) else "unmanaged" for part in PARTS}
     return usual | chosen.parts
 
@@ -75,17 +97,23 @@ def platform(
     fabric: t.Mapping[str, t.Any] | None,
     kubernetes: t.Mapping[str, t.Any] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
+    there: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> Plain:
     """Return part → `{state, objects}` in the order in which parts are put there, with the objects of every state.
 
-    The part cni_plugins has no objects but `install`: files for the nodes, with their checksums.
+    Before all parts comes `nodes`: labels for the nodes that lack them, by which the daemons are kept to the Sparks. The part
+    cni_plugins has no objects but `install`: files for the nodes, with their checksums.
 
-    fabric: the fabric plan's hosts (empty for a single Spark: then there are no VFs to hand out).
+    fabric: the fabric plan's hosts (empty for a single Spark: then there are no VFs to hand out). there: what the cluster has of
+    Nodes, our daemons' Pods and the SR-IOV device plugin's ConfigMap: what this run does not see stays as it is there.
     """
     chosen = from_plain(Platform, dict(kubernetes or {}), "kubernetes")
     label(chosen.namespace, "kubernetes.namespace")
-    wanted = states(chosen)
+    if not chosen.data_dir.startswith("/"):
+        raise FabricError(f"kubernetes.data_dir: {chosen.data_dir!r} is no absolute path on the nodes.")
     planned = networks.hosts(fabric)
+    wanted = states(chosen, any(function.vfs for host in planned.values() for function in host.functions))
+    seen = {name: host for name, host in planned.items() if not chosen.hosts or name in chosen.hosts}
     if chosen.vf_indexes is None:
         every = {vf.index for host in planned.values() for function in host.functions for vf in function.vfs}
         chosen = dataclasses.replace(chosen, vf_indexes=tuple(sorted(every)))
@@ -97,15 +125,15 @@ def platform(
             )
     makers: dict[str, t.Callable[[], list[Plain]]] = {
         "runtime_class": _runtime_class,
-        "nvidia_device_plugin": lambda: _nvidia(chosen, planned, known),
+        "nvidia_device_plugin": lambda: _nvidia(chosen, known),
         "cni_plugins": list,
-        "multus": lambda: multus.multus(
-            _container(chosen, known, "multus"), _paths(chosen, known), _on(_nodes(chosen, planned))
-        ),
-        "sriov_device_plugin": lambda: _sriov(chosen, planned, known),
-        "networks": lambda: _networks(chosen, planned, wanted["networks"]),
+        "multus": lambda: multus.multus(_container(chosen, known, "multus"), _paths(chosen, known), ON_SPARKS),
+        "sriov_device_plugin": lambda: _sriov(chosen, files, known),
+        "networks": lambda: _networks(chosen, planned, seen, wanted["networks"]),
     }
-    made: Plain = {part: {"state": wanted[part], "objects": makers[part]()} for part in PARTS}
+    files = _files(chosen, seen, wanted["sriov_device_plugin"] == "present") | _kept(chosen, seen, there)
+    parts = {part: {"state": wanted[part], "objects": makers[part]()} for part in PARTS}
+    made: Plain = {"nodes": {"state": "labelled", "objects": _labelled(chosen, seen, wanted, files, there)}, **parts}
     plugins = known["cni_plugins"]
     made["cni_plugins"]["install"] = {
         "files": dict(plugins["files"]),
@@ -116,7 +144,8 @@ def platform(
 
 
 def _paths(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:
-    paths: dict[str, str] = dict(known["k3s_cni"]["paths"])
+    usual, own = k3s.DATA, chosen.data_dir.rstrip("/")
+    paths: dict[str, str] = {key: own + path.removeprefix(usual) for key, path in known["k3s_cni"]["paths"].items()}
     if chosen.cni_bin_dir:
         paths |= {"cni_bin": chosen.cni_bin_dir, "cni_bin_parent": chosen.cni_bin_dir}
     if chosen.cni_conf_dir:
@@ -139,15 +168,46 @@ def _container(chosen: Platform, known: t.Mapping[str, t.Any], part: str) -> Pla
     }
 
 
-def _nodes(chosen: Platform, planned: t.Mapping[str, PlannedHost]) -> list[str]:
-    return [node_name(chosen.node_names.get(name, name), f"host {name!r}") for name in planned or chosen.hosts]
+def _node(chosen: Platform, host: str) -> str:
+    return node_name(chosen.node_names.get(host, host), f"host {host!r}")
 
 
-def _on(nodes: t.Sequence[str]) -> Plain:
-    """Keep a daemon to the Sparks: on a control plane without GPU and VFs it has nothing to do."""
-    wish = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]}
-    terms = {"nodeSelectorTerms": [wish]}
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}} if nodes else {}
+# Not by a list of names: a run that sees fewer Sparks would take the daemons away from the others, under their ranks.
+ON_SPARKS: Plain = {"nodeSelector": {SPARK: "true"}}
+
+
+def _labelled(
+    chosen: Platform,
+    seen: t.Iterable[str],
+    wanted: t.Mapping[str, str],
+    files: t.Mapping[str, str],
+    there: t.Sequence[t.Mapping[str, t.Any]],
+) -> list[Plain]:
+    """Return the labels of the nodes that lack some: of this run's, and of those on which daemons of ours run already (an
+    earlier release chose them by their names)."""
+    daemons = ("multus", "sriov_device_plugin", "nvidia_device_plugin")
+    if all(wanted[part] != "present" for part in daemons):
+        return []
+    own = {_node(chosen, name) for name in (*seen, *chosen.hosts)}
+    carrying: dict[str, set[str]] = {}
+    for each in there:
+        part = (each["metadata"].get("labels") or {}).get(PART)
+        if each["kind"] == "Pod" and part in daemons and each["spec"].get("nodeName"):
+            carrying.setdefault(str(part), set()).add(each["spec"]["nodeName"])
+    sparks = own.union(*carrying.values())
+    offering = {name.removesuffix(".json") for name, text in files.items() if json.loads(text)["resourceList"]}
+    made = []
+    for each in there:
+        if each["kind"] != "Node":
+            continue
+        has = each["metadata"].get("labels") or {}
+        names = {each["metadata"]["name"], has.get(HOSTNAME)}
+        due = {key: "true" for key, whose in ((SPARK, sparks), (VFS, offering)) if names & whose}
+        if any(has.get(key) != "true" for key in due):
+            made.append(
+                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": each["metadata"]["name"], "labels": due}}
+            )
+    return made
 
 
 def daemon(name: str, part: str, spec: Plain, annotations: Plain | None = None) -> Plain:
@@ -189,7 +249,7 @@ def _runtime_class() -> list[Plain]:
     ]
 
 
-def _nvidia(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapping[str, t.Any]) -> list[Plain]:
+def _nvidia(chosen: Platform, known: t.Mapping[str, t.Any]) -> list[Plain]:
     """NVIDIA's device plugin, by CDI; with shares, so that several instances can each hold the one GPU."""
     if chosen.gpu_shares < 1:
         raise FabricError(f"gpu_shares: {chosen.gpu_shares} is not a whole number of at least 1.")
@@ -226,25 +286,23 @@ def _nvidia(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Map
         {"name": "cdi", "hostPath": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"}},
         {"name": "config", "configMap": {"name": "dgxspark-nvidia-device-plugin"}},
     ]
-    spec = {"containers": [container], "volumes": volumes, **_on(_nodes(chosen, planned))}
+    spec = {"containers": [container], "volumes": volumes, **ON_SPARKS}
     return [
         thing("v1", "ConfigMap", "dgxspark-nvidia-device-plugin", SYSTEM, own, data={"config.json": text}),
         daemon("dgxspark-nvidia-device-plugin", "nvidia_device_plugin", spec, {f"{MANAGER}/config": checksum(text)}),
     ]
 
 
-def _sriov(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapping[str, t.Any]) -> list[Plain]:
-    """The SR-IOV device plugin: one resource for each function × VF index, by PCI address, since a VF's interface leaves
-    the node. Addresses are a node's own, so each node reads a file of its own."""
-    own = labels(**{PART: "sriov_device_plugin"})
+def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) -> dict[str, str]:
+    """Return the SR-IOV device plugin's file of each node of this run: one resource for each function × VF index, by PCI address,
+    since a VF's interface leaves the node."""
     files: dict[str, str] = {}
-    for name, host in planned.items():
-        node = node_name(chosen.node_names.get(name, name), f"host {name!r}")
+    for name, host in seen.items():
         resources = []
         for index in sorted(set(chosen.vf_indexes or ())):
             for function, vf in networks.rails(host, index):
                 if vf.pci is None:
-                    if states(chosen)["sriov_device_plugin"] != "present":
+                    if not needed:
                         continue
                     raise FabricError(
                         f"{name}: {networks.vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather "
@@ -257,7 +315,31 @@ def _sriov(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapp
                     "selectors": [selectors],
                 }
                 resources.append(entry)
-        files[f"{node}.json"] = json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
+        if resources:
+            files[f"{_node(chosen, name)}.json"] = (
+                json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
+            )
+    return files
+
+
+def _kept(chosen: Platform, seen: t.Iterable[str], there: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Return the files of nodes that this run does not see, but for those that have left the cluster."""
+    own = {f"{_node(chosen, name)}.json" for name in seen}
+    nodes = [each["metadata"] for each in there if each["kind"] == "Node"]
+    known = {f"{name}.json" for node in nodes for name in (node["name"], (node.get("labels") or {}).get(HOSTNAME))}
+    return {
+        name: str(text)
+        for each in there
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == SRIOV
+        for name, text in (each.get("data") or {}).items()
+        if name in known - own
+    }
+
+
+def _sriov(chosen: Platform, files: t.Mapping[str, str], known: t.Mapping[str, t.Any]) -> list[Plain]:
+    """The SR-IOV device plugin. PCI addresses are a node's own, so each node reads a file of its own."""
+    own = labels(**{PART: "sriov_device_plugin"})
+    env = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     container = {
         **_container(chosen, known, "sriov_device_plugin"),
         "name": "plugin",
@@ -266,7 +348,7 @@ def _sriov(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapp
             f"--resource-prefix={MANAGER}",
             "--log-level=4",
         ],
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": env,
         "securityContext": {"privileged": True},
         "volumeMounts": [
             {"name": "kubelet", "mountPath": KUBELET},
@@ -280,19 +362,32 @@ def _sriov(chosen: Platform, planned: t.Mapping[str, PlannedHost], known: t.Mapp
             "name": "device-info",
             "hostPath": {"path": "/var/run/k8s.cni.cncf.io/devinfo/dp", "type": "DirectoryOrCreate"},
         },
-        {"name": "config", "configMap": {"name": "dgxspark-sriov-device-plugin"}},
+        {"name": "config", "configMap": {"name": SRIOV}},
     ]
-    spec = {"hostNetwork": True, "containers": [container], "volumes": volumes, **_on(_nodes(chosen, planned))}
-    told = {f"{MANAGER}/config": checksum(files)}
+    # It ends at once where it has no file, or an empty one: it runs where there is one.
+    where = {"nodeSelector": {SPARK: "true", VFS: "true"}}
+    spec = {"hostNetwork": True, "containers": [container], "volumes": volumes, **where}
+    if "sriov_device_plugin" not in chosen.images:  # an owner's own may have no shell
+        wait = {
+            **_container(chosen, known, "sriov_device_plugin"),
+            "name": "wait",
+            "command": ["/bin/sh", "-c", WAIT],
+            "env": env,
+            "volumeMounts": [mount for mount in container["volumeMounts"] if mount["name"] == "config"],
+        }
+        spec["initContainers"] = [wait]
+    told = {f"{MANAGER}/config": checksum(dict(files))}
     return [
-        thing("v1", "ConfigMap", "dgxspark-sriov-device-plugin", SYSTEM, own, data=files),
-        daemon("dgxspark-sriov-device-plugin", "sriov_device_plugin", spec, told),
+        thing("v1", "ConfigMap", SRIOV, SYSTEM, own, data=dict(files)),
+        daemon(SRIOV, "sriov_device_plugin", spec, told),
     ]
 
 
-def _networks(chosen: Platform, planned: t.Mapping[str, PlannedHost], state: str) -> list[Plain]:
+def _networks(
+    chosen: Platform, planned: t.Mapping[str, PlannedHost], seen: t.Mapping[str, PlannedHost], state: str
+) -> list[Plain]:
     plugin = chosen.rdma == "device_plugin"
     if state != "present":  # to be taken away, names alone count
         plugin = True
-    made = networks.attachments(planned, chosen.vf_indexes or (), chosen.namespace, plugin)
+    made = networks.attachments(planned, chosen.vf_indexes or (), chosen.namespace, plugin, seen)
     return [thing("v1", "Namespace", chosen.namespace, None, labels()), *made] if made else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import meeting, preflight, supervisor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 
@@ -18,5 +18,6 @@ CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 def sources() -> dict[str, str]:
     """Return file name → text."""
     return {
-        f"{program.__name__.rpartition('.')[2]}.py": source_of(program) for program in (preflight, supervisor, patches)
+        f"{program.__name__.rpartition('.')[2]}.py": source_of(program)
+        for program in (preflight, supervisor, meeting, patches)
     }

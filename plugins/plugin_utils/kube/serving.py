@@ -155,6 +155,7 @@ def _files(
     """Return what each rank's supervisor and preflight are told."""
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
     first, name = members[0], f"serve-{instance.name}"
+    meeting = f"{instance.meeting}.{chosen.namespace}.svc"
     verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
     files: dict[str, Plain] = {}
     for member in members:
@@ -172,9 +173,9 @@ def _files(
             "listen": "0.0.0.0",
             "port": supervisor,
             # On a ring not all are on one wire: then it is the pod network.
-            "head": wiring.way_to(first, member, f"{_pod(name, first)}.{name}-ranks.{chosen.namespace}.svc"),
+            "head": wiring.way_to(first, member, meeting),
             "api": instance.port,
-            "argv": list(member.argv),
+            "argv": _argv(member, instance, meeting, chosen),
             "before": [applier] if plan.get("patches") else [],
             "guard": {"folder": FOLDER, "socket": SOCKET, "name": f"serve-{instance.name}-rank{member.rank}"},
             "verbs": verbs,
@@ -201,6 +202,14 @@ def _files(
             },
         }
     return files
+
+
+def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
+    """Return the engine's command; where it names the first rank, by way of the program that finds its address."""
+    if not any(instance.meeting in word for word in member.argv):
+        return list(member.argv)
+    named = [word.replace(instance.meeting, meeting) for word in member.argv]
+    return ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
 
 
 def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:

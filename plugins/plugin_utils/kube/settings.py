@@ -19,6 +19,8 @@ MANAGER = "dgxspark.cluster"  # the label app.kubernetes.io/managed-by, and the 
 PLAN = f"{MANAGER}/plan"  # annotation: checksum of all that the ranks of an instance are started with
 RANK = f"{MANAGER}/rank"  # label
 PART = f"{MANAGER}/part"  # label: which part of the platform
+SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there (role k3s gives it, too)
+VFS = f"{MANAGER}/vfs"  # label of a node: the SR-IOV device plugin has a file for it
 HOSTNAME = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 

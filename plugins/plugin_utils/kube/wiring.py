@@ -32,7 +32,7 @@ def rails(
     names = (
         [None] * len(found)
         if on_host
-        else networks.attachment_names(planned, index, chosen.rdma == "device_plugin")[host]
+        else networks.attachment_names(planned, host, index, chosen.rdma == "device_plugin")
     )
     return tuple(
         pod.Rail(

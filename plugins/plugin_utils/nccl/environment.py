@@ -91,6 +91,11 @@ def _wire(hosts: t.Sequence[PlannedHost], index: int) -> _Wiring:
     return _Wiring(vfs, bool(shared))
 
 
+def joined(hosts: t.Sequence[PlannedHost], options: Options) -> bool:
+    """Whether every rank reaches every other over each of its VFs: on a switch, or at both ends of the same cables."""
+    return _wire(hosts, chosen_index(hosts, options.vf_index)).joined
+
+
 def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
     """Return the address at which the other ranks find the first host: that of its first VF, or `head`.
 

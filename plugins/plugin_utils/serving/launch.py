@@ -26,6 +26,11 @@ class Instance:
     port: int = PORT
     dist_port: int = 50000
 
+    @property
+    def meeting(self) -> str:
+        """Return the name, within its namespace, of the first rank's pod: where no VF reaches all, they meet there."""
+        return f"serve-{self.name}-rank0-0.serve-{self.name}-ranks"
+
 
 @dataclass(frozen=True)
 class Rank:

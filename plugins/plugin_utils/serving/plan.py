@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     FabricError,
@@ -128,6 +129,8 @@ def _environment(
     planned = [from_plain(PlannedHost, fabric[host], f"cluster: fabric.{host}") for host in hosts]
     chosen = {"vf_index": instance.vf_index, "transport": profile.settings.get("nccl_transport", "roce")}
     options = from_plain(nccl.Options, chosen | dict(cluster.get("nccl") or {}), "cluster: nccl")
+    if not nccl.joined(planned, options):
+        options = _over_the_pod_network(options, instance)
     head = nccl.address(planned, options)
     if unseen := nccl.unseen(planned, options):
         return bare, head, [_unseen(unseen)]
@@ -177,6 +180,18 @@ def _mods(chosen: Profile) -> list[Finding]:
             "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
         )
     ]
+
+
+def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
+    """Where cables lead to different neighbours, ranks start up over the network that the cluster gives all pods."""
+    start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
+    if start_up is None:
+        raise FabricError(
+            "cluster: nccl: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. Say which "
+            "interface of the hosts does (k8s_dgx_nccl_bootstrap, the management network's), or let pods have VFs of "
+            "their own (k8s_dgx_attachment=vf)."
+        )
+    return replace(options, bootstrap=start_up, head=options.head or instance.meeting)
 
 
 def _unseen(unseen: t.Mapping[str, str]) -> Finding:

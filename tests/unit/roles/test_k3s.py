@@ -28,6 +28,21 @@ RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+fai
 PLACES = ("/etc", "/usr/local/bin", "/var/lib")
 
 
+def pod(name: str, owner: str | None, **labels: str) -> dict[str, t.Any]:
+    """Return a pod as the API has it."""
+    owners = [{"kind": owner, "name": name, "controller": 1}] if owner else []
+    own = {"app.kubernetes.io/managed-by": "dgxspark.cluster", **labels}
+    return {"metadata": {"name": name, "namespace": "n", "labels": own, "ownerReferences": owners}, "spec": {}}
+
+
+# What a Spark carries once a model is served: a rank, a benchmark's bare pod, and the platform's daemons.
+PODS = [
+    pod("rank-1", "StatefulSet", **{"dgxspark.cluster/rank": "1"}),
+    pod("nccl-bench-rank1", None, **{"dgxspark.cluster/rank": "1"}),
+    pod("multus", "DaemonSet", **{"dgxspark.cluster/part": "multus"}),
+]
+
+
 def release(
     folder: pathlib.Path, version: str, *, broken: str = "", corrupt: bool = False, images: bool = True
 ) -> None:
@@ -239,7 +254,7 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     put = (
         "import json,pathlib; p=pathlib.Path('/var/lib/rancher/k3s/server/db/state.db'); n=json.loads(p.read_text()); "
     )
-    server.sh(f"python3 -c \"{put} n['spark2'].update(pods=['rank-1']); p.write_text(json.dumps(n))\"")
+    server.sh(f"python3 -c \"{put} n['spark2'].update(pods={PODS}); p.write_text(json.dumps(n))\"")
     cluster.variables["spark2"] = {"k3s_labels": {"rack": "a"}}
     labelled = cluster.run("--diff")
     assert labelled.code == 0, labelled.output
@@ -248,6 +263,8 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     assert after[0] == before[0] and after[1] != before[1]
     assert server.sh("cat /var/lib/rancher/k3s/server/drained").split("\n") == ["drain spark2", "uncordon spark2"]
     assert cluster.nodes()["spark2"]["metadata"]["labels"]["rack"] == "a"
+    left = json.loads(server.sh("cat /var/lib/rancher/k3s/server/db/state.db"))["spark2"]["pods"]
+    assert [each["metadata"]["name"] for each in left] == ["multus"], "drained of what serves, and of that alone"
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
 
 
@@ -257,7 +274,7 @@ def test_a_node_whose_ranks_do_not_go_is_left_alone(cluster: Owner) -> None:
     put = (
         "import json,pathlib; p=pathlib.Path('/var/lib/rancher/k3s/server/db/state.db'); n=json.loads(p.read_text()); "
     )
-    server.sh(f"python3 -c \"{put} n['spark2'].update(pods=['rank-1'],stubborn=1); p.write_text(json.dumps(n))\"")
+    server.sh(f"python3 -c \"{put} n['spark2'].update(pods={PODS},stubborn=1); p.write_text(json.dumps(n))\"")
     before = agent.tree("/etc/rancher", "/usr/local/bin")
     cluster.variables["spark2"] = {"k3s_labels": {"rack": "b"}}
     refused = cluster.run()

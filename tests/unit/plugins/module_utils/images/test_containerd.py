@@ -220,6 +220,8 @@ def test_a_password_is_in_no_argv_and_no_environment(
         (f"127.0.0.1:{PORT}/ours/engine:2", "There is no such image"),
         ("127.0.0.1:1/ours/engine:1", r"cannot be reached from this node.*k8s_dgx_image_archive"),
         (f"127.0.0.1:{PORT}/ours/engine@sha256:{'0' * 64}", "There is no such image"),
+        # No status of HTTP, though it has the digits of some.
+        (f"127.0.0.1:{PORT}/ours/engine-403@sha256:{'401403429' * 7}0", "There is no such image"),
     ],
 )
 def test_an_image_that_cannot_be_had_says_why(

@@ -106,13 +106,85 @@ def test_each_node_offers_its_own_vfs_by_pci_address() -> None:
     assert {f"dgxspark.cluster/{name}" for name in offered} == {"dgxspark.cluster/p0f0v1", "dgxspark.cluster/p0f1v1"}
 
 
-def test_daemons_stay_away_from_a_control_plane_without_gpu_and_vfs() -> None:
-    for name in ("nvidia_device_plugin", "sriov_device_plugin", "multus"):
-        spec = kind(part(name), "DaemonSet")["spec"]["template"]["spec"]
-        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-        assert terms[0]["matchExpressions"][0]["values"] == ["spark1", "spark2", "spark3", "spark4"]
-    alone = kind(part("nvidia_device_plugin", 1, hosts=["spark1"]), "DaemonSet")["spec"]["template"]["spec"]
-    assert "spark1" in json.dumps(alone["affinity"])
+SPARK, VFS = "dgxspark.cluster/spark", "dgxspark.cluster/vfs"
+
+
+def cluster(**labels: Plain) -> list[Plain]:
+    """Return a cluster's nodes: four Sparks, with more labels by name, and a control plane without GPU."""
+    names = [f"spark{number}" for number in range(1, 5)] + ["control"]
+    return [
+        {"kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | labels.get(name, {})}}
+        for name in names
+    ]
+
+
+def labelled(made: Plain) -> dict[str, Plain]:
+    return {each["metadata"]["name"]: each["metadata"]["labels"] for each in made["nodes"]["objects"]}
+
+
+def files_of(made: Plain) -> dict[str, str]:
+    return dict(kind(made["sriov_device_plugin"]["objects"], "ConfigMap")["data"])
+
+
+def test_daemons_are_kept_to_the_sparks_by_a_label_that_other_nodes_do_not_get() -> None:
+    made = platform(inputs.fabric(4), {}, there=cluster(spark1={SPARK: "true"}))
+    for name, wanted in (("nvidia_device_plugin", {SPARK}), ("sriov_device_plugin", {SPARK, VFS}), ("multus", {SPARK})):
+        spec = kind(made[name]["objects"], "DaemonSet")["spec"]["template"]["spec"]
+        assert spec["nodeSelector"] == dict.fromkeys(wanted, "true")
+        assert "affinity" not in spec
+    assert labelled(made) == {f"spark{number}": {SPARK: "true", VFS: "true"} for number in range(1, 5)}
+    # A node that has them is not written again: its status, which kubelets write all the time, would count as a change.
+    assert not labelled(platform(inputs.fabric(4), {}, there=cluster(**labelled(made))))
+    renamed = platform(inputs.fabric(1), {"hosts": ["box"], "node_names": {"box": "spark3"}}, there=cluster())
+    assert labelled(renamed) == {"spark3": {SPARK: "true"}}
+
+
+def test_a_run_that_sees_two_of_four_leaves_the_others_as_they_are() -> None:
+    fabric = copy.deepcopy(inputs.fabric(4))
+    for host in ("spark3", "spark4"):  # not seen: what is read of a node is not known
+        for function in fabric[host]["functions"]:
+            for vf in function["vfs"]:
+                vf.update(pci=None, netdev=None, hca=None)
+    before = platform(inputs.fabric(4), {})
+    config = kind(before["sriov_device_plugin"]["objects"], "ConfigMap")
+    few = {"hosts": ["spark1", "spark2"]}
+    # Of all four before: their files stay, and with them the daemons' templates, so that nothing is restarted.
+    there = cluster(**{f"spark{number}": {SPARK: "true", VFS: "true"} for number in range(1, 5)})
+    again = platform(fabric, few, there=[*there, config])
+    assert files_of(again) == files_of(before)
+    assert again["sriov_device_plugin"]["objects"][1] == before["sriov_device_plugin"]["objects"][1]
+    # New, with the label of role k3s on all: no file, no plugin that would end at once.
+    fresh = platform(fabric, few, there=cluster(**{f"spark{number}": {SPARK: "true"} for number in range(1, 5)}))
+    assert set(files_of(fresh)) == {"spark1.json", "spark2.json"}
+    assert set(labelled(fresh)) == {"spark1", "spark2"}
+    # Laid by an earlier release, which named the nodes: the others must get the label before the daemons go by it.
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {"name": "x", "labels": {"dgxspark.cluster/part": "multus"}},
+            "spec": {"nodeName": n},
+        }
+        for n in ("spark1", "spark4")
+    ]
+    older = platform(fabric, few, there=[*cluster(), config, *pods])
+    assert labelled(older)["spark4"] == {SPARK: "true", VFS: "true"}
+    # A node that has left the cluster takes its file with it.
+    assert set(files_of(platform(fabric, few, there=[*there[:3], config]))) == {f"spark{n}.json" for n in (1, 2, 3)}
+    # Where interfaces are named, those of unseen nodes are not needed, and ranks here find their attachments.
+    named = {"rdma": "privileged"}
+    made = platform(fabric, {**few, **named})["networks"]["objects"]
+    plan = inputs.plan("glm-4.7-nvfp4", 2, parallel={"nodes": 2, "tp": 2, "pp": 1, "ep": 1})
+    served = serving(plan, fabric, {**named, "image": inputs.PINNED})
+    assert networks.missing([*served["workers"], *served["head"]], made) == []
+
+
+def test_a_single_spark_has_no_vfs_to_hand_out_and_nobody_to_do_it() -> None:
+    made = platform({}, {"hosts": ["spark1"]})
+    states = {name: made[name]["state"] for name in PARTS}
+    assert {name for name, state in states.items() if state == "present"} == {"runtime_class", "nvidia_device_plugin"}
+    assert set(states.values()) == {"present", "unmanaged"}
+    # The owner's word counts all the same.
+    assert platform({}, {"parts": {"multus": "present"}})["multus"]["state"] == "present"
 
 
 def test_a_changed_configuration_restarts_its_daemon() -> None:
@@ -145,6 +217,18 @@ def test_multus_is_where_k3s_looks() -> None:
     )
     assert "Bidirectional" not in json.dumps(spec)
     assert "/var/lib/rancher/k3s/data/cni" in spec["initContainers"][0]["command"]
+
+
+def test_where_k3s_s_data_has_moved_nothing_points_to_the_usual_place() -> None:
+    made = platform(inputs.fabric(4), {"data_dir": "/data/k3s/"})
+    assert "/var/lib/rancher" not in json.dumps(made)
+    assert made["cni_plugins"]["install"]["folder"] == "/data/k3s/data/cni"
+    spec = kind(made["multus"]["objects"], "DaemonSet")["spec"]["template"]["spec"]
+    folders = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
+    assert (folders["cni"], folders["cni-bin"]) == ("/data/k3s/agent/etc/cni/net.d", "/data/k3s/data")
+    assert {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "cni-bin"} == {
+        "/data/k3s/data"
+    }
 
 
 def test_other_folders_and_images_are_the_owner_s() -> None:
@@ -193,6 +277,7 @@ def test_everything_is_found_again_by_its_label() -> None:
         ({"images": {"networks": "x"}}, "'networks' is no part with an image"),
         ({"images": {"multus": "not an image"}}, r"images\.multus"),
         ({"colour": 1}, "unknown key 'colour'"),
+        ({"data_dir": "k3s"}, r"data_dir: 'k3s' is no absolute path"),
     ],
 )
 def test_a_bad_choice_is_refused(choice: Plain, text: str) -> None:

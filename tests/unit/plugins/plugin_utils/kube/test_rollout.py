@@ -125,6 +125,16 @@ def test_what_cannot_be_judged_yet_would_be_made() -> None:
     assert apply.outcome([MAP], NOT_THERE, [SPACE])["changed"]
 
 
+def test_what_was_applied_to_an_object_that_is_being_deleted_is_not_applied() -> None:
+    def stored(**metadata: str) -> dict[str, t.Any]:
+        return {"changed": True, "result": {"metadata": {"name": "x", **metadata}}}
+
+    gone = stored(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert apply.leaving([SPACE, MAP], {"result": {"results": [stored(), gone]}}) == ["ConfigMap/dgx/m"]
+    assert apply.leaving([MAP], gone) == ["ConfigMap/dgx/m"]
+    assert apply.leaving([MAP], stored()) == apply.leaving([MAP], NOT_THERE) == []
+
+
 def test_a_real_fault_is_one() -> None:
     with pytest.raises(FabricError, match=r'ConfigMap/dgx/m: .*namespaces "dgx" not found'):
         apply.outcome([MAP], NOT_THERE, [])

@@ -16,7 +16,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import load_seconds, serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, checksum
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
 Plain = dict[str, t.Any]
 VLLM = "qwen3.5-122b-a10b-nvfp4-vllm"
@@ -160,7 +162,7 @@ def test_peers_are_who_is_on_the_same_wire() -> None:
 
 
 def test_on_a_ring_a_rank_asks_its_neighbours_and_finds_a_far_head_over_the_pod_network() -> None:
-    made, ring = inputs.plan(), inputs.fabric(4, 2, "ring")
+    made, ring = inputs.plan(topology="ring"), inputs.fabric(4, 2, "ring")
     told = files(serving(made, ring, {"image": inputs.PINNED}))
     neighbours = {file["rank"]: {peer["rank"] for rail in file["rails"] for peer in rail["peers"]} for file in told}
     assert neighbours == {0: {1, 3}, 1: {0, 2}, 2: {1, 3}, 3: {0, 2}}
@@ -168,6 +170,47 @@ def test_on_a_ring_a_rank_asks_its_neighbours_and_finds_a_far_head_over_the_pod_
     own = [rail["address"] for rail in told[0]["rails"]]
     assert told[1]["head"] in own
     assert told[3]["head"] in own
+
+
+MEETING = "serve-default-rank0-0.serve-default-ranks"
+
+
+@pytest.mark.parametrize(("topology", "count"), [("ring", 4), ("triangle", 3)])
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+@pytest.mark.parametrize("attachment", inputs.ATTACHMENTS)
+def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_network(
+    topology: str, count: int, engine: str, attachment: str
+) -> None:
+    own = [profile for profile in inputs.PROFILES if launch_engine(profile) == engine]
+    made = next(one for profile in own for one in inputs.fitting(profile, count, attachment, topology))
+    served = serving(made, inputs.fabric(count, 2, topology), {"image": inputs.PINNED, "attachment": attachment})
+    start_up = "eth0" if attachment == "vf" else "enP7s7"
+    for rank, file in zip(made["ranks"], files(served), strict=True):
+        assert rank["env"]["NCCL_SOCKET_IFNAME"] == f"={start_up}"
+        assert rank["env"]["GLOO_SOCKET_IFNAME"] == start_up
+        # The engine is given an address: ZMQ, as SGLang uses it with data parallelism, binds to none by name.
+        name = f"{MEETING}.dgx-serving.svc"
+        assert file["argv"][:4] == ["python3", "/dgxspark/meeting.py", "600", name]
+        assert "meeting.py" in named(served, "ConfigMap", "serve-default-launch")["data"]
+        given = [word for word in file["argv"][4:] if name in word]
+        assert given in ([name], [f"{name}:{made['instance']['dist_port']}"])
+
+
+def test_neighbours_of_a_ring_meet_on_their_cable_and_need_no_name() -> None:
+    cluster = {"hosts": ["spark1", "spark2"], "fabric": inputs.fabric(4, 2, "ring"), "nccl": {"attachment": "vf"}}
+    made = launch_plan("glm-4.7-nvfp4", cluster, {"parallel": {"nodes": 2, "tp": 2, "pp": 1, "ep": 1}})
+    told = files(serving(made, inputs.fabric(4, 2, "ring"), {"image": inputs.PINNED}))
+    assert not [word for file in told for word in file["argv"] if "serve-default" in word]
+
+
+def test_a_host_s_interface_for_start_up_is_asked_for_by_its_variable() -> None:
+    cluster = {"hosts": names(4), "fabric": inputs.fabric(4, 2, "ring"), "nccl": {"attachment": "host"}}
+    with pytest.raises(FabricError, match="k8s_dgx_nccl_bootstrap"):
+        launch_plan("qwen3.5-397b-a17b-nvfp4", cluster)
+
+
+def launch_engine(profile: str) -> str:
+    return str(launch_plan(profile)["engine"]["name"])
 
 
 def test_ranks_with_vfs_may_delete_their_own_pods_and_nothing_else() -> None:

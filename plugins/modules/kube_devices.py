@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_devices
+short_description: See that nodes offer their VFs to pods, and have the SR-IOV device plugin look again where they do not
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Compares each node's C(allocatable) with what the SR-IOV device plugin is told to offer there, or with what ranks ask for.
+  - The plugin looks for devices once, when it starts. Where it runs and a node offers less, its pod is deleted, once, so that the
+    DaemonSet makes it anew; where it does not run yet, it is waited for.
+  - Says of each node that still offers less why, by what is read of the cluster and of the node.
+  - In check mode it looks once, and changes nothing.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+options:
+  hosts:
+    description: The hosts to look at, with the names of their nodes.
+    type: dict
+    required: true
+  ranks:
+    description: The ranks that ask for VFs, as their stateful sets. Left out, all that the plugin is told counts.
+    type: list
+    elements: dict
+  facts:
+    description: What M(dgxspark.cluster.roce_info) read of the hosts, for the reason.
+    type: dict
+    default: {}
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 300
+  patience:
+    description: Seconds that a plugin which runs, and its kubelet, are given before it is started again, and after that.
+    type: int
+    default: 20
+seealso:
+  - module: dgxspark.cluster.kube_wait
+"""
+
+EXAMPLES = r"""
+- name: See that the ranks can have their VFs
+  dgxspark.cluster.kube_devices:
+    hosts: "{{ served.nodes }}"
+    ranks: "{{ served.workers + served.head }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+lacking:
+  description: A line for each node that offers less than it should, with the reason.
+  type: list
+  elements: str
+  returned: always
+restarted:
+  description: The nodes whose plugin was started again.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "hosts": {"type": "dict", "required": True},
+    "ranks": {"type": "list", "elements": "dict"},
+    "facts": {"type": "dict", "default": {}},
+    "timeout": {"type": "int", "default": 300},
+    "patience": {"type": "int", "default": 20},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_devices runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_devices."
+    )
+
+
+if __name__ == "__main__":
+    main()
