@@ -103,7 +103,9 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     assert len(owner.cluster.pods()) == 8
     assert owner.good(*PARTS) > 0
     assert owner.kinds() == {"Node", "Namespace"}
-    assert {tuple(made["metadata"]["labels"]) for made in owner.cluster.nodes().values()} == {("kubernetes.io/hostname",)}
+    assert {tuple(made["metadata"]["labels"]) for made in owner.cluster.nodes().values()} == {
+        ("kubernetes.io/hostname",)
+    }
     assert owner.good(*PARTS) == 0
 
 
