@@ -80,15 +80,17 @@ def test_profiles_and_overrides_are_planned() -> None:
 @pytest.mark.parametrize(
     ("profile", "given", "name", "value"),
     [
-        (GEMMA, {"speculative_algo": "NEXTN"}, "speculative_algorithm", "FROZEN_KV_MTP"),
-        (GEMMA, {"max_num_seqs": 8}, "max_running_requests", 8),
-        (GEMMA, {"enforce_eager": True}, "disable_cuda_graph", True),
-        (VLLM, {"speculative_config": {"num_speculative_tokens": 3}}, "speculative_num_steps", 3),
+        (GEMMA, {"settings": {"speculative_algo": "NEXTN"}}, "speculative_algorithm", "FROZEN_KV_MTP"),
+        (GEMMA, {"settings": {"max_num_seqs": 8}}, "max_running_requests", 8),
+        (GEMMA, {"settings": {"enforce_eager": True}}, "disable_cuda_graph", True),
+        (GEMMA, {"environment": {"SGLANG_ENABLE_SPEC_V2": "0"}}, "enable_spec_v2", False),
+        (VLLM, {"settings": {"speculative_config": {"num_speculative_tokens": 2}}}, "speculative_num_steps", 2),
     ],
 )
 def test_names_are_those_of_the_table(profile: str, given: dict[str, t.Any], name: str, value: t.Any) -> None:
-    assert f"``{next(iter(given))}" in GUIDE
-    assert launch_plan(profile, {}, {"settings": given})["resolved"][name]["value"] == value
+    (layer,) = given.values()
+    assert f"``{next(iter(layer))}" in GUIDE
+    assert launch_plan(profile, {}, given)["resolved"][name]["value"] == value
 
 
 @pytest.mark.parametrize(
