@@ -23,8 +23,10 @@ options:
   overrides:
     description: >-
       What the owner wants otherwise. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the
-      profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of error rules
-      that are overruled and stay visible as warnings.
+      profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of findings of
+      severity error that are overruled and stay visible as warnings. A setting may have any name that the engine or
+      C(knowledge/settings) knows for it; two names for one are refused, and so is what the plan says to each rank itself,
+      such as C(tp_size) or C(port).
     type: dict
     default: {}
 """

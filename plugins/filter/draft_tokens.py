@@ -49,7 +49,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: C(algorithm), C(steps), C(topk), C(tokens), C(forced) and C(findings).
+  description: >-
+    C(algorithm) that runs (V(NEXTN) is V(EAGLE)), C(steps), C(topk), C(tokens), C(forced), whether the engine runs another
+    number of tokens than was given, and C(findings).
   type: dict
 """
 

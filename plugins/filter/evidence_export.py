@@ -10,7 +10,10 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns a row in the form in which rows come in, to be put into a file below C(evidence/) of an overlay, or handed on.
-  - What the plan added by itself is left out, so that the row speaks of what was asked for.
+  - What the plan added by itself is left out, so that the row speaks of what was asked for. A share of memory that the plan
+    chose has to be written into the settings, else the row is near the plan and not equal to it.
+  - Add C(complete) as V(true) where the whole command is known to be the plan's. Without it a decisive setting that was left
+    open keeps the row near. A row without an image proves nothing.
 positional: row_id, outcome, measured, source, note
 options:
   _input:
@@ -48,7 +51,7 @@ EXAMPLES = r"""
 - name: Keep what was measured
   ansible.builtin.copy:
     dest: "{{ inventory_dir }}/dgxspark/evidence/mine.yml"
-    content: "{{ {'entries': [row]} | to_nice_yaml }}"
+    content: "{{ {'entries': [row | combine({'complete': true})]} | to_nice_yaml }}"
     mode: "0644"
   vars:
     row: "{{ plan | dgxspark.cluster.evidence_export('mine-1', 'stable', {'n1': 40.1}, ['own bench']) }}"

@@ -11,8 +11,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Says before any weight is loaded whether a model will run, why not, how much memory it takes, and what each rank is
     started with.
-  - The verdict is C(blocked) where a rule of severity error holds or an equal measured configuration was bad, C(proven)
-    where an equal one was stable, else C(unproven).
+  - The verdict is C(blocked) where there is a finding of severity error (a rule, an equal measured configuration that went
+    wrong, an image of another version), C(proven) where an equal configuration was stable, else C(unproven).
 positional: cluster, overrides, knowledge_dirs
 extends_documentation_fragment:
   - dgxspark.cluster.serving
@@ -32,8 +32,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(patches), C(ranks), C(settings) and C(added), what
-    the plan put into them.
+    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(patches), C(weights), C(ranks), C(settings),
+    C(added), what the plan put into them, and C(resolved), what the engine runs with and who says it. All keys are described
+    with the module M(dgxspark.cluster.launch_plan).
   type: dict
 """
 

@@ -12,6 +12,7 @@ description:
   - Returns the engine's memory knob with floor, ceiling and choice, and the pools behind them, in GiB.
   - SGLang's C(mem_fraction_static) and vLLM's C(gpu_memory_utilization) are different things; the key C(knob) says which
     one it is.
+  - The settings that the engine runs with count, not those alone that are written down. A profile without facts is refused.
 positional: cluster, overrides, knowledge_dirs
 extends_documentation_fragment:
   - dgxspark.cluster.serving
@@ -28,8 +29,11 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    C(knob), C(floor), C(ceiling), C(chosen), C(free_gib), C(weights_gib), C(mamba_gib), C(kv_gib), C(draft_gib),
-    C(graphs_gib), C(kv_tokens), C(max_running_requests) and others.
+    C(knob), C(floor), C(ceiling), C(chosen) and C(chosen_by) (V(given) or V(planned)); C(free_gib), C(free_assumed) (nobody
+    measured it), C(free_most_gib) and C(free_needed_gib), below which there is no cache; C(weights_gib), C(weights_from),
+    C(weights_by_kind), C(mamba_gib), C(kv_gib), C(draft_gib), C(graphs_gib), C(activations_gib), C(context_gib),
+    C(reserve_gib), C(used_gib) and C(load_peak_gib); C(kv_tokens), C(kv_tokens_most) (with the most free memory that was
+    seen), C(kv_bytes_token), C(mamba_slots), C(slots_per_request) and C(max_running_requests).
   type: dict
 """
 

@@ -9,8 +9,9 @@ short_description: Show a serving plan as text
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the lines of a plan as a person reads it, with memory as a bar, findings with their remedy, measured rows, and
-    what each rank is started with.
+  - Returns the lines of a plan as a person reads it, with the verdict and what qualifies it, memory as a bar, findings with
+    their remedy, measured rows with what differs, what was assumed and what speaks against them, the settings that run by who
+    says them, start-up patches, and what each rank is started with.
 options:
   _input:
     description: The plan, as P(dgxspark.cluster.launch_plan#filter) returns it.

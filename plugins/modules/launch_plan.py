@@ -12,8 +12,10 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Says before any weight is loaded whether a model will run, why not, how much memory it takes, and what each rank is
     started with. It decides on the controller, where profiles and knowledge lie, and touches no node.
-  - The verdict is V(blocked) where a rule of severity error holds or an equal measured configuration was bad, V(proven)
-    where an equal one was stable, else V(unproven).
+  - What is judged is what will run - the settings that are asked for, those that the plan adds, and what the engine makes
+    of the rest.
+  - The verdict is V(blocked) where there is a finding of severity error (a rule, an equal measured configuration that went
+    wrong, an image of another version), V(proven) where an equal configuration was stable, else V(unproven).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -63,21 +65,121 @@ plan:
       type: str
       returned: always
     conflict:
-      description: Whether rules and measured rows disagree.
+      description: Whether an equal row was stable although a finding blocks, or equal rows came to different ends.
       type: bool
       returned: always
+    profile:
+      description: The profile's id; beside it C(variant), C(title), C(model), and C(proven), what the profile says of itself.
+      type: str
+      returned: always
+    engine:
+      description: C(name), C(version) and C(image), which is null where none is named.
+      type: dict
+      returned: always
+    parallel:
+      description: C(nodes), C(tp), C(pp) and C(ep).
+      type: dict
+      returned: always
+    instance:
+      description: C(name), C(vf_index), C(port) and C(dist_port).
+      type: dict
+      returned: always
+    settings:
+      description: What is asked for and added, by canonical names.
+      type: dict
+      returned: always
+    added:
+      description: What the plan put into C(settings) by itself.
+      type: dict
+      returned: always
+    resolved:
+      description:
+        - Every setting that the engine runs with, by canonical name, as C(value) and C(by), which says who decides.
+        - V(asked) is the profile or the owner, V(added) the plan, V(default) what the engine makes of it, also of a value
+          that was asked for. V(unknown) is what only the running engine decides; its C(value) is null.
+      type: dict
+      returned: always
+      sample: {page_size: {value: 1, by: default}, attention_backend: {value: null, by: unknown}}
+    speculation:
+      description: C(algorithm), C(steps), C(topk), C(tokens) and C(forced). Empty without speculation.
+      type: dict
+      returned: always
+    chat:
+      description: How the model is asked, as the profile says.
+      type: dict
+      returned: always
+    sampling:
+      description: The sampling values that the profile recommends.
+      type: dict
+      returned: always
     findings:
-      description: What rules say, with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
+      description:
+        - What there is to say, each with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
+        - Beside the ids of rules C(rule) is C(evidence.ROW) where an equal row went wrong, C(image.engine) where the image is
+          known to hold another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not
+          known, C(facts.differ), C(facts.unread) and C(facts.inferred) of its own files, and C(arguments.…),
+          C(platform.…), C(speculation.…), C(hosts.idle) and C(nccl.unseen).
+        - Where a rule hangs on an unknown setting, it is one severity milder, and the remedy names the setting to write down.
       type: list
       elements: dict
       returned: always
     evidence:
-      description: Equal and near measured rows, with C(differs) and what they came to.
+      description:
+        - Measured rows of the model, equal ones first, then the nearest.
       type: list
       elements: dict
       returned: always
+      contains:
+        id:
+          description: The row.
+          type: str
+          returned: always
+        verdict:
+          description: What it came to, V(stable), V(crash) or V(garbage).
+          type: str
+          returned: always
+        equal:
+          description: Whether it is evidence for this very plan.
+          type: bool
+          returned: always
+        differs:
+          description: What differs, by name, as C(row) and C(plan). Empty for an equal row.
+          type: dict
+          returned: always
+        assumed:
+          description: What the row leaves open and the plan states, so that the version's default counts for the row.
+          type: dict
+          returned: always
+        blemishes:
+          description: What speaks against the row's figures - requests that failed, and its note.
+          type: list
+          elements: str
+          returned: always
+        note:
+          description: What the row's source says beside its figures.
+          type: str
+          returned: always
+        source:
+          description: Where it was published.
+          type: list
+          elements: str
+          returned: always
+        case:
+          description: The row's name in its source.
+          type: str
+          returned: always
+        n1:
+          description: Tokens per second at one request; C(n4) and C(n8) at four and eight at once. Null where not measured.
+          type: float
+          returned: always
+        accept_len:
+          description: Tokens per verified step, null where it is not known.
+          type: float
+          returned: always
     memory:
-      description: The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's knob.
+      description: >-
+        The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's C(knob), as
+        P(dgxspark.cluster.mem_fraction#filter) returns it. Empty where the model is not known.
       type: dict
       returned: always
     patches:
@@ -94,12 +196,14 @@ plan:
       elements: dict
       returned: always
     ranks:
-      description: For each rank C(host), C(settings), C(argv) and C(env).
+      description: For each C(rank) its C(host), C(settings), C(argv) and C(env).
       type: list
       elements: dict
       returned: always
 recommendation:
-  description: The choice for O(traffic_shape), with its measured row or the words that there is none.
+  description: >-
+    The choice for O(traffic_shape), as P(dgxspark.cluster.recommend#filter) returns it. Its variant is planned, unless
+    O(overrides) names one.
   type: dict
   returned: with O(traffic_shape)
 """
