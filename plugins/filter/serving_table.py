@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: serving_table
 short_description: Show a serving plan as text
+positional: recommendation
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -17,6 +18,10 @@ options:
     description: The plan, as P(dgxspark.cluster.launch_plan#filter) returns it.
     type: dict
     required: true
+  recommendation:
+    description: What P(dgxspark.cluster.recommend#filter) said for the plan's traffic shape, to be shown with it.
+    type: dict
+    required: false
 """
 
 EXAMPLES = r"""

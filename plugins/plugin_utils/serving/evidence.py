@@ -122,7 +122,8 @@ class Standard:
         """Whether two references name one image: the same text, or two names of one known entry. Unknown is not equal."""
         if one is None or other is None:
             return False
-        return one == other or (one in self.images and self.images[one] == self.images.get(other))
+        known = [self.images.get(name) or self.images.get(name.partition("@")[2]) for name in (one, other)]
+        return one == other or (known[0] is not None and known[0] == known[1])
 
 
 def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
@@ -134,7 +135,7 @@ def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
     images = {
         name: entry["id"]
         for entry in knowledge.load("images", overlays).values()
-        for name in (entry["image"], *entry.get("digests", ()))
+        for name in (entry["image"], *filter(None, [entry.get("digest")]))
     }
     return Standard(kinds["harmless"], kinds["decisive"], images)
 
@@ -405,6 +406,7 @@ def row_to_export(
         "tp": run.tp,
         "pp": run.pp,
         "ep": run.ep,
+        "complete": True,
         "settings": dict(run.settings),
         "verdict": verdict,
         "measured": dict(measured),

@@ -258,6 +258,7 @@ def launch_plan(
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
     findings = [*found.findings, *of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
+    findings.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
         "profile": chosen.id,
@@ -405,13 +406,18 @@ def evidence_export(
     source: t.Sequence[str],
     note: str = "",
 ) -> Plain:
-    """Return what came of a plan as a row for `knowledge/evidence`: what the plan was given, without what it added."""
+    """Return what came of a plan as a row for `knowledge/evidence`, with all that it was started with.
+
+    Limits that the plan added are left out: a later plan may add others, and they never made a row another one.
+    """
     for key in ("model", "engine", "parallel", "settings"):
         if not isinstance(plan, t.Mapping) or key not in plan:
             raise FabricError(
                 f"evidence_export: {key} is missing. Give the plan that was run, as launch_plan returns it."
             )
-    own = {key: value for key, value in plan["settings"].items() if key not in plan.get("added", {})}
+    knob = (plan.get("memory") or {}).get("knob")
+    limits = plan.get("added", {}).keys() - {knob}
+    own = {key: value for key, value in plan["settings"].items() if key not in limits}
     run = evidence.Configuration(
         model=plan["model"],
         engine=plan["engine"]["name"],

@@ -53,7 +53,7 @@ def _measured(row: t.Mapping[str, t.Any]) -> str:
 def _headline(plan: t.Mapping[str, t.Any]) -> str:
     """Say the verdict, and what qualifies it."""
     text = str(plan["verdict"]).upper()
-    if plan["conflict"]:
+    if plan["conflict"] and plan["verdict"] == "blocked":
         text += " - a rule and a measured row disagree: the choice is yours (accept)"
     errors = [finding["rule"] for finding in plan["findings"] if finding["severity"] == "error"]
     if errors and not plan["conflict"]:
@@ -66,6 +66,10 @@ def _headline(plan: t.Mapping[str, t.Any]) -> str:
     return text
 
 
+def _said(value: t.Any) -> t.Any:
+    return "not set" if value is None else value
+
+
 def _evidence(row: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """Yield the lines of one measured row."""
     if row["equal"]:
@@ -74,7 +78,9 @@ def _evidence(row: t.Mapping[str, t.Any]) -> t.Iterator[str]:
             left = ", ".join(f"{key}={value}" for key, value in row["assumed"].items())
             yield f"          the row leaves open, so the version's default counts: {left}"
     else:
-        other = ", ".join(f"{key} {pair['row']} there, {pair['plan']} here" for key, pair in row["differs"].items())
+        other = ", ".join(
+            f"{key} {_said(pair['row'])} there, {_said(pair['plan'])} here" for key, pair in row["differs"].items()
+        )
         yield f"near      row {row['id']} was {row['verdict']}{_measured(row)}; {other}"
     for blemish in row["blemishes"]:
         yield f"          of this row: {blemish}"
@@ -86,14 +92,23 @@ def _runs(resolved: t.Mapping[str, t.Any], by: str) -> str:
     )
 
 
-def serving_table(plan: t.Mapping[str, t.Any]) -> list[str]:
-    """Return the lines of a plan, as `launch_plan` returns it."""
+def _choice(found: t.Mapping[str, t.Any]) -> list[str]:
+    """Say why a traffic shape came to its variant."""
+    if not found:
+        return []
+    row = f"row {found['row']}, {found['verdict']}" if found["row"] else "no row"
+    return [f"shape     {found['shape']}: {found['variant']} ({row}). {found['reason']}"]
+
+
+def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.Any] | None = None) -> list[str]:
+    """Return the lines of a plan, as `launch_plan` returns it. recommendation: what `recommend` said for its shape."""
     engine, parallel = plan["engine"], plan["parallel"]
     lines = [
         f"{plan['title']} [{plan['profile']}, {plan['variant']}]",
         f"verdict   {_headline(plan)}",
         f"engine    {engine['name']} {engine['version']}, image {engine['image'] or 'not named'}",
         f"spread    {parallel['nodes']} nodes, tp {parallel['tp']}, pp {parallel['pp']}, ep {parallel['ep']}",
+        *_choice(recommendation or {}),
         *memory_lines(plan["memory"]),
     ]
     for finding in plan["findings"]:

@@ -67,7 +67,12 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
     return Base(
         rules=rules.load_rules(overlays),
         rows={key: tuple(value) for key, value in rows.items()},
-        images={entry["image"]: entry for entry in knowledge.load("images", overlays).values()},
+        images={
+            name: entry
+            for entry in knowledge.load("images", overlays).values()
+            for name in (entry["image"], entry.get("digest"))
+            if name
+        },
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants=knowledge.load("constants", overlays),
@@ -420,7 +425,8 @@ def judge(
             runs = runs.with_added({pools.knob: pools.chosen})
             added[pools.knob] = pools.chosen
     settings = {**profile.settings, **added}
-    image = known.images.get(engine.image or "", {})
+    named = engine.image or ""
+    image = known.images.get(named) or known.images.get(named.partition("@")[2]) or {}
     judged = dataclasses.replace(profile, settings=runs.settings)
     document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}))
     unknown = dict(runs.unknown)

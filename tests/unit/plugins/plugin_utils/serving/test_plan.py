@@ -266,14 +266,40 @@ def test_a_planned_fraction_is_passed_on() -> None:
     )
 
 
-def test_what_was_run_goes_out_without_what_the_plan_added(tmp_path: pathlib.Path) -> None:
-    made = planned("nemotron-3-ultra-550b-nvfp4")
+@pytest.mark.parametrize(
+    ("name", "variant", "settings"),
+    [
+        ("nemotron-3-ultra-550b-nvfp4", "ep4", {}),
+        ("glm-4.7-nvfp4", "mtp-triton", {"mem_fraction_static": None, "fp4_gemm_backend": "flashinfer_cutlass"}),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "mtp3", {}),
+        ("minimax-m2.5-nvfp4", "", {"attention_backend": None}),
+    ],
+)
+def test_a_row_that_goes_out_proves_its_own_plan(
+    tmp_path: pathlib.Path, name: str, variant: str, settings: dict[str, t.Any]
+) -> None:
+    overrides = {"settings": settings} | ({"variant": variant} if variant else {})
+    made = plan.launch_plan(name, CLUSTER, overrides)
     row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
-    assert "max_running_requests" not in row["settings"]
+    assert "max_running_requests" not in row["settings"] or "max_running_requests" not in made["added"]
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
-    again = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", CLUSTER, knowledge_dirs=[str(tmp_path)])
-    assert "mine-1" in {found["id"] for found in again["evidence"] if found["equal"]}
+    again = plan.launch_plan(name, CLUSTER, overrides, [str(tmp_path)])
+    assert "mine-1" in {found["id"] for found in again["evidence"] if found["equal"]}, again["evidence"]
+    assert again["verdict"] == "proven"
+
+
+def test_two_names_of_one_image_are_one(tmp_path: pathlib.Path) -> None:
+    """An owner's entry gives the tag its digest: the image by digest is the one that was measured by tag."""
+    name, digest = "xomoxcc/dgx-spark-sglang:0.5.11-gemma4-sm121", "sha256:" + "ab" * 32
+    known = next(e for e in knowledge.load("images").values() if e["image"] == name)
+    entry = {key: value for key, value in known.items() if key != "origin"}
+    entry |= {"replaces": entry["id"], "digest": digest}
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "mine.yml").write_text(yaml.safe_dump({"entries": [entry]}), encoding="utf-8")
+    pinned = {"engine": {"image": f"xomoxcc/dgx-spark-sglang@{digest}"}, "variant": "steps-6"}
+    assert plan.launch_plan("gemma-4-31b-it", CLUSTER, pinned)["verdict"] != "proven"
+    assert plan.launch_plan("gemma-4-31b-it", CLUSTER, pinned, [str(tmp_path)])["verdict"] == "proven"
 
 
 @pytest.mark.parametrize(
