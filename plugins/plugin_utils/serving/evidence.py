@@ -99,10 +99,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Witness:
-    """All that the rows say of a configuration: equal ones, and near ones, nearest first."""
+    """All that the rows say of a configuration: equal ones, and near ones, nearest first.
+
+    way_out: where an equal row went wrong, the nearest stable row that ran otherwise.
+    """
 
     equal: tuple[Comparison, ...]
     near: tuple[Comparison, ...]
+    way_out: Comparison | None = None
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
@@ -313,9 +317,13 @@ def witness(
     compared = sorted(
         (compare(run, row, ran(row), standard) for row in close), key=lambda found: (len(found.differs), found.row.id)
     )
-    return Witness(
-        tuple(found for found in compared if found.equal), tuple(found for found in compared if not found.equal)[:limit]
-    )
+    equal = tuple(found for found in compared if found.equal)
+    near = tuple(found for found in compared if not found.equal)[:limit]
+    way_out = None
+    if any(found.row.verdict != "stable" for found in equal):
+        stable = (compare(run, row, ran(row), standard) for _count, _id, row in ranked if row.verdict == "stable")
+        way_out = next((found for found in (*near, *stable) if found.differs and found.row.verdict == "stable"), None)
+    return Witness(equal, near, way_out)
 
 
 # --- traffic shapes -------------------------------------------------------------------------------------------------

@@ -331,13 +331,11 @@ def _changes(found: evidence.Comparison) -> str:
     return ", ".join(f"{key} {theirs}" for key, (theirs, _ours) in found.differs.items())
 
 
-def _measured_findings(witness: evidence.Witness, rows: t.Sequence[evidence.Comparison]) -> list[Finding]:
+def _measured_findings(witness: evidence.Witness) -> list[Finding]:
     """Return a finding for each equal row that went wrong, with the nearest stable row as the way out."""
-    stable = next((c for c in (*witness.equal, *rows) if c.row.verdict == "stable"), None)
-    away = (
-        f"Row {stable.row.id} is the nearest that was stable: {_changes(stable)}." if stable and stable.differs
-        else "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
-    )  # fmt: skip
+    away = "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
+    if witness.way_out:
+        away = f"Row {witness.way_out.row.id} is the nearest that was stable: {_changes(witness.way_out)}."
     return [
         Finding(
             f"evidence.{found.row.id}",
@@ -450,7 +448,7 @@ def judge(
     witness = evidence.witness(
         _run(profile, runs, document, known), rows, known.standard, lambda row: _row_run(row, made, known)
     )
-    bad = _measured_findings(witness, witness.near)
+    bad = _measured_findings(witness)
     errors = any(f.severity == "error" and f.id not in accept for f in (*found, *bad))
     stable = "stable" in witness.verdicts
     found = [

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import pathlib
+import re
 import sys
 import typing as t
 
@@ -235,3 +236,16 @@ def test_a_bad_row_of_an_owner_is_one_error_with_file_and_row(tmp_path: pathlib.
 def test_a_bad_figure_is_not_exported() -> None:
     with pytest.raises(knowledge.KnowledgeError, match=r"row 'x': measured\.n1"):
         evidence.row_to_export(BY_ID["m099"].run, "x", "stable", {"n1": -1.0}, ["own bench"])
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.verdict != "stable"], ids=lambda row: row.id)
+def test_the_way_out_of_a_bad_row_leads_out(row: evidence.Row) -> None:
+    """The remedy names the nearest stable row: with what it ran with, this row blocks no more."""
+    own = verdicts.profile_of(row, profile.find(row.run.model))
+    bad = next(f for f in verdict.judge(own, KNOWN).findings if f.id == f"evidence.{row.id}")
+    named = re.search(r"Row (m\d+) is the nearest", bad.remedy)
+    assert named, bad.remedy
+    way_out = verdict.judge(verdicts.profile_of(BY_ID[named.group(1)], profile.find(row.run.model)), KNOWN)
+    assert f"evidence.{row.id}" not in {f.id for f in way_out.findings}
+    found = verdict.judge(own, KNOWN).witness.way_out
+    assert found and all(f"{key} " in bad.remedy for key in found.differs)

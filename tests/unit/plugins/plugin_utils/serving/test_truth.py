@@ -259,6 +259,8 @@ def test_a_known_image_of_another_version_is_refused_with_the_way_out() -> None:
     assert "0.5.12" in found["message"]
     assert "0.5.13" in found["message"]
     assert "engine.image" in found["remedy"]
+    assert "version: 0.5.12" in found["remedy"]
+    assert "image.engine" not in rules(planned(ULTRA, engine={"version": "0.5.12"}))
 
 
 @pytest.mark.parametrize("version", ["v0.5.12", "0.5.12-dev", "0.5.12rc1", "0.5.12+cu130"])
