@@ -29,7 +29,8 @@ BACK_PORTS = (
     ("nemotron-3-super", "<0.5.14", "not compatible with radix cache", "the image has PR 27998"),
 )
 # What such an image makes of a launch that a stock release takes, too, but otherwise: profiles, versions.
-PROMOTED = ("gemma-4-", "<0.5.12")  # PR 24436 makes FROZEN_KV_MTP of NEXTN with an assistant drafter
+# PR 24436 makes FROZEN_KV_MTP of NEXTN with an assistant drafter, and leaves the overlap scheduler out with it.
+PROMOTED = ("gemma-4-", "<0.5.12")
 # Taken out one by one; what begins with `speculative_` goes as a whole too.
 TAKEN_OUT = (
     "attention_backend", "moe_runner_backend", "cuda_graph_max_bs", "disable_cuda_graph", "disable_piecewise_cuda_graph",
@@ -51,9 +52,11 @@ class Asked:
 
     change: t.Mapping[str, t.Any] = field(default_factory=dict)
     changed: str = ""
+    claimed: bool = True
 
     def overrides(self) -> dict[str, t.Any]:
-        overrides: dict[str, t.Any] = {"engine": {"version": self.version}, **self.change}
+        engine = {"version": self.version, **({} if self.claimed else {"versions": "", "image": None})}
+        overrides: dict[str, t.Any] = {"engine": engine, **self.change}
         return overrides | ({"variant": self.variant} if self.variant else {})
 
     @functools.cached_property
@@ -152,6 +155,19 @@ def asked_otherwise() -> list[t.Any]:
     return [pytest.param(one, id=str(one)) for one in many]
 
 
+def asked_elsewhere() -> list[t.Any]:
+    """List all on the versions that their profiles do not claim, as an owner tries them: without the profile's image."""
+    tables, mine = load_tables(), shipped()
+    claimed = {(one.profile, one.version) for one, _own in mine}
+    many = [
+        Asked(one.profile, one.variant, one.engine, parser.version, claimed=False)
+        for one, own in mine
+        for parser in tables.versions(one.engine)
+        if own and (one.profile, parser.version) not in claimed
+    ]
+    return [pytest.param(one, id=str(one)) for one in many]
+
+
 def back_port(asked: Asked, answer: Answer) -> str:
     """Return why a refusal by the stock release does not count; empty where it does."""
     for profile, versions, words, why in BACK_PORTS:
@@ -173,7 +189,7 @@ def faults(asked: Asked, answer: Answer) -> list[str]:
     assert ours.keys() == found.keys(), "a key of the vocabulary has no counterpart in the plan"
     profile, versions = PROMOTED
     if ours["draft_steps"] and asked.profile.startswith(profile) and matches(asked.version, versions):
-        ours |= {"speculative_algorithm": "EAGLE", "draft_tokens": ours["draft_steps"] + 1}
+        ours |= {"speculative_algorithm": "EAGLE", "draft_tokens": ours["draft_steps"] + 1, "overlap": True}
     known = {key: value for key, value in ours.items() if value is not UNKNOWN}
     return differences(asked.engine, answer, known)
 
@@ -204,5 +220,14 @@ def test_the_plan_foresees_what_a_change_comes_to(asked: Asked, answer: Answer) 
         assert faults(asked, answer) == []
     elif why := back_port(asked, answer):
         pytest.skip(f"not run: {why}")
+    else:
+        assert foreseen(asked), f"the plan does not foresee: {answer.stage}: {answer.reason}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", asked_elsewhere())
+def test_the_plan_knows_the_versions_that_no_profile_claims(asked: Asked, answer: Answer) -> None:
+    if answer.accepted:
+        assert faults(asked, answer) == []
     else:
         assert foreseen(asked), f"the plan does not foresee: {answer.stage}: {answer.reason}"
