@@ -76,3 +76,15 @@ def test_the_overlap_scheduler_with_a_drafter_that_shares_the_cache(version: str
     found = resolved("gemma-4-31b-it", version, "steps-4")
     assert found["speculative_algorithm"] == ("FROZEN_KV_MTP", "default")
     assert found["disable_overlap_schedule"] == (off, "default")
+
+
+@pytest.mark.parametrize(("version", "backend"), [("0.5.18", "flashinfer"), ("0.5.19", "triton")])
+def test_the_attention_of_nemotron_with_speculation(version: str, backend: str) -> None:
+    assert resolved("nemotron-3-super-120b-nvfp4", version, "ep1-mtp", attention_backend=None)["attention_backend"] == (
+        backend,
+        "default",
+    )
+    assert resolved("nemotron-3-super-120b-nvfp4", version, "ep1", attention_backend=None)["attention_backend"] == (
+        "flashinfer",
+        "default",
+    )
