@@ -1,23 +1,26 @@
 """Every shipped profile and variant, on every engine version that it claims and that there is a table of.
 
 The plan's own argument list and environment go to the real parser and validation; what the engine resolves is compared with
-the plan. An image with back-ports is judged by the stock release of its version: what that cannot know is not run, by name.
+the plan, as it is shipped and, in the long run, with one setting after the other taken out or turned round. An image with back-ports is judged by the stock release of its version: what that cannot know is not run, by name.
 """
 
 from __future__ import annotations
 
+import functools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import families
 import pytest
 from engine_parsers.oracle import Answer, Case
-from engine_parsers.resolved import differences
+from engine_parsers.resolved import differences, resolved
+from planned import UNKNOWN, planned
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import load_tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 # What a stock release says of a launch that its profile's image can do: (profile, versions, the engine's words, why).
@@ -25,9 +28,17 @@ BACK_PORTS = (
     ("gemma-4-", "<0.5.13", "gemma4_assistant", "its transformers does not know the drafter; the image has PR 24436"),
     ("nemotron-3-super", "<0.5.14", "not compatible with radix cache", "the image has PR 27998"),
 )
-PROBED = {"attention_backend": "attention_backend", "cuda_graph_max_bs": "graph_max_bs",
-          "mamba_scheduler_strategy": "mamba_strategy", "page_size": "page_size", "max_num_seqs": "max_running_requests",
-          "max_running_requests": "max_running_requests"}  # fmt: skip
+# What such an image makes of a launch that a stock release takes, too, but otherwise: profiles, versions.
+# PR 24436 makes FROZEN_KV_MTP of NEXTN with an assistant drafter, and leaves the overlap scheduler out with it.
+PROMOTED = ("gemma-4-", "<0.5.12")
+# Taken out one by one; what begins with `speculative_` goes as a whole too.
+TAKEN_OUT = (
+    "attention_backend", "moe_runner_backend", "cuda_graph_max_bs", "disable_cuda_graph", "disable_piecewise_cuda_graph",
+    "page_size", "block_size", "mamba_scheduler_strategy", "max_running_requests", "max_mamba_cache_size",
+    "mem_fraction_static", "gpu_memory_utilization", "quantization", "kv_cache_dtype", "fp4_gemm_backend",
+    "speculative_num_steps", "speculative_num_draft_tokens", "speculative_eagle_topk", "enable_spec_v2",
+    "disable_radix_cache", "chunked_prefill_size", "context_length",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +50,28 @@ class Asked:
     engine: str
     version: str
 
+    change: t.Mapping[str, t.Any] = field(default_factory=dict)
+    changed: str = ""
+    claimed: bool = True
+
+    def overrides(self) -> dict[str, t.Any]:
+        engine = {"version": self.version, **({} if self.claimed else {"versions": "", "image": None})}
+        overrides: dict[str, t.Any] = {"engine": engine, **self.change}
+        return overrides | ({"variant": self.variant} if self.variant else {})
+
+    @functools.cached_property
     def plan(self) -> dict[str, t.Any]:
-        overrides: dict[str, t.Any] = {"engine": {"version": self.version}}
-        if self.variant:
-            overrides["variant"] = self.variant
-        return launch_plan(self.profile, {}, overrides)
+        return launch_plan(self.profile, {}, self.overrides())
+
+    def late(self) -> frozenset[str]:
+        """Name the settings that the engine decides when it loads the model."""
+        known = verdict.base()
+        chosen = resolve(find(self.profile), self.overrides(), known.tables)
+        draft, _findings = verdict.drafted(chosen, known.tables)
+        return verdict.running(chosen, draft, known).at_load
 
     def case(self) -> Case:
-        plan, entry = self.plan(), find(self.profile)
+        plan, entry = self.plan, find(self.profile)
         rank = plan["ranks"][-1]
         program = 3 if self.engine == "sglang" else 2
         models = {plan["model"]: model_files(entry, plan["settings"])}
@@ -59,7 +84,7 @@ class Asked:
         return Case(argv, env=own, models=models)
 
     def __str__(self) -> str:
-        return "-".join(filter(None, (self.profile, self.variant, self.version)))
+        return "-".join(filter(None, (self.profile, self.variant, self.version, self.changed)))
 
 
 def model_files(entry: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -83,8 +108,8 @@ def model_files(entry: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any]) -
     return files
 
 
-def asked() -> list[t.Any]:
-    """List all: the profile's own version in every run, the others in the long one."""
+def shipped() -> list[tuple[Asked, bool]]:
+    """List every profile, variant and version, and whether it is the profile's own version."""
     out = []
     tables = load_tables()
     for name in sorted(knowledge.load("profile")):
@@ -94,31 +119,115 @@ def asked() -> list[t.Any]:
         known = [p.version for p in tables.versions(engine["name"]) if matches(p.version, claimed)]
         assert engine["version"] in known, f"{name}: there is no flag table of its own version {engine['version']}"
         for variant in entry.get("variants") or {"": {}}:
-            for version in known:
-                one = Asked(name, variant, engine["name"], version)
-                out.append(
-                    pytest.param(one, id=str(one), marks=() if version == engine["version"] else pytest.mark.long)
-                )
+            out += [(Asked(name, variant, engine["name"], version), version == engine["version"]) for version in known]
     return out
+
+
+def changes(one: Asked) -> dict[str, dict[str, t.Any]]:
+    """Take out one setting after the other, turn graphs off, and swap the spread of the experts."""
+    entry = find(one.profile)
+    chosen = resolve(entry, one.overrides())
+    out: dict[str, dict[str, t.Any]] = {
+        f"without {key}": {"settings": {key: None}} for key in TAKEN_OUT if key in chosen.settings
+    }
+    if drafts := {key: None for key in chosen.settings if key.startswith("speculative_")}:
+        out["without speculation"] = {"settings": drafts}
+    if not chosen.settings.get("disable_cuda_graph"):
+        out["eager"] = {"settings": {"disable_cuda_graph": True}}
+    if chosen.facts and chosen.facts.moe and chosen.cut.tp > 1:
+        ep = chosen.cut.tp if chosen.cut.ep == 1 else 1
+        out[f"EP {ep}"] = {"parallel": {"ep": ep}}
+    return out
+
+
+def asked() -> list[t.Any]:
+    """List all as they are shipped: the profile's own version in every run, the others in the long one."""
+    return [pytest.param(one, id=str(one), marks=() if own else pytest.mark.long) for one, own in shipped()]
+
+
+def asked_otherwise() -> list[t.Any]:
+    """List all with each change."""
+    many = [
+        Asked(one.profile, one.variant, one.engine, one.version, change, name)
+        for one, _own in shipped()
+        for name, change in changes(one).items()
+    ]
+    return [pytest.param(one, id=str(one)) for one in many]
+
+
+def asked_elsewhere() -> list[t.Any]:
+    """List all on the versions that their profiles do not claim, as an owner tries them: without the profile's image."""
+    tables, mine = load_tables(), shipped()
+    claimed = {(one.profile, one.version) for one, _own in mine}
+    many = [
+        Asked(one.profile, one.variant, one.engine, parser.version, claimed=False)
+        for one, own in mine
+        for parser in tables.versions(one.engine)
+        if own and (one.profile, parser.version) not in claimed
+    ]
+    return [pytest.param(one, id=str(one)) for one in many]
+
+
+def back_port(asked: Asked, answer: Answer) -> str:
+    """Return why a refusal by the stock release does not count; empty where it does."""
+    for profile, versions, words, why in BACK_PORTS:
+        if asked.profile.startswith(profile) and matches(asked.version, versions) and words in (answer.reason or ""):
+            return f"back-port ({why}); the stock {asked.version} says: {(answer.reason or '')[:120]}"
+    return ""
+
+
+def foreseen(asked: Asked) -> list[str]:
+    """Name the rules that block the plan; that an image is of another version says nothing of the launch."""
+    errors = [found["rule"] for found in asked.plan["findings"] if found["severity"] == "error"]
+    return [rule for rule in errors if not rule.startswith(("image.", "evidence."))]
+
+
+def faults(asked: Asked, answer: Answer) -> list[str]:
+    """Compare all that the engine made with the plan; what the plan says to be unknown is left out."""
+    found = resolved(asked.engine, answer)
+    ours = planned(asked.plan, asked.late())
+    assert ours.keys() == found.keys(), "a key of the vocabulary has no counterpart in the plan"
+    profile, versions = PROMOTED
+    if ours["draft_steps"] and asked.profile.startswith(profile) and matches(asked.version, versions):
+        ours |= {"speculative_algorithm": "EAGLE", "draft_tokens": ours["draft_steps"] + 1, "overlap": True}
+    known = {key: value for key, value in ours.items() if value is not UNKNOWN}
+    return differences(asked.engine, answer, known)
 
 
 @pytest.mark.parametrize("asked", asked())
 def test_a_profile_passes_the_parser_of_its_engine(asked: Asked, answer: Answer) -> None:
-    if not answer.accepted:
-        for profile, versions, words, why in BACK_PORTS:
-            if (
-                asked.profile.startswith(profile)
-                and matches(asked.version, versions)
-                and words in (answer.reason or "")
-            ):
-                pytest.skip(
-                    f"not run: back-port ({why}); the stock {asked.version} says: {(answer.reason or '')[:120]}"
-                )
+    if why := back_port(asked, answer):
+        pytest.skip(f"not run: {why}")
     assert answer.accepted, f"{answer.stage}: {answer.reason}"
-    plan = asked.plan()
-    planned = {PROBED[key]: value for key, value in plan["settings"].items() if key in PROBED and value is not None}
-    if plan["speculation"]:
-        planned["draft_tokens"] = plan["speculation"]["tokens"]
-    if asked.engine == "sglang" and plan["settings"].get("disable_piecewise_cuda_graph"):
-        planned["prefill_graphs"] = "disabled"
-    assert differences(asked.engine, answer, planned) == []
+    assert faults(asked, answer) == []
+
+
+def test_little_of_what_is_shipped_is_unknown() -> None:
+    """A profile with facts is resolved to the last key, but for what vLLM reads in the checkpoint."""
+    unknown: dict[str, set[str]] = {}
+    for one, own in shipped():
+        if own and "facts" in find(one.profile):
+            ours = planned(one.plan, one.late())
+            unknown.setdefault(one.engine, set()).update(key for key, value in ours.items() if value is UNKNOWN)
+    assert unknown == {"sglang": set(), "vllm": {"attention_backend", "page_size", "quantization"}}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", asked_otherwise())
+def test_the_plan_foresees_what_a_change_comes_to(asked: Asked, answer: Answer) -> None:
+    """Each setting taken out, eager, and the experts spread otherwise: refused where the plan says so, else as planned."""
+    if answer.accepted:
+        assert faults(asked, answer) == []
+    elif why := back_port(asked, answer):
+        pytest.skip(f"not run: {why}")
+    else:
+        assert foreseen(asked), f"the plan does not foresee: {answer.stage}: {answer.reason}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", asked_elsewhere())
+def test_the_plan_knows_the_versions_that_no_profile_claims(asked: Asked, answer: Answer) -> None:
+    if answer.accepted:
+        assert faults(asked, answer) == []
+    else:
+        assert foreseen(asked), f"the plan does not foresee: {answer.stage}: {answer.reason}"

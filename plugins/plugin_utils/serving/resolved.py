@@ -54,7 +54,7 @@ class Resolved:
         return {("settings", key): self.among.get(key, ()) for key, who in self.by.items() if who == "unknown"}
 
     def with_added(self, added: t.Mapping[str, t.Any]) -> Resolved:
-        """Return the same with what the plan adds; no choice of an engine hangs on that."""
+        """Return the same with what the plan adds."""
         return Resolved(
             {**self.settings, **added},
             {**self.by, **dict.fromkeys(added, "added")},
@@ -91,6 +91,19 @@ def load_choices(overlays: t.Sequence[str] = ()) -> tuple[Choice, ...]:
 def concerned(choices: tuple[Choice, ...], engine: str, version: str) -> tuple[Choice, ...]:
     """Return the choices of an engine version."""
     return tuple(c for c in choices if engine in c.engines and matches(version, c.engines[engine]))
+
+
+@functools.lru_cache(maxsize=64)
+def read(choices: tuple[Choice, ...], engine: str, version: str) -> frozenset[str]:
+    """Return the settings that the choices of an engine version hang on."""
+    asked = [
+        path
+        for choice in concerned(choices, engine, version)
+        for condition in (choice.condition, choice.take)
+        if condition
+        for path in condition.reads
+    ]
+    return frozenset(path[1] for path in asked if path[0] == "settings" and len(path) > 1)
 
 
 def _defaults(parser: words.Parser | None, tp: int) -> t.Mapping[str, t.Any]:

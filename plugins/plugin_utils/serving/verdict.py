@@ -245,6 +245,20 @@ def additions(
     return added
 
 
+def _with_added(
+    profile: Profile,
+    draft: speculation.Draft | None,
+    before: resolved.Resolved,
+    added: t.Mapping[str, t.Any],
+    known: Base,
+) -> resolved.Resolved:
+    """Return what runs with what the plan adds; resolved again where a choice of this version hangs on that."""
+    engine = profile.engine
+    if resolved.read(known.choices, engine.name, engine.version) & added.keys():
+        before = running(dataclasses.replace(profile, settings={**profile.settings, **added}), draft, known)
+    return before.with_added(added)
+
+
 def _document(profile: Profile, draft: speculation.Draft | None) -> dict[str, t.Any]:
     """Return what choices may ask: the plan's document before its settings are resolved."""
     cut = profile.cut
@@ -414,7 +428,7 @@ def judge(
     asked = dataclasses.replace(profile, settings=before.settings)
     pools = pools_of(asked, draft, free, known)
     added = additions(profile, before.settings, draft, pools)
-    runs = before.with_added(added)
+    runs = _with_added(profile, draft, before, added, known)
     if added.get("max_running_requests") and pools:
         by = pools.chosen_by
         limited = {key: value for key, value in runs.settings.items() if key != pools.knob or by == "given"}

@@ -24,9 +24,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 RULES = rules.load_rules()
 PATCHES = patches.load_patches()
 WRITTEN = knowledge.load("rules")
-# No setting ends these: only other nodes or another checkpoint.
-WITHOUT_FIX = {"memory.weights-too-large", "memory.does-not-fit", "memory.vllm-does-not-fit"}
+# No setting ends these: only other nodes, another checkpoint or another version.
+WITHOUT_FIX = {
+    "memory.weights-too-large", "memory.does-not-fit", "memory.vllm-does-not-fit", "settings.quantization-mixed-unknown",
+}  # fmt: skip
 GLM, QWEN, ULTRA, GEMMA = "glm-4.7-nvfp4", "qwen3.5-397b-a17b-nvfp4", "nemotron-3-ultra-550b-nvfp4", "gemma-4-31b-it"
+SUPER, MIXED = "nemotron-3-super-120b-nvfp4", "qwen3.6-27b-nvfp4"
 VLLM, FP8, MINIMAX = "qwen3.5-122b-a10b-nvfp4-vllm", "glm-4.7-fp8", "minimax-m2.5-nvfp4"
 MTP = {"speculative_algorithm": "NEXTN", "speculative_num_steps": 3, "speculative_num_draft_tokens": 4}
 TIGHT = memory.Demand(
@@ -171,6 +174,9 @@ CASES: dict[str, Case] = {
         VLLM, {"gpu_memory_utilization": 0.4, "context_length": 262144, "max_model_len": None}, need=TIGHT
     ),
     "speculation.hybrid-radix": Case(QWEN, {**MTP, "mamba_scheduler_strategy": "no_buffer"}),
+    "speculation.nemotron-radix": Case(
+        SUPER, {**MTP, "mamba_scheduler_strategy": "no_buffer"}, version="0.5.13", features={"nemotron_mtp": False}
+    ),
     "speculation.assistant-unknown": Case(GEMMA, MTP, version="0.5.11"),
     "speculation.no-head": Case("qwen3-235b-a22b-instruct-2507-nvfp4", MTP, version="0.5.12"),
     "speculation.no-drafter": Case(GLM, {**MTP, "speculative_algorithm": "EAGLE3"}),
@@ -240,6 +246,23 @@ def test_what_a_class_can_do_is_read_per_version() -> None:
     assert facts.able("MiniMaxM2ForCausalLM", "sglang", "0.5.10")["pipeline"] is True
     assert facts.able("NobodysForCausalLM", "sglang", "0.5.10")["pipeline"] is None
     assert facts.able("Glm4MoeForCausalLM", "vllm", "0.17.1")["pipeline"] is None
+
+
+def test_a_checkpoint_of_two_formats_is_read_from_0_5_15_on() -> None:
+    """SGLang 0.5.14 and older take it for w4afp8, but for NemotronH; tests/oracle has their own words."""
+    rule = "settings.quantization-mixed-unknown"
+    assert rule in errors(Case(MIXED, version="0.5.14"))
+    assert rule not in found(Case(MIXED, version="0.5.15"))
+    assert rule not in found(Case(SUPER, PLAIN, version="0.5.13"))
+
+
+def test_speculation_on_nemotron_hangs_on_the_image_and_the_radix_cache() -> None:
+    stock = CASES["speculation.nemotron-radix"]
+    rule = "speculation.nemotron-radix"
+    assert rule not in found(dataclasses.replace(stock, features={"nemotron_mtp": True}))
+    assert rule not in found(dataclasses.replace(stock, features={}))  # an image that nobody knows, and not a stock one
+    assert rule not in found(dataclasses.replace(stock, version="0.5.14"))
+    assert rule not in found(dataclasses.replace(stock, settings={**MTP, "disable_radix_cache": True}))
 
 
 def test_triton_with_stages_crashes_where_the_cache_begins_at_the_stage_s_own_layer() -> None:

@@ -1,0 +1,90 @@
+"""What an engine version makes of what is left open, where versions differ; tests/oracle holds all of it against them."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+
+
+def resolved(profile: str, version: str, variant: str = "", **settings: t.Any) -> dict[str, tuple[t.Any, str]]:
+    """Return value and origin of every setting of a plan for an engine version, without the profile's image."""
+    engine = {"version": version, "versions": "", "image": None}
+    overrides = {"engine": engine, "settings": settings, **({"variant": variant} if variant else {})}
+    plan = launch_plan(profile, {}, overrides)
+    return {key: (said["value"], said["by"]) for key, said in plan["resolved"].items()}
+
+
+def test_graphs_are_no_larger_than_the_requests_that_the_plan_adds() -> None:
+    """0.5.22 cuts a limit that nobody asked for to --max-running-requests, which the plan itself may have added."""
+    old, new = (resolved("qwen3-coder-next-nvfp4", version) for version in ("0.5.21", "0.5.22"))
+    requests, by = new["max_running_requests"]
+    assert by == "added"
+    assert old["cuda_graph_max_bs"] == (512, "default")
+    assert new["cuda_graph_max_bs"] == (requests, "default")
+    assert requests < 512
+
+
+def test_the_limit_that_speculation_sets_cuts_no_graphs() -> None:
+    found = resolved("qwen3-next-80b-a3b-thinking-nvfp4", "0.5.22")
+    assert found["max_running_requests"] == (48, "default")
+    assert found["cuda_graph_max_bs"] == (512, "default")
+
+
+def test_graphs_that_are_asked_for_stay() -> None:
+    found = resolved("glm-4.7-nvfp4", "0.5.22", cuda_graph_max_bs=64, max_running_requests=8)
+    assert found["cuda_graph_max_bs"] == (64, "asked")
+
+
+@pytest.mark.parametrize(("version", "off"), [("0.5.14", True), ("0.5.15", True), ("0.5.16", False)])
+def test_prefill_graphs_of_multimodal_models(version: str, off: bool) -> None:
+    found = resolved("qwen3.6-35b-a3b-fp8", version, disable_piecewise_cuda_graph=None)
+    assert found["disable_piecewise_cuda_graph"] == (off, "default")
+
+
+@pytest.mark.parametrize(("version", "off"), [("0.5.10", True), ("0.5.14", True), ("0.5.15", False)])
+def test_prefill_graphs_of_a_listed_class(version: str, off: bool) -> None:
+    found = resolved("qwen3-coder-next-nvfp4", version, disable_piecewise_cuda_graph=None)
+    assert found["disable_piecewise_cuda_graph"] == (off, "default")
+
+
+@pytest.mark.parametrize(("version", "off"), [("0.5.16", False), ("0.5.17", True), ("0.5.18", False)])
+def test_prefill_graphs_of_nemotron(version: str, off: bool) -> None:
+    found = resolved("nemotron-3-super-120b-nvfp4", version, "ep1", disable_piecewise_cuda_graph=None)
+    assert found["disable_piecewise_cuda_graph"] == (off, "default")
+
+
+@pytest.mark.parametrize(
+    ("version", "runner"), [("0.5.10", ("flashinfer_cutlass", "default")), ("0.5.11", ("triton", "asked"))]
+)
+def test_the_experts_of_nemotron_are_not_asked_about_in_0_5_10(version: str, runner: tuple[str, str]) -> None:
+    found = resolved("nemotron-3-super-120b-nvfp4", version, "ep1", moe_runner_backend="triton")
+    assert found["moe_runner_backend"] == runner
+
+
+def test_what_modelopt_wrote_is_unknown_where_nobody_states_it() -> None:
+    """NemotronH's quantization is read of the checkpoint, and its experts' runner hangs on that."""
+    found = resolved("nemotron-3-super-120b-nvfp4", "0.5.13", "ep1", quantization=None, moe_runner_backend=None)
+    assert found["quantization"] == (None, "unknown")
+    assert found["moe_runner_backend"] == (None, "unknown")
+
+
+@pytest.mark.parametrize(("version", "off"), [("0.5.12", True), ("0.5.13", True), ("0.5.14", False)])
+def test_the_overlap_scheduler_with_a_drafter_that_shares_the_cache(version: str, off: bool) -> None:
+    found = resolved("gemma-4-31b-it", version, "steps-4")
+    assert found["speculative_algorithm"] == ("FROZEN_KV_MTP", "default")
+    assert found["disable_overlap_schedule"] == (off, "default")
+
+
+@pytest.mark.parametrize(("version", "backend"), [("0.5.18", "flashinfer"), ("0.5.19", "triton")])
+def test_the_attention_of_nemotron_with_speculation(version: str, backend: str) -> None:
+    assert resolved("nemotron-3-super-120b-nvfp4", version, "ep1-mtp", attention_backend=None)["attention_backend"] == (
+        backend,
+        "default",
+    )
+    assert resolved("nemotron-3-super-120b-nvfp4", version, "ep1", attention_backend=None)["attention_backend"] == (
+        "flashinfer",
+        "default",
+    )
