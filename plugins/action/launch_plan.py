@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
                 result["recommendation"] = plan.recommend(asked["profile"], asked["traffic_shape"], overlays)
                 if result["recommendation"]["variant"] != "default":
                     overrides.setdefault("variant", result["recommendation"]["variant"])
-            files = model_files.read(asked["model_config"]) if asked["model_config"] else None
+            files = model_files.given(asked["model_config"], asked["model_files"])
             made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
         except FabricError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.launch_plan: {exc}"}

@@ -37,6 +37,10 @@ options:
       - The model's own C(config.json) on the controller, or the folder that has it and perhaps C(hf_quant_config.json).
         It gives the facts that O(profile) does not state; where both do, the profile counts, and a difference is told.
     type: path
+  model_files:
+    description: >-
+      The same, as M(dgxspark.cluster.weights_info) read it of a node's weights - C(config.json), C(hf_quant_config.json).
+    type: dict
   fail_when_blocked:
     description: Fail where the verdict is V(blocked), with every error and its remedy.
     type: bool
@@ -216,6 +220,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "overrides": {"type": "dict", "default": {}},
     "traffic_shape": {"type": "str", "choices": ["single", "agents", "throughput", "mixed"]},
     "model_config": {"type": "path"},
+    "model_files": {"type": "dict"},
     "fail_when_blocked": {"type": "bool", "default": True},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
 }

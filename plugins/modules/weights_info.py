@@ -27,6 +27,13 @@ options:
     type: list
     elements: dict
     required: true
+  files:
+    description:
+      - Names of small JSON files to return of each repository, such as C(config.json). They are read by the node's own list, and
+        other bytes than the list's are refused.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: dgxspark.cluster.weights_fetch
   - module: dgxspark.cluster.weights_copy
@@ -43,7 +50,7 @@ RETURN = r"""
 weights:
   description: >-
     By repository C(manifest) (the list of the commit, or null), C(whole) (everything there and verified), C(total) and
-    C(missing) bytes.
+    C(missing) bytes. With O(files), also C(files): those of the commit, parsed, by name.
   returned: success
   type: dict
 free_mib:
@@ -62,13 +69,15 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fab
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 
 
-def seen(root: str, asked: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return what a node has of one repository."""
+def seen(root: str, asked: dict[str, t.Any], names: t.Sequence[str]) -> dict[str, t.Any]:
+    """Return what a node has of one repository. names: of the files to be read."""
     manifest = cache.read(root, asked["repo"], asked.get("revision"))
     if manifest is None:
-        return {"manifest": None, "whole": False, "total": 0, "missing": 0}
+        return {"manifest": None, "whole": False, "total": 0, "missing": 0, "files": {}}
     state = parcel.state(cache.parcel(root, manifest))
-    return {"manifest": to_plain(manifest), "whole": state.whole, "total": state.total, "missing": state.missing}
+    read = cache.small_files(root, manifest, names)
+    said = {"whole": state.whole, "total": state.total, "missing": state.missing, "files": read}
+    return {"manifest": to_plain(manifest), **said}
 
 
 def main() -> None:
@@ -77,12 +86,13 @@ def main() -> None:
         argument_spec={
             "cache_dir": {"type": "path", "required": True},
             "repos": {"type": "list", "elements": "dict", "required": True},
+            "files": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     root = module.params["cache_dir"]
     try:
-        found = {asked["repo"]: seen(root, asked) for asked in module.params["repos"]}
+        found = {asked["repo"]: seen(root, asked, module.params["files"]) for asked in module.params["repos"]}
         module.exit_json(changed=False, weights=found, free_mib=placed.free_mib(root))
     except FabricError as exc:
         module.fail_json(msg=str(exc))

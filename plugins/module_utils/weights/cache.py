@@ -32,6 +32,7 @@ COMING = f"{OWN}/coming"  # the hub's library downloads here, where nobody can l
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 _BLOB = re.compile(r"^[0-9a-f]{40}$|^[0-9a-f]{64}$")
+SMALL = 16 * 2**20  # config.json has kilobytes, a list of quantized modules up to a few megabytes
 STALE_S = 600  # an unfinished download that nobody has touched for so long belongs to a process that is gone
 
 
@@ -126,6 +127,31 @@ def read(root: str, repo: str, revision: str | None) -> Manifest | None:
     """Return the list of a commit (None: of the current one) that a node has; None where it has none."""
     revision = revision or current(root, repo)
     return _list(root, f"{OWN}/{folder(repo)}/{revision}.json", revision)
+
+
+def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[str, t.Any]:
+    """Return JSON files of a commit by name, as our list has them; those that the commit does not have are left out.
+
+    A rank can write where weights lie, so nothing is opened by its link there, and other bytes than the list's are refused.
+    Raises FabricError for such a file, for one above SMALL bytes, and for one that is no JSON.
+    """
+    found = {}
+    for file in manifest.files:
+        if file.path not in names:
+            continue
+        where = f"{manifest.repo}: {file.path}"
+        if file.size > SMALL:
+            raise FabricError(f"{where} has {file.size} bytes, more than the {SMALL} that are read of such a file.")
+        content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob))
+        if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
+            raise FabricError(
+                f"{where} is not there, or not what our list says. Have the weights verified (k8s_dgx_weights_verify=true)."
+            )
+        try:
+            found[file.path] = json.loads(content)
+        except ValueError as exc:
+            raise FabricError(f"{where} is no JSON: {exc}.") from exc
+    return found
 
 
 def brought(source: str, repo: str, revision: str | None) -> Manifest | None:

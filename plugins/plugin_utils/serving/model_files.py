@@ -36,6 +36,23 @@ def read(path: str) -> Plain:
     return {"config": _read(config), "quant": _read(quant) if quant.is_file() else None, "where": str(config)}
 
 
+def given(path: str | None, files: t.Mapping[str, t.Any] | None) -> Plain | None:
+    """Return the files of a model: of a path, else as `weights_info` read them; None where there are none.
+
+    Raises FabricError where neither has a config.json.
+    """
+    if path:
+        return read(path)
+    if files is None:
+        return None
+    if CONFIG not in files:
+        raise FabricError(
+            f"model_files: the weights on the node have no {CONFIG}, or are not there yet. Name the model's own "
+            "(k8s_dgx_model_config), or fetch the weights first."
+        )
+    return {"config": files[CONFIG], "quant": files.get(QUANT), "where": f"{CONFIG} of the weights"}
+
+
 def laid_on(
     entry: Plain, files: t.Mapping[str, t.Any] | None, overlays: t.Sequence[str]
 ) -> tuple[Plain, list[Finding]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -11,6 +12,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile
 from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import (
     FIRST,
     SECOND,
@@ -95,3 +98,60 @@ def test_a_full_node_ends_the_run(tmp_path: pathlib.Path) -> None:
     assert "spark4 has 52.0 GiB free" in output
     assert "blocked" in output
     assert plan(tmp_path / "again", nodes, k8s_dgx_free_gib={"spark4": 110})[0] == 0
+
+
+def bare_profile() -> dict[str, t.Any]:
+    """A profile that states nothing of its model's make-up."""
+    shipped = profile.find("glm-4.7-nvfp4")
+    own = {key: value for key, value in shipped.items() if key not in ("origin", "facts", "variants", "shapes")}
+    return own | {
+        "id": "mine",
+        "precision": {},
+        "settings": {**own["settings"], "fp4_gemm_backend": "flashinfer_cutlass"},
+    }
+
+
+def model_files() -> dict[str, bytes]:
+    held = json.loads((ROOT / "tests" / "oracle" / "models" / "glm4_moe.json").read_text(encoding="utf-8"))
+    quant = {"quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head", "*self_attn*"]}}
+    files = {"config.json": held["config.json"], "hf_quant_config.json": quant}
+    return {name: json.dumps(content).encode() for name, content in files.items()}
+
+
+def test_facts_of_the_model_s_own_config_named_where_the_playbook_is_called(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "model").mkdir()
+    for name, content in model_files().items():
+        (tmp_path / "model" / name).write_bytes(content)
+    nodes = {f"spark{number}": shown(110) for number in (1, 2, 3, 4)}
+    code, output = plan(tmp_path / "without", nodes, k8s_dgx_model_profile=bare_profile())
+    assert code == 0, output
+    assert "the model is not known, and not every rule could be judged" in output
+    code, output = plan(tmp_path, nodes, k8s_dgx_model_profile=bare_profile(), k8s_dgx_model_config="model")
+    assert code == 0, output
+    assert "not every rule could be judged" not in output
+    assert "of 110 GiB free per node" in output
+
+
+def test_facts_of_the_weights_that_a_spark_has(tmp_path: pathlib.Path) -> None:
+    root, repo = tmp_path / "cache", bare_profile()["model"]
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in model_files().items()}
+    made = cache.Manifest(
+        repo, "a" * 40, tuple(cache.File(name, hashes[name], len(content), hashes[name]) for name, content in model_files().items())
+    )  # fmt: skip
+    goal = cache.parcel(str(root), made)
+    for path, text in goal.texts.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    for name, content in model_files().items():
+        blob = root / cache.HUB / cache.folder(repo) / "blobs" / hashes[name]
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(content)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    nodes = {f"spark{number}": shown(110) for number in (1, 2, 3, 4)}
+    given: dict[str, t.Any] = {
+        "k8s_dgx_model_profile": bare_profile(), "k8s_dgx_model_config": "weights", "k8s_dgx_serving": {"cache_dir": str(root)},
+    }  # fmt: skip
+    code, output = plan(tmp_path / "run", nodes, **local, **given)
+    assert code == 0, output
+    assert "not every rule could be judged" not in output
+    assert "weights derived from the model's facts" in output

@@ -353,3 +353,24 @@ def test_a_download_writes_nothing_through_a_file_that_is_a_link(hub: Hub, tmp_p
     other.unlink()
     assert cache.remove(asked.root, REPO)
     assert outside.read_text() == "root's own"
+
+
+def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path: pathlib.Path) -> None:
+    asked = wanted(hub, tmp_path)
+    made = have(asked)
+    assert cache.small_files(asked.root, made, ["config.json", "hf_quant_config.json"]) == {"config.json": {"a": 1}}
+    # A rank leads the snapshot's link elsewhere: what is read is the blob of the list.
+    link = pathlib.Path(hub_of(asked), cache.folder(REPO), "snapshots", made.revision, "config.json")
+    link.unlink()
+    link.symlink_to("/etc/passwd")
+    assert cache.small_files(asked.root, made, ["config.json"]) == {"config.json": {"a": 1}}
+    blob = next(f.blob for f in made.files if f.path == "config.json")
+    place = pathlib.Path(hub_of(asked), cache.folder(REPO), "blobs", blob)
+    place.unlink()
+    place.symlink_to("/etc/passwd")
+    with pytest.raises(FabricError):
+        cache.small_files(asked.root, made, ["config.json"])
+    place.unlink()
+    place.write_text('{"a": 2}', encoding="utf-8")
+    with pytest.raises(FabricError, match="not what our list says"):
+        cache.small_files(asked.root, made, ["config.json"])

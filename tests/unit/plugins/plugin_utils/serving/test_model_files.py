@@ -52,6 +52,16 @@ def test_a_profile_s_own_facts_count_and_a_difference_is_told(folder: pathlib.Pa
     assert made["memory"] == plan.launch_plan(NAME, {"hosts": HOSTS})["memory"]
 
 
+def test_files_as_a_node_s_weights_have_them(folder: pathlib.Path) -> None:
+    read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir()}
+    by_path = plan.launch_plan(own(), {"hosts": HOSTS}, files=model_files.given(str(folder), None))
+    of_node = plan.launch_plan(own(), {"hosts": HOSTS}, files=model_files.given(None, read))
+    assert of_node["memory"] == by_path["memory"]
+    assert model_files.given(None, None) is None
+    with pytest.raises(FabricError, match=r"no config\.json, or are not there yet"):
+        model_files.given(None, {})
+
+
 @pytest.mark.parametrize("text", [None, "{", "[]"])
 def test_files_that_cannot_be_read_are_one_error_that_names_them(tmp_path: pathlib.Path, text: str | None) -> None:
     if text is not None:
