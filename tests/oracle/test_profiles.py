@@ -1,7 +1,8 @@
 """Every shipped profile and variant, on every engine version that it claims and that there is a table of.
 
 The plan's own argument list and environment go to the real parser and validation; what the engine resolves is compared with
-the plan, as it is shipped and, in the long run, with one setting after the other taken out or turned round. An image with back-ports is judged by the stock release of its version: what that cannot know is not run, by name.
+the plan, as it is shipped and, in the long run, with one setting after the other taken out or turned round. An image with
+back-ports is judged by the stock release of its version: what that cannot know is not run, by name.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ def leftovers(host: Host) -> list[str]:
 
 def who(journal: t.Mapping[str, t.Any]) -> str:
     """Return in words whose change a journal is."""
-    connection = str(journal.get("connection") or "").split(" ")[0]
+    connection = str(journal.get("connection") or "").partition(" ")[0]
     by = journal.get("by") or (f"a run from {connection}" if connection else "a run whose name is not known")
     return f"{by}, which changes {journal.get('summary') or 'nothing yet'}"
 

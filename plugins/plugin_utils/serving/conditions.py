@@ -32,7 +32,6 @@ Document = t.Mapping[str, t.Any]
 # What nobody knows: a path of the document → all that it may be, empty where that is open. A path above others stands for
 # all of them that the document has no value of.
 Unknown = t.Mapping[tuple[str, ...], t.Sequence[t.Any]]
-NOTHING: Unknown = {}
 MOST = 512  # trials of one condition; the shipped ones need a few dozen
 _OTHER = "\x00other"  # a text that no condition names
 
@@ -106,11 +105,11 @@ class Condition:
         """Return what the expression is of this document."""
         return self.visit(self.parsed, document)
 
-    def holds(self, document: Document, unknown: Unknown = NOTHING) -> bool | None:
+    def holds(self, document: Document, unknown: Unknown | None = None) -> bool | None:
         """Whether the condition holds; None where that hangs on an unknown fact."""
         asked: dict[tuple[str, ...], t.Sequence[t.Any]] = {}
         for path in self.reads if unknown else ():
-            for above, among in unknown.items():
+            for above, among in (unknown or {}).items():
                 if path == above:
                     asked[path] = among or self.candidates
                 elif path[: len(above)] == above and _at(document, path) is None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
-    NOTHING,
     Condition,
     Unknown,
     compiled,
@@ -76,7 +75,7 @@ def needed(
     engine: str,
     version: str,
     facts: t.Mapping[str, t.Any],
-    unknown: Unknown = NOTHING,
+    unknown: Unknown | None = None,
 ) -> tuple[knowledge.Entry, ...]:
     """Return the patches that a launch needs, in the order of their names, as a plan tells them.
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
-    NOTHING,
     Condition,
     Document,
     Unknown,
@@ -142,7 +141,7 @@ def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = ()) -> Fin
     return Finding(rule.id, severity, "", message, remedy, rule.names, sources)
 
 
-def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown = NOTHING) -> Ruling:
+def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown | None = None) -> Ruling:
     """Return what the rules say, errors first.
 
     unknown: paths of the document that nobody knows. Where a rule hangs on an unknown setting, an error becomes a warning
@@ -150,6 +149,7 @@ def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown = NOTHIN
     FabricError for a condition that cannot be evaluated on these facts.
     """
     found, unjudged = [], []
+    unknown = unknown or {}
     for rule in rules:
         with failures(f"{rule.origin}: rule {rule.id!r}"):
             answer = rule.condition.holds(facts, unknown)

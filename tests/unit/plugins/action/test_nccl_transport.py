@@ -81,7 +81,7 @@ def test_files_are_read_on_their_host_and_judged_together(tmp_path: pathlib.Path
 
 def test_a_text_of_any_size_is_read_in_the_same_memory() -> None:
     """It is there once, as Ansible hands it over; reading it and looking for known lines takes next to nothing more."""
-    filling = ("[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4" + " ." * 1000 + "\n") * 1_000
+    filling = ("[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4" + " ." * 1000 + "\n") * 2_000
     text = "\n".join(RANKS[0] + RANKS[1]) + "\n" + filling
     run(text="\n".join(RANKS[0] + RANKS[1]), world_size=2, return_readings=True)  # what is loaded once
     tracemalloc.start()

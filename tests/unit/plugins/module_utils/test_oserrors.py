@@ -45,10 +45,10 @@ def test_a_missing_right_is(number: int, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        lambda path: placed.read(path),
+        placed.read,
         lambda path: placed.write(path, b"x", 0o644),
-        lambda path: placed.digest(path),
-        lambda path: system.read_file(path),
+        placed.digest,
+        system.read_file,
     ],
     ids=["read", "write", "digest", "read_file"],
 )

@@ -22,7 +22,7 @@ HOSTS = {name: name for name in names(4)}
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
-def cluster(status: Plain = READY, **offers: list[str]) -> list[Plain]:
+def cluster(status: Plain | None = None, **offers: list[str]) -> list[Plain]:
     """Return four nodes that offer all, or what is given by name, with the plugin's pods and files."""
     files = [
         each for each in platform(inputs.fabric(4), {})["sriov_device_plugin"]["objects"] if each["kind"] == "ConfigMap"
@@ -33,7 +33,7 @@ def cluster(status: Plain = READY, **offers: list[str]) -> list[Plain]:
         made.append({"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}})
         labels = {"dgxspark.cluster/part": "sriov_device_plugin"}
         pod = {"name": f"plugin-{name}", "uid": f"1-{name}", "labels": labels}
-        made.append({"kind": "Pod", "metadata": pod, "spec": {"nodeName": name}, "status": status})
+        made.append({"kind": "Pod", "metadata": pod, "spec": {"nodeName": name}, "status": status or READY})
     return made
 
 
