@@ -54,9 +54,9 @@ class Filled:
             group = each["apiVersion"]
             plural = next(plural for plural, (kind, _s) in self.cluster.kinds[group].items() if kind == each["kind"])
             self.cluster.put((group, plural, each["metadata"].get("namespace", ""), each["metadata"]["name"]), each)
-        for name in names(4):  # the node's label is role k3s's
+        for name in names(4):  # the labels of nodes are the roles'
             node = self.cluster.objects["v1", "nodes", "", name]
-            labels = {**node["metadata"]["labels"], "dgxspark.cluster/spark": "true"}
+            labels = {**node["metadata"]["labels"], "dgxspark.cluster/spark": "true", "dgxspark.cluster/vfs": "true"}
             self.cluster.put(("v1", "nodes", "", name), {**node, "metadata": {**node["metadata"], "labels": labels}})
 
     def kubectl(self, *words: str) -> subprocess.CompletedProcess[str]:
