@@ -40,17 +40,17 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
-# How many run at once, what they ask, and after how many seconds no more is asked.
-Planned = tuple[int, t.Sequence[Question], float]
 Say = t.Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Whom to ask (the prompt in it is not sent), and the kind of work."""
+class Planned:
+    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked."""
 
-    asked: Asked
+    n: int
     workload: Workload
+    questions: t.Sequence[Question]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,20 @@ class Turn:
     client_share: float
 
 
-def turns(load: Load, planned: t.Sequence[Planned], limits: Limits, say: Say = lambda _text: None) -> list[Turn]:
-    """Ask all that is planned, one turn after the other. Raises FabricError where nothing can be asked at all."""
+def turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say = lambda _text: None) -> list[Turn]:
+    """Ask all that is planned, one turn after the other. Raises FabricError where nothing can be asked at all.
+
+    What is asked is the workload's: prompt and max_tokens in `asked` are not used, and its timeout bounds the workload's.
+    """
     if httpx is None:
         raise FabricError(
             f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
         )
-    target_of(load.asked)
-    return asyncio.run(_turns(load, planned, limits, say))
+    target_of(asked)
+    return asyncio.run(_turns(asked, planned, limits, say))
 
 
-async def _turns(load: Load, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
-    asked = load.asked
+async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
     headers = {"Accept-Encoding": "identity"}
     if asked.api_key:
         headers["Authorization"] = f"Bearer {asked.api_key}"
@@ -87,18 +89,19 @@ async def _turns(load: Load, planned: t.Sequence[Planned], limits: Limits, say: 
         trust_env=False,
     ) as client:
         if not asked.model:
-            load = dataclasses.replace(load, asked=dataclasses.replace(asked, model=await _model(client, asked)))
-        return [await _turn(client, load, each, limits, say) for each in planned]
+            asked = dataclasses.replace(asked, model=await _model(client, asked))
+        return [await _turn(client, asked, each, limits, say) for each in planned]
 
 
-async def _turn(client: httpx.AsyncClient, load: Load, planned: Planned, limits: Limits, say: Say) -> Turn:
-    n, questions, seconds = planned
+async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limits: Limits, say: Say) -> Turn:
+    n, questions, seconds = planned.n, planned.questions, planned.seconds
+    asked = dataclasses.replace(asked, timeout=min(asked.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
     began, busy = time.monotonic(), time.thread_time()
 
     async def user() -> None:
         for question in left:
-            records.append(await _one(client, load, question, limits))
+            records.append(await _one(client, asked, planned.workload, question, limits))
             say(f"{n} at once: {len(records)} of {len(questions)} requests, {time.monotonic() - began:.0f} s")
             if time.monotonic() - began >= seconds:
                 return
@@ -109,14 +112,16 @@ async def _turn(client: httpx.AsyncClient, load: Load, planned: Planned, limits:
     return Turn(n, tuple(records), len(questions) - len(records), wall, busy / wall if wall else 0.0)
 
 
-async def _one(client: httpx.AsyncClient, load: Load, question: Question, limits: Limits) -> Record:
-    asked, stream = load.asked, ChatStream(time.monotonic())
+async def _one(
+    client: httpx.AsyncClient, asked: Asked, workload: Workload, question: Question, limits: Limits
+) -> Record:
+    stream = ChatStream(time.monotonic())
     guards = (TextGuard(limits), TextGuard(limits))
     failure: Failure | None = None
     try:
         with _named(asked):
             async with asyncio.timeout(asked.timeout):
-                await _read(client, load, question, stream, guards)
+                await _read(client, asked, _body(asked, workload, question), stream, guards)
         _judge(stream, guards)
     except StreamError as exc:
         failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
@@ -137,19 +142,25 @@ async def _one(client: httpx.AsyncClient, load: Load, question: Question, limits
     )
 
 
-async def _read(
-    client: httpx.AsyncClient, load: Load, question: Question, stream: ChatStream, guards: tuple[TextGuard, TextGuard]
-) -> None:
-    asked, work = load.asked, load.workload
-    body = {
+def _body(asked: Asked, workload: Workload, question: Question) -> dict[str, t.Any]:
+    return {
         "model": asked.model,
         "messages": [{"role": "user", "content": question.text}],
-        "max_tokens": asked.max_tokens,
-        "temperature": work.temperature,
+        "max_tokens": workload.max_tokens,
+        "temperature": workload.temperature,
         "seed": question.seed,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+
+
+async def _read(
+    client: httpx.AsyncClient,
+    asked: Asked,
+    body: dict[str, t.Any],
+    stream: ChatStream,
+    guards: tuple[TextGuard, TextGuard],
+) -> None:
     url = f"{asked.url.rstrip('/')}/chat/completions"
     async with client.stream("POST", url, json=body, headers={"Accept": "text/event-stream"}) as answer:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip()

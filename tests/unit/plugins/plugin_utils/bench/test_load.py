@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import load as loading
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Load, Turn, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Turn, turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
     CLOSE,
@@ -43,10 +43,8 @@ def asked(count: int) -> list[Question]:
 
 
 def ask(server: ManyServer, n: int, count: int, seconds: float = 60.0, **more: Any) -> Turn:
-    base = Asked(
-        name="default", url=server.url, prompt="", **({"max_tokens": 64, "timeout": 10.0, "model": "m"} | more)
-    )
-    (turn,) = turns(Load(base, WORK), [(n, asked(count), seconds)], LIMITS)
+    base = Asked(name="default", url=server.url, prompt="", max_tokens=1, **({"timeout": 10.0, "model": "m"} | more))
+    (turn,) = turns(base, [Planned(n, WORK, asked(count), seconds)], LIMITS)
     return turn
 
 
@@ -141,7 +139,7 @@ def test_a_failed_request_is_counted_with_its_cause_and_ends_no_other(
 
 def test_a_server_that_is_not_there_fails_each_request(server: ManyServer) -> None:
     base = Asked(name="default", url="http://127.0.0.1:1/v1", prompt="", max_tokens=4, timeout=5.0, model="m")
-    (turn,) = turns(Load(base, WORK), [(2, asked(2), 10.0)], LIMITS)
+    (turn,) = turns(base, [Planned(2, WORK, asked(2), 10.0)], LIMITS)
     assert {record.cause for record in turn.records} == {"tokens.refused"}
     assert turn.records[0].message.startswith("default (http://127.0.0.1:1/v1): the connection is refused")
 
@@ -168,7 +166,7 @@ def test_one_stream_s_garbage_is_its_own(server: ManyServer) -> None:
 
 def test_levels_share_one_loop_and_the_model_s_name_is_asked_once(server: ManyServer) -> None:
     base = Asked(name="default", url=server.url, prompt="", max_tokens=4, timeout=5.0)
-    found = turns(Load(base, WORK), [(1, asked(1), 9.0), (2, asked(4), 9.0)], LIMITS)
+    found = turns(base, [Planned(1, WORK, asked(1), 9.0), Planned(2, WORK, asked(4), 9.0)], LIMITS)
     assert [(turn.n, len(turn.records)) for turn in found] == [(1, 1), (2, 4)]
     assert [request.path for request in server.requests].count("/v1/models") == 1
     assert {request.body["model"] for request in server.requests if request.body} == {"stand-in"}
@@ -184,7 +182,7 @@ def test_without_httpx_one_sentence_says_what_to_install(server: ManyServer, mon
 def test_a_url_that_is_none_is_refused_before_anything_is_sent() -> None:
     base = Asked(name="default", url="spark1:30000", prompt="", max_tokens=4, timeout=5.0)
     with pytest.raises(FabricError, match="is no URL of a server"):
-        turns(Load(base, WORK), [(1, asked(1), 1.0)], LIMITS)
+        turns(base, [Planned(1, WORK, asked(1), 1.0)], LIMITS)
 
 
 def test_one_delta_of_a_choice_is_read_like_the_canary_s(server: ManyServer) -> None:
