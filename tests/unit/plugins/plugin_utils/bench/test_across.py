@@ -142,3 +142,8 @@ def test_a_missing_limit_is_named() -> None:
     entries = {name: entry for name, entry in knowledge.load("guards").items() if name != "parting"}
     with pytest.raises(FabricError, match="the entry 'parting' is missing"):
         load_limits_of(entries)
+
+
+def test_two_runs_alone_that_agree_for_a_few_words_only_prove_nothing() -> None:
+    alone = [answer(f"one two three four five six seven eight {noise(n)}") for n in range(2)]
+    assert not parted(alone, [answer(noise(n)) for n in range(10, 18)], None, LIMITS.parting)

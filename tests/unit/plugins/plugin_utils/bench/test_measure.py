@@ -46,10 +46,9 @@ def server() -> Iterator[ManyServer]:
 def run(server: ManyServer, *levels: int, said: list[str] | None = None, **more: Any) -> dict[int, Result]:
     bench = Bench(
         asked=Asked(name="default", url=server.url, prompt="", max_tokens=1, timeout=10.0, model="m"),
-        workload=workload_of("chat", ENTRIES),
         greedy=workload_of("greedy", ENTRIES),
         levels=levels,
-        **({"rounds": 1, "seconds": 30.0} | more),
+        **({"workload": workload_of("chat", ENTRIES), "rounds": 1, "seconds": 30.0} | more),
     )
     found = measure(bench, LIMITS, OVER, (said if said is not None else []).append)
     return {result.level.n: result for result in found}
@@ -108,6 +107,22 @@ def test_a_batch_that_is_computed_wrong_is_garbage_though_each_text_is_fine(serv
     found = run(server, 1, 8)
     assert found[1].verdict == "good"
     assert (found[8].verdict, [sign.id for sign in found[8].signs]) == ("garbage", ["bench.parted"])
+
+
+def test_garbage_to_the_greedy_prompt_is_the_level_s(server: ManyServer) -> None:
+    server.answering = lambda request: (
+        sse(*["! "] * 500, tokens=500) if "forty" in request.body["messages"][0]["content"] else sound(request)
+    )
+    result = run(server, 4)[4]
+    assert (result.verdict, result.level.ok, result.level.garbage) == ("garbage", 4, 0)
+
+
+def test_every_answer_that_is_known_is_held_against_its_own_question(server: ManyServer) -> None:
+    """The second level asks on where the first one ended: questions 1 to 4, each fluent and wrong."""
+    found = run(server, 1, 4, workload=workload_of("reasoning", ENTRIES))
+    assert [sign.id for sign in found[4].signs] == ["bench.wrong"]
+    assert "4 of 4 answers that are known are wrong" in found[4].message
+    assert found[1].verdict == "good"
 
 
 def test_one_text_for_all_questions_is_garbage(server: ManyServer) -> None:
