@@ -5,6 +5,8 @@
         ask(Asked(url=server.url, …))
         server.requests[0].body, .headers                  # what came
 
+`ManyServer` answers any number of requests at once, each by what a function makes of it.
+
 An answer is a list of steps: bytes to send, a number of seconds to wait, or `CLOSE`, to cut the connection.
 """
 
@@ -95,6 +97,9 @@ class ChatServer:
         self.listening.close()
         self.thread.join(10)
 
+    def _next(self, _request: Request) -> Answer:
+        return self.answers.pop(0)
+
     def _serve(self) -> None:
         while not self.over.is_set():
             try:
@@ -109,15 +114,50 @@ class ChatServer:
             method, path, _version = source.readline().decode().split()
             headers = {name.lower(): value for name, value in parse_headers(source).items()}
             body = source.read(int(headers.get("content-length", 0)))
-        self.requests.append(Request(method, path, headers, json.loads(body) if body else None))
+        request = Request(method, path, headers, json.loads(body) if body else None)
+        self.requests.append(request)
         if path.endswith("/models"):
             text = json.dumps(self.models).encode()
             line.sendall(head(kind="application/json", chunked=False, Content_Length=str(len(text))) + text)
             return
-        for step in self.answers.pop(0):
+        for step in self._next(request):
             if step is None:
                 return
             if isinstance(step, bytes):
                 line.sendall(step)
             else:
                 self.over.wait(step)
+
+
+@dataclass
+class ManyServer(ChatServer):
+    """The stand-in under load: one thread a request. most: how many it had at one time."""
+
+    answering: t.Callable[[Request], Answer] = field(default=lambda _request: sse("Yes.", tokens=1))
+    under_way: int = 0
+    most: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def _serve(self) -> None:
+        threads = []
+        while not self.over.is_set():
+            try:
+                line, _peer = self.listening.accept()
+            except OSError:
+                break
+            threads.append(threading.Thread(target=self._guarded, args=(line,), daemon=True))
+            threads[-1].start()
+        for thread in threads:
+            thread.join(10)
+
+    def _guarded(self, line: socket.socket) -> None:
+        with self.lock:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        with line, contextlib.suppress(OSError, ValueError):
+            self._one(line)
+        with self.lock:
+            self.under_way -= 1
+
+    def _next(self, request: Request) -> Answer:
+        return self.answering(request)

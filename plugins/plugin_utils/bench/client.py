@@ -67,7 +67,9 @@ class Outcome:
     text: str = field(default="")
 
 
-class _Failure(Exception):
+class Failure(Exception):
+    """Why a request failed: its cause, what is said of it, and what to do."""
+
     def __init__(self, cause: str, message: str, remedy: str) -> None:
         super().__init__(message)
         self.cause, self.remedy = f"tokens.{cause}", remedy
@@ -94,7 +96,7 @@ _REMEDIES = {
 
 def ask(asked: Asked, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
     """Send the request and judge what comes. Raises FabricError for a URL or pattern that is none, nothing else."""
-    target = _target(asked)
+    target = target_of(asked)
     deadline = clock() + asked.timeout
     stream = ChatStream(clock())
     guard = {"content": TextGuard(limits), "reasoning": TextGuard(limits)}
@@ -114,43 +116,56 @@ def ask(asked: Asked, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
                 for delta in stream.feed(piece, clock(), final):
                     trip = guard["content"].feed(delta.content) or guard["reasoning"].feed(delta.reasoning)
                     if trip:
-                        raise _failure("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+                        raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
                 if stream.done:
                     break
         _judge(asked, stream, guard)
     except StreamError as exc:
         cause = "server-error" if "gave up" in str(exc) else "protocol"
-        return _outcome(asked, stream, guard, _failure(cause, str(exc)))
-    except _Failure as exc:
+        return _outcome(asked, stream, guard, failure_of(cause, str(exc)))
+    except Failure as exc:
         return _outcome(asked, stream, guard, exc)
     return _outcome(asked, stream, guard, None)
 
 
 def _judge(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard]) -> None:
     if not stream.ended:
-        raise _failure("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
+        raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
     for each in guard.values():
         trip = each.close()
         if trip:
-            raise _failure("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+            raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
     if not stream.content.strip():
         if stream.reasoning.strip():
-            raise _failure("reasoning-only", f"only reasoning came, and no answer ({stream.finish_reason})")
-        raise _failure("empty", f"the answer is empty ({stream.finish_reason})")
+            raise failure_of("reasoning-only", f"only reasoning came, and no answer ({stream.finish_reason})")
+        raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
     if asked.expect and not re.search(asked.expect, stream.content, re.IGNORECASE):
-        raise _failure("unexpected", f"the answer does not hold {asked.expect!r}: {_short(stream.content)!r}")
+        raise failure_of("unexpected", f"the answer does not hold {asked.expect!r}: {short(stream.content)!r}")
 
 
-def _failure(cause: str, message: str) -> _Failure:
-    return _Failure(cause, message, _REMEDIES[cause])
+def failure_of(cause: str, message: str) -> Failure:
+    """Return the failure of a known cause, without its `tokens.`."""
+    return Failure(cause, message, _REMEDIES[cause])
 
 
-def _short(text: str, limit: int = 200) -> str:
+def refusal(status: int, kind: str, text: str) -> Failure | None:
+    """Return the failure that an answer's head is. kind: its media type; text: how the body of a refusal begins."""
+    if status == 200 and kind in ("text/html", "application/json"):
+        return failure_of("protocol", f"it answers with {kind}, not with a stream of events")
+    if status == 200:
+        return None
+    cause = {401: "unauthorized", 403: "unauthorized", 503: "unavailable", 429: "unavailable"}.get(status, "http")
+    said = short(text)
+    return failure_of(cause, f"HTTP status {status}{f': {said}' if said else ''}")
+
+
+def short(text: str, limit: int = 200) -> str:
+    """Return a text on one line, cut to `limit` characters."""
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _outcome(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard], failure: _Failure | None) -> Outcome:
+def _outcome(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard], failure: Failure | None) -> Outcome:
     trip = next((each.trip for each in guard.values() if each.trip), None)
 
     def clean(text: str) -> str:
@@ -175,7 +190,7 @@ def _outcome(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard],
         has_content=bool(stream.content.strip()),
         has_reasoning=bool(stream.reasoning.strip()),
         guard=trip.guard if trip else None,
-        text=clean(_short(stream.content or stream.reasoning)),
+        text=clean(short(stream.content or stream.reasoning)),
     )
 
 
@@ -190,7 +205,8 @@ class _Target:
     path: str
 
 
-def _target(asked: Asked) -> _Target:
+def target_of(asked: Asked) -> _Target:
+    """Return where a server is. Raises FabricError for a URL or pattern that is none."""
     try:
         parts = urlsplit(asked.url)
         port = parts.port
@@ -212,16 +228,20 @@ def _target(asked: Asked) -> _Target:
 def _first_model(asked: Asked, target: _Target, deadline: float, clock: Clock) -> str:
     with _Exchange(asked, target, "GET", "/models", deadline, clock) as exchange:
         text = b"".join(piece for piece, _final in exchange.pieces())
+    return model_named(text, target.path)
+
+
+def model_named(text: bytes, path: str) -> str:
+    """Return the first model that a server's list names. Raises Failure where it names none."""
     try:
         return str(json.loads(text)["data"][0]["id"])
     except (ValueError, LookupError, TypeError):
-        raise _failure(
-            "protocol", f"it names no model at {target.path}/models: {_short(text.decode(errors='replace'), 80)!r}"
-        ) from None
+        said = short(text.decode(errors="replace"), 80)
+        raise failure_of("protocol", f"it names no model at {path}/models: {said!r}") from None
 
 
 class _Exchange:
-    """One request with its answer. Raises _Failure for all that can go wrong between two machines."""
+    """One request with its answer. Raises Failure for all that can go wrong between two machines."""
 
     def __init__(
         self, asked: Asked, target: _Target, method: str, path: str, deadline: float, clock: Clock, body: t.Any = None
@@ -259,7 +279,7 @@ class _Exchange:
         try:
             context = ssl.create_default_context(cafile=self._asked.ca_path)
         except (OSError, ssl.SSLError) as exc:
-            raise _failure("tls", f"the authority's file {self._asked.ca_path} cannot be read: {exc}") from None
+            raise failure_of("tls", f"the authority's file {self._asked.ca_path} cannot be read: {exc}") from None
         if not self._asked.validate_certs:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return http.client.HTTPSConnection(target.host, target.port, timeout=left, context=context)
@@ -279,13 +299,10 @@ class _Exchange:
 
     def _refuse(self) -> None:
         status, kind = self._answer.status, self._answer.headers.get_content_type()
-        if status == 200 and (kind in ("text/html", "application/json")) and self._streams:
-            raise _failure("protocol", f"it answers with {kind}, not with a stream of events")
-        if status == 200:
-            return
-        said = _short(self._answer.read(2000).decode(errors="replace"))
-        cause = {401: "unauthorized", 403: "unauthorized", 503: "unavailable", 429: "unavailable"}.get(status, "http")
-        raise _failure(cause, f"HTTP status {status}{f': {said}' if said else ''}")
+        text = "" if status == 200 else self._answer.read(2000).decode(errors="replace")
+        refused = refusal(status, kind if self._streams else "", text)
+        if refused:
+            raise refused
 
     def pieces(self) -> t.Iterator[tuple[bytes, bool]]:
         """Yield the answer's bytes as they come, and whether they are the last."""
@@ -305,14 +322,14 @@ def _named(asked: Asked, late: str) -> t.Iterator[None]:
         yield
     except TimeoutError:
         words = "no answer" if late == "hang" else "no connection"
-        raise _failure(late, f"{words} within {asked.timeout:g} s") from None
+        raise failure_of(late, f"{words} within {asked.timeout:g} s") from None
     except ssl.SSLError as exc:
-        raise _failure("tls", f"TLS fails: {exc.reason or exc}") from None
+        raise failure_of("tls", f"TLS fails: {exc.reason or exc}") from None
     except ConnectionRefusedError:
-        raise _failure("refused", "the connection is refused") from None
+        raise failure_of("refused", "the connection is refused") from None
     except (http.client.IncompleteRead, ConnectionError):
-        raise _failure("truncated", "the connection ended in the middle") from None
+        raise failure_of("truncated", "the connection ended in the middle") from None
     except http.client.HTTPException as exc:
-        raise _failure("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
+        raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
     except OSError as exc:
-        raise _failure("unreachable", f"it cannot be reached: {exc.strerror or exc}") from None
+        raise failure_of("unreachable", f"it cannot be reached: {exc.strerror or exc}") from None

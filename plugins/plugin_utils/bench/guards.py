@@ -101,10 +101,15 @@ def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
         "single": Single,
         "requests": Requests,
     }
+    return Limits(**built(entries, kinds))
+
+
+def built(entries: t.Mapping[str, t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Build limits of those kinds, by id of their entry. Raises FabricError naming guard and key."""
     missing = [name for name in kinds if name not in entries]
     if missing:
         raise FabricError(f"guards: the entry {missing[0]!r} is missing.")
-    return Limits(**{name: from_plain(kind, entries[name]["values"], f"guards.{name}") for name, kind in kinds.items()})
+    return {name: from_plain(kind, entries[name]["values"], f"guards.{name}") for name, kind in kinds.items()}
 
 
 @dataclass(frozen=True, slots=True)

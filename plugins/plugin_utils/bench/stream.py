@@ -63,6 +63,10 @@ def _line(text: str, final: bool) -> tuple[str, bool, str]:
     return text[:at], True, text[at + (2 if text[at : at + 2] == "\r\n" else 1) :]
 
 
+def _number(value: t.Any, otherwise: int | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+
+
 class ChatStream:
     """One streamed chat completion. Times are seconds of any clock that does not go back."""
 
@@ -76,6 +80,11 @@ class ChatStream:
         self.model: str | None = None
         self.finish_reason: str | None = None
         self.done = False
+        # Of each piece of text: when it came, and how many tokens the server had counted by then, where it says so.
+        self.times: list[float] = []
+        self.counts: list[int | None] = []
+        self.prompt_tokens: int | None = None
+        self.reasoning_tokens: int | None = None
         self._usage: int | None = None
         self._events = EventReader()
 
@@ -91,6 +100,8 @@ class ChatStream:
                 self.first = now if self.first is None else self.first
                 self.last = now
                 self.pieces += 1
+                self.times.append(now)
+                self.counts.append(self._usage)
                 self.content += delta.content
                 self.reasoning += delta.reasoning
                 found.append(delta)
@@ -108,9 +119,7 @@ class ChatStream:
             words = error.get("message") if isinstance(error, dict) else error
             raise StreamError(f"the server gave up in the middle: {' '.join(str(words).split())[:200]}.")
         self.model = event.get("model") or self.model
-        usage = event.get("usage")
-        if isinstance(usage, dict) and isinstance(usage.get("completion_tokens"), int):
-            self._usage = usage["completion_tokens"]
+        self._counted(event.get("usage"))
         choices = event.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return Delta()
@@ -121,6 +130,16 @@ class ChatStream:
         # SGLang and older vLLM say reasoning_content, newer vLLM reasoning.
         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
         return Delta(str(delta.get("content") or ""), str(reasoning))
+
+    def _counted(self, usage: t.Any) -> None:
+        if not isinstance(usage, dict):
+            return
+        details = usage.get("completion_tokens_details")
+        # OpenAI and vLLM tell the reasoning's tokens in the details, SGLang beside the others.
+        reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else usage.get("reasoning_tokens")
+        self._usage = _number(usage.get("completion_tokens"), self._usage)
+        self.prompt_tokens = _number(usage.get("prompt_tokens"), self.prompt_tokens)
+        self.reasoning_tokens = _number(reasoning, self.reasoning_tokens)
 
     @property
     def ended(self) -> bool:

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guards that look at several requests: what no stream shows by itself. Pure, after the end.
+
+- *parted*: one greedy prompt, answered alone and in a full batch. A batch's rounding parts sound answers late, or to other
+  words for the same; a batch that is computed wrong parts them at once, and the right answer is gone.
+- *alike*: one text for different questions.
+- *wrong*: answers that are known; the only guard that sees fluent nonsense.
+- *fingerprint*: equal speeds and all cut at the limit. In a batch that steps for all at once, sound streams that are cut
+  together show the same, so that it is garbage where the texts say next to nothing, and odd where they do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import statistics
+import typing as t
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Burst, Record, figures_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import (
+    Answer,
+    Requests,
+    Sign,
+    built,
+    compare,
+)
+
+_WORD = re.compile(r"\w+")
+_REMEDY = (
+    "Read the answers; see the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Two runs alone, and `min_answers` together. More than the share `most` of these part within `early_words` words.
+
+    And within `share` of the words for which the two runs alone agree, which must reach beyond `early_words` themselves.
+    """
+
+    min_answers: int
+    early_words: int
+    share: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Answers of `min_chars` characters or more."""
+
+    min_chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Of `min_answers` known answers or more the share `share` is wrong."""
+
+    min_answers: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """A text of `min_chars` characters or more that compression makes `ratio` times smaller says next to nothing."""
+
+    min_chars: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimits:
+    """The limits of all guards over several requests."""
+
+    burst: Burst
+    parting: Parting
+    alike: Alike
+    wrong: Wrong
+    squeezed: Squeezed
+
+
+def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits:
+    """Build the limits of the entries of `knowledge/guards`, by id. Raises FabricError naming guard and key."""
+    kinds = {"burst": Burst, "parting": Parting, "alike": Alike, "wrong": Wrong, "squeezed": Squeezed}
+    return LoadLimits(**built(entries, kinds))
+
+
+def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str | None, limits: Parting) -> list[Sign]:
+    """Compare the answers to one greedy prompt; expect: what a right answer holds, in whatever words it begins.
+
+    Only answers are compared: thoughts may well go another way. Without two runs alone nothing is known.
+    """
+    before, now = _answers(alone), _answers(together)
+    if len(before) < 2 or len(now) < limits.min_answers:
+        return []
+    agreed = min(_common(one, other) for one, other in itertools.combinations(map(_words, before), 2))
+    early = min(float(limits.early_words), limits.share * agreed)
+    if agreed <= limits.early_words:
+        return []
+    first = _words(before[0])
+    gone = [text for text in now if _common(first, _words(text)) < early and not _holds(expect, text)]
+    if len(gone) <= limits.most * len(now):
+        return []
+    message = (
+        f"{len(gone)} of {len(now)} answers to one greedy prompt part from its answer alone within {early:g} words; "
+        f"two runs alone agree for {agreed} words."
+    )
+    return [Sign("bench.parted", "error", message, _REMEDY)]
+
+
+def alike(records: t.Sequence[Record], limits: Alike) -> list[Sign]:
+    """Look for one answer to different questions."""
+    asked: dict[str, set[int]] = defaultdict(set)
+    for record in records:
+        text = " ".join(_words(record.content or record.reasoning))
+        if record.status == "ok" and len(text) >= limits.min_chars:
+            asked[text].add(record.question)
+    most = max(asked.items(), key=lambda item: len(item[1]), default=("", set[int]()))
+    if len(most[1]) < 2:
+        return []
+    message = f"{len(most[1])} different questions got one answer: {most[0][:80]!r}."
+    return [Sign("bench.alike", "error", message, _REMEDY)]
+
+
+def wrong(known: t.Sequence[tuple[Record, str | None]], limits: Wrong) -> list[Sign]:
+    """Look at answers that are known. One that was cut, or is not known, is no answer."""
+    texts = [
+        (record.content, expect)
+        for record, expect in known
+        if expect and record.status == "ok" and record.finish_reason != "length" and record.content.strip()
+    ]
+    missed = [text for text, expect in texts if not _holds(expect, text)]
+    if len(texts) < limits.min_answers or len(missed) < limits.share * len(texts):
+        return []
+    message = (
+        f"{len(missed)} of {len(texts)} answers that are known are wrong, such as {' '.join(missed[0].split())[:80]!r}."
+    )
+    return [Sign("bench.wrong", "error", message, _REMEDY)]
+
+
+def fingerprint(records: t.Sequence[Record], requests: Requests, squeezed: Squeezed, burst: Burst) -> list[Sign]:
+    """Look for what the requests of a collapsed model have in common, as the canary does."""
+    good = [record for record in records if record.status == "ok"]
+    answers = [
+        Answer(
+            str(record.index),
+            figures_of(record, burst).tokens_per_s,
+            bool((record.content + record.reasoning).strip()),
+            record.finish_reason,
+        )
+        for record in good
+    ]
+    signs = compare(answers, requests)
+    ratios = [ratio for record in good if (ratio := _ratio(record, squeezed)) is not None]
+    if not ratios or statistics.median(ratios) >= squeezed.ratio:
+        return signs
+    return [sign if sign.id == "tokens.no-content" else dataclasses.replace(sign, severity="warning") for sign in signs]
+
+
+def _ratio(record: Record, squeezed: Squeezed) -> float | None:
+    text = (record.reasoning + record.content).encode()
+    return len(text) / len(zlib.compress(text)) if len(text) >= squeezed.min_chars else None
+
+
+def _answers(records: t.Sequence[Record]) -> list[str]:
+    return [record.content for record in records if record.status == "ok" and record.content.strip()]
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _common(one: t.Sequence[str], other: t.Sequence[str]) -> int:
+    """Return for how many words two answers agree."""
+    return sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _holds(expect: str | None, text: str) -> bool:
+    return expect is not None and re.search(expect, text, re.IGNORECASE) is not None

@@ -1,0 +1,263 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many streamed chat requests at once to one server: httpx, one event loop, one state of the guards for each stream.
+
+A *turn* is a number of requests, of which `n` run at one time. Times are taken where the bytes come in, before anything
+looks at them. What the client itself costs is the processor time of its one thread: where it nears the time that went by,
+the figures are the client's and not the server's. No proxy and no redirection is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import ssl
+import time
+import typing as t
+from dataclasses import dataclass
+
+try:
+    import httpx
+except ImportError as exc:
+    httpx = None  # type: ignore[assignment,unused-ignore]
+    HTTPX_ERROR: ImportError | None = exc
+else:
+    HTTPX_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import (
+    Asked,
+    Failure,
+    failure_of,
+    model_named,
+    refusal,
+    target_of,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record, record_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
+
+Say = t.Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked."""
+
+    n: int
+    workload: Workload
+    questions: t.Sequence[Question]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of a turn. client_share: processor time of the client by the time that went by."""
+
+    n: int
+    records: tuple[Record, ...]
+    not_asked: int
+    wall_s: float
+    client_share: float
+
+
+def turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say = lambda _text: None) -> list[Turn]:
+    """Ask all that is planned, one turn after the other. Raises FabricError where nothing can be asked at all.
+
+    What is asked is the workload's: prompt and max_tokens in `asked` are not used, and its timeout bounds the workload's.
+    """
+    if httpx is None:
+        raise FabricError(
+            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
+        )
+    target_of(asked)
+    return asyncio.run(_turns(asked, planned, limits, say))
+
+
+async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
+    headers = {"Accept-Encoding": "identity"}
+    if asked.api_key:
+        headers["Authorization"] = f"Bearer {asked.api_key}"
+    async with httpx.AsyncClient(
+        headers=headers,
+        verify=_tls(asked),
+        timeout=asked.timeout,
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        trust_env=False,
+    ) as client:
+        if not asked.model:
+            asked = dataclasses.replace(asked, model=await _model(client, asked))
+        return [await _turn(client, asked, each, limits, say) for each in planned]
+
+
+async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limits: Limits, say: Say) -> Turn:
+    n, questions, seconds = planned.n, planned.questions, planned.seconds
+    asked = dataclasses.replace(asked, timeout=min(asked.timeout, planned.workload.timeout_s))
+    left, records = iter(questions), list[Record]()
+    began, busy = time.monotonic(), time.thread_time()
+
+    async def user() -> None:
+        for question in left:
+            records.append(await _one(client, asked, planned.workload, question, limits))
+            say(f"{n} at once: {len(records)} of {len(questions)} requests, {time.monotonic() - began:.0f} s")
+            if time.monotonic() - began >= seconds:
+                return
+
+    await asyncio.gather(*(user() for _number in range(n)))
+    wall, busy = time.monotonic() - began, time.thread_time() - busy
+    records.sort(key=lambda record: record.index)
+    return Turn(n, tuple(records), len(questions) - len(records), wall, busy / wall if wall else 0.0)
+
+
+async def _one(
+    client: httpx.AsyncClient, asked: Asked, workload: Workload, question: Question, limits: Limits
+) -> Record:
+    stream = ChatStream(time.monotonic())
+    guards = (TextGuard(limits), TextGuard(limits))
+    failure: Failure | None = None
+    try:
+        with _named(asked):
+            async with asyncio.timeout(asked.timeout):
+                await _read(client, asked, _body(asked, workload, question), stream, guards)
+        _judge(stream, guards)
+    except StreamError as exc:
+        failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
+    except Failure as exc:
+        failure = exc
+    trip = next((guard.trip for guard in guards if guard.trip), None)
+    return _cleaned(
+        asked,
+        record_of(
+            question.index,
+            question.number,
+            stream,
+            time.monotonic(),
+            cause=failure.cause if failure else None,
+            message=f"{asked.name} ({asked.url}): {str(failure).rstrip('.')}. {failure.remedy}" if failure else "",
+            guard=trip.guard if trip else None,
+        ),
+    )
+
+
+def _body(asked: Asked, workload: Workload, question: Question) -> dict[str, t.Any]:
+    return {
+        "model": asked.model,
+        "messages": [{"role": "user", "content": question.text}],
+        "max_tokens": workload.max_tokens,
+        "temperature": workload.temperature,
+        "seed": question.seed,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def _read(
+    client: httpx.AsyncClient,
+    asked: Asked,
+    body: dict[str, t.Any],
+    stream: ChatStream,
+    guards: tuple[TextGuard, TextGuard],
+) -> None:
+    url = f"{asked.url.rstrip('/')}/chat/completions"
+    async with client.stream("POST", url, json=body, headers={"Accept": "text/event-stream"}) as answer:
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip()
+        text = "" if answer.status_code == 200 else (await answer.aread())[:2000].decode(errors="replace")
+        refused = refusal(answer.status_code, kind, text)
+        if refused:
+            raise refused
+        async for piece in answer.aiter_raw():
+            _feed(stream, guards, piece, time.monotonic())
+            if stream.done:
+                return
+        _feed(stream, guards, b"", time.monotonic(), final=True)
+
+
+def _feed(
+    stream: ChatStream, guards: tuple[TextGuard, TextGuard], piece: bytes, now: float, final: bool = False
+) -> None:
+    for delta in stream.feed(piece, now, final):
+        trip = guards[0].feed(delta.content) or guards[1].feed(delta.reasoning)
+        if trip:
+            raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+
+
+def _judge(stream: ChatStream, guards: tuple[TextGuard, TextGuard]) -> None:
+    """Unlike the canary, take reasoning alone for an answer: it has its speed, and may have been cut by design."""
+    if not stream.ended:
+        raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
+    for guard in guards:
+        trip = guard.close()
+        if trip:
+            raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+    if not (stream.content.strip() or stream.reasoning.strip()):
+        raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
+
+
+async def _model(client: httpx.AsyncClient, asked: Asked) -> str:
+    try:
+        with _named(asked):
+            answer = await client.get(f"{asked.url.rstrip('/')}/models")
+            refused = refusal(answer.status_code, "", answer.text)
+            if refused:
+                raise refused
+            return model_named(answer.content, target_of(asked).path)
+    except Failure as exc:
+        text = f"{asked.name} ({asked.url}): {str(exc).rstrip('.')}. {exc.remedy}"
+        raise FabricError(text.replace(asked.api_key, "********") if asked.api_key else text) from None
+
+
+def _tls(asked: Asked) -> ssl.SSLContext | bool:
+    if not asked.url.startswith("https"):
+        return False
+    try:
+        context = ssl.create_default_context(cafile=asked.ca_path)
+    except (OSError, ssl.SSLError) as exc:
+        raise FabricError(f"{asked.name}: the authority's file {asked.ca_path} cannot be read: {exc}.") from exc
+    if not asked.validate_certs:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _cleaned(asked: Asked, record: Record) -> Record:
+    """Return the record without the key, which a server may repeat."""
+    if not asked.api_key:
+        return record
+    texts = {
+        name: getattr(record, name).replace(asked.api_key, "********") for name in ("message", "content", "reasoning")
+    }
+    return dataclasses.replace(record, **texts)
+
+
+@contextlib.contextmanager
+def _named(asked: Asked) -> t.Iterator[None]:
+    """Give what goes wrong its cause, by the canary's names."""
+    try:
+        yield
+    except httpx.ConnectTimeout:
+        raise failure_of("unreachable", f"no connection within {asked.timeout:g} s") from None
+    except (TimeoutError, httpx.TimeoutException):
+        raise failure_of("hang", f"no answer within {asked.timeout:g} s") from None
+    except httpx.ConnectError as exc:
+        cause, words = _unconnected(exc)
+        raise failure_of(cause, words) from None
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+        raise failure_of("truncated", "the connection ended in the middle") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
+
+
+def _unconnected(exc: BaseException) -> tuple[str, str]:
+    """Return cause and words of a connection that did not come about: what lies beneath says which it is."""
+    beneath: BaseException | None = exc
+    seen: list[BaseException] = []
+    while beneath is not None and beneath not in seen:
+        seen += [beneath, *getattr(beneath, "exceptions", ())]
+        beneath = beneath.__cause__ or beneath.__context__
+    if any(isinstance(each, ssl.SSLError) for each in seen):
+        return "tls", f"TLS fails: {exc}"
+    if any(isinstance(each, ConnectionRefusedError) for each in seen):
+        return "refused", "the connection is refused"
+    return "unreachable", f"it cannot be reached: {exc}"

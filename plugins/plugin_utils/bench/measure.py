@@ -1,0 +1,148 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One measurement: each number of requests at once is warmed up, asked one greedy prompt, loaded, and judged.
+
+Speed counts only of answers that pass the guards, at the concurrency that was measured: a level with garbage is garbage,
+whatever its speed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import (
+    Figures,
+    Level,
+    Record,
+    figures_of,
+    level_of,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, Sign
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload, questions
+
+_WARM_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What to measure. levels: requests at once; each asks `rounds` times as many, and no more after `seconds`.
+
+    greedy: the workload whose first prompt is asked alone, twice, and then at each level, so that its answers can be compared.
+    """
+
+    asked: Asked
+    workload: Workload
+    greedy: Workload
+    levels: tuple[int, ...]
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a level came to. Its speed counts where the verdict is good; failed: not all requests were answered."""
+
+    verdict: t.Literal["good", "failed", "garbage"]
+    message: str
+    level: Level
+    signs: tuple[Sign, ...]
+    requests: tuple[Figures, ...]
+    records: tuple[Record, ...]
+    not_asked: int
+    client_share: float
+
+
+def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
+    """Measure all levels. Raises FabricError for bounds that are none, and where nothing can be asked at all."""
+    if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
+        raise FabricError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
+    _warm, alone, *done = turns(bench.asked, _planned(bench), limits, say)
+    results, start = [], 0
+    # Of each level: warm-up, the greedy prompt, the load.
+    for greedy, load in zip(done[1::3], done[2::3], strict=True):
+        asked = questions(bench.workload, load.n * bench.rounds, start)
+        start += len(asked)
+        results.append(judged(bench, alone, greedy, load, asked, limits, over))
+    return results
+
+
+def _planned(bench: Bench) -> list[Planned]:
+    """Return the turns: warm-up, the greedy prompt alone, then of each level warm-up, the greedy prompt and the load."""
+    warm = dataclasses.replace(bench.greedy, max_tokens=min(_WARM_TOKENS, bench.greedy.max_tokens))
+    greedy = dataclasses.replace(bench.greedy, temperature=0.0)
+
+    def same(n: int) -> list[Question]:
+        (question,) = questions(greedy, 1)
+        return [dataclasses.replace(question, index=index) for index in range(n)]
+
+    def hello(n: int) -> list[Question]:
+        return [dataclasses.replace(question, text="Say hello.") for question in same(n)]
+
+    planned, start = [Planned(1, warm, hello(1), bench.seconds), Planned(1, greedy, same(2), bench.seconds)], 0
+    for n in bench.levels:
+        asked = questions(bench.workload, n * bench.rounds, start)
+        start += len(asked)
+        planned.append(Planned(n, warm, hello(n), bench.seconds))
+        planned.append(Planned(n, greedy, same(n), bench.seconds))
+        planned.append(Planned(n, bench.workload, asked, bench.seconds))
+    return planned
+
+
+def judged(
+    bench: Bench,
+    alone: Turn,
+    greedy: Turn,
+    load: Turn,
+    asked: t.Sequence[Question],
+    limits: Limits,
+    over: across.LoadLimits,
+) -> Result:
+    """Judge a level by its load, and by the greedy prompt's answers at the same concurrency. Pure."""
+    level = level_of(load.n, load.records, over.burst)
+    expect = bench.greedy.prompts[0].get("expect")
+    known = {question.index: question.expect for question in asked}
+    whole = [dataclasses.replace(r, finish_reason=None) if bench.workload.cut else r for r in load.records]
+    signs = [
+        *across.fingerprint(whole, limits.requests, over.squeezed, over.burst),
+        *across.parted(alone.records, greedy.records, expect, over.parting),
+        *across.alike(load.records, over.alike),
+        *across.wrong([(record, known.get(record.index)) for record in load.records], over.wrong),
+        *_bursts(level),
+    ]
+    bad = [record for record in (*load.records, *greedy.records) if record.status == "garbage"]
+    errors = [sign for sign in signs if sign.severity == "error"]
+    message = ""
+    if bad or errors:
+        said = ([f"{len(bad)} answers are garbage: {bad[0].message}"] if bad else []) + [
+            sign.message for sign in errors
+        ]
+        message = f"{load.n} at once: {' '.join(said)}"
+    elif level.failed:
+        causes = ", ".join(sorted(level.causes))
+        first = next(record.message for record in load.records if record.status == "failed")
+        message = f"{load.n} at once: {level.failed} of {len(load.records)} requests failed ({causes}). {first}"
+    return Result(
+        verdict="garbage" if bad or errors else "failed" if level.failed else "good",
+        message=message,
+        level=level,
+        signs=tuple(signs),
+        requests=tuple(figures_of(record, over.burst) for record in load.records),
+        records=load.records,
+        not_asked=load.not_asked,
+        client_share=load.client_share,
+    )
+
+
+def _bursts(level: Level) -> list[Sign]:
+    if not level.bursts:
+        return []
+    message = f"{level.bursts} of {level.ok} answers came in one burst, and have no speed of their own."
+    remedy = "Something holds the stream back: a proxy that buffers, or an engine whose processes share too few cores."
+    return [Sign("bench.burst", "warning", message, remedy)]

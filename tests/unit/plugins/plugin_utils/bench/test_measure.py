@@ -1,0 +1,174 @@
+"""A whole measurement against a scripted server: warm-up, one prompt alone and together, the load, and a verdict by level."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.across import load_limits_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, chunk, event, sse
+
+ENTRIES = knowledge.load("workloads")
+LIMITS = limits_of(knowledge.load("guards"))
+OVER = load_limits_of(knowledge.load("guards"))
+ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
+TENS = [f"{ten}{one}" for ten in ("twenty", "thirty") for one in ("", *(f"-{one}" for one in ONES.split()[:9]))]
+NUMBERS = ", ".join([*ONES.split(), "nineteen", *TENS, "forty"]) + "."
+
+
+def words(seed: str, count: int = 30) -> list[str]:
+    chance = random.Random(seed)
+    return ["".join(chance.choices("abcdefghij", k=chance.randint(2, 8))) + " " for _n in range(count)]
+
+
+def sound(request: Request) -> Answer:
+    text = request.body["messages"][0]["content"]
+    if "one to forty" in text:
+        return sse(*(f"{word} " for word in NUMBERS.split()), tokens=60)
+    return sse(*words(text), tokens=30, pause=0.004)
+
+
+@pytest.fixture
+def server() -> Iterator[ManyServer]:
+    with ManyServer(answering=sound) as made:
+        yield made
+
+
+def run(server: ManyServer, *levels: int, said: list[str] | None = None, **more: Any) -> dict[int, Result]:
+    bench = Bench(
+        asked=Asked(name="default", url=server.url, prompt="", max_tokens=1, timeout=10.0, model="m"),
+        greedy=workload_of("greedy", ENTRIES),
+        levels=levels,
+        **({"workload": workload_of("chat", ENTRIES), "rounds": 1, "seconds": 30.0} | more),
+    )
+    found = measure(bench, LIMITS, OVER, (said if said is not None else []).append)
+    return {result.level.n: result for result in found}
+
+
+def test_sound_answers_at_every_level(server: ManyServer) -> None:
+    said: list[str] = []
+    found = run(server, 1, 4, 8, said=said)
+    assert {n: (result.verdict, result.signs) for n, result in found.items()} == {
+        1: ("good", ()),
+        4: ("good", ()),
+        8: ("good", ()),
+    }
+    assert {n: (result.level.ok, result.level.tokens) for n, result in found.items()} == {
+        1: (1, 30),
+        4: (4, 120),
+        8: (8, 240),
+    }
+    peak, wall = found[8].level.peak_tokens_per_s, found[8].level.wall_tokens_per_s
+    assert peak
+    assert wall
+    assert peak > wall
+    assert len(found[8].requests) == 8
+    assert 0 < found[8].client_share < 1
+    assert any("8 at once" in text for text in said)
+
+
+def test_each_level_is_warmed_up_and_no_figure_has_it(server: ManyServer) -> None:
+    run(server, 4)
+    short = [request for request in server.requests if request.body["max_tokens"] <= 16]
+    assert len(short) == 1 + 4
+    assert server.requests[0] == short[0]
+    greedy = [request.body for request in server.requests if "one to forty" in request.body["messages"][0]["content"]]
+    assert len(greedy) == 2 + 4
+    assert {body["temperature"] for body in greedy} == {0}
+
+
+@pytest.mark.parametrize("n", [1, 8, 64])
+def test_streams_of_one_token_are_garbage_at_any_concurrency(server: ManyServer, n: int) -> None:
+    server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)
+    result = run(server, n)[n]
+    assert result.verdict == "garbage"
+    assert (result.level.ok, result.level.garbage) == (0, n)
+    assert result.level.peak_tokens_per_s is None
+    assert result.message
+
+
+def test_a_batch_that_is_computed_wrong_is_garbage_though_each_text_is_fine(server: ManyServer) -> None:
+    def batched(request: Request) -> Answer:
+        # As soon as more than one runs, the greedy prompt gets fluent words about something else.
+        if "one to forty" in request.body["messages"][0]["content"] and server.most > 1:
+            return sse(*words(f"{request.body['seed']} {len(server.requests)}", 60), tokens=60, pause=0.002)
+        return sound(request)
+
+    server.answering = batched
+    found = run(server, 1, 8)
+    assert found[1].verdict == "good"
+    assert (found[8].verdict, [sign.id for sign in found[8].signs]) == ("garbage", ["bench.parted"])
+
+
+def test_garbage_to_the_greedy_prompt_is_the_level_s(server: ManyServer) -> None:
+    server.answering = lambda request: (
+        sse(*["! "] * 500, tokens=500) if "forty" in request.body["messages"][0]["content"] else sound(request)
+    )
+    result = run(server, 4)[4]
+    assert (result.verdict, result.level.ok, result.level.garbage) == ("garbage", 4, 0)
+
+
+def test_every_answer_that_is_known_is_held_against_its_own_question(server: ManyServer) -> None:
+    """The second level asks on where the first one ended: questions 1 to 4, each fluent and wrong."""
+    found = run(server, 1, 4, workload=workload_of("reasoning", ENTRIES))
+    assert [sign.id for sign in found[4].signs] == ["bench.wrong"]
+    assert "4 of 4 answers that are known are wrong" in found[4].message
+    assert found[1].verdict == "good"
+
+
+def test_one_text_for_all_questions_is_garbage(server: ManyServer) -> None:
+    server.answering = lambda request: (
+        sound(request) if "forty" in request.body["messages"][0]["content"] else sse(*words("same"), tokens=30)
+    )
+    result = run(server, 4)[4]
+    assert (result.verdict, "bench.alike" in {sign.id for sign in result.signs}) == ("garbage", True)
+
+
+def test_one_failed_request_does_not_spoil_the_others_and_all_failed_is_no_speed(server: ManyServer) -> None:
+    broken = [*sse("Once ")[:3], chunk(event({"error": {"message": "gone"}}))]
+    server.answering = lambda request: broken if "bread" in request.body["messages"][0]["content"] else sound(request)
+    result = run(server, 4)[4]
+    assert (result.verdict, result.level.ok, result.level.failed) == ("failed", 3, 1)
+    assert "1 of 4 requests failed (tokens.server-error)" in result.message
+    assert result.level.peak_tokens_per_s
+
+
+def test_a_level_that_time_cut_short_says_so(server: ManyServer) -> None:
+    result = run(server, 2, rounds=50, seconds=0.3)[2]
+    assert result.verdict == "good"
+    assert result.not_asked > 50
+    assert result.level.ok == 100 - result.not_asked
+
+
+def burst(make: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    def at_once(request: Request) -> Answer:
+        steps = make(request)
+        whole = b"".join(step for step in steps[1:] if isinstance(step, bytes))
+        return [steps[0], whole] if isinstance(steps[0], bytes) else steps
+
+    return at_once
+
+
+def test_answers_in_one_burst_are_flagged(server: ManyServer) -> None:
+    server.answering = burst(sound)
+    result = run(server, 2)[2]
+    assert (result.level.bursts, result.level.peak_tokens_per_s) == (2, None)
+    assert {sign.id: sign.severity for sign in result.signs} == {"bench.burst": "warning"}
+    assert result.verdict == "good"
+
+
+@pytest.mark.parametrize("bad", [{"levels": ()}, {"levels": (0,)}, {"rounds": 0}, {"seconds": 0.0}])
+def test_bounds_that_are_none_are_refused(server: ManyServer, bad: dict[str, Any]) -> None:
+    levels = bad.pop("levels", (1,))
+    with pytest.raises(FabricError, match="must be"):
+        run(server, *levels, **bad)
+    assert not server.requests
