@@ -1,12 +1,15 @@
-"""The hub's token through a whole run: `serve.yml` against the stand-in's API, then the rank that is made of it."""
+"""The hub's token and the API's key through a whole run: `serve.yml` against the stand-in's API, then the rank that is made of it."""
 
 from __future__ import annotations
 
+import base64
 import os
 import pathlib
 import subprocess
 import sys
 import typing as t
+import urllib.error
+import urllib.request
 
 import pytest
 import yaml
@@ -19,14 +22,16 @@ from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import ENGINE, P
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 TOKEN = "hf_" + "Xy7Qp" * 7
+KEY, NEXT_KEY = "sk-" + "9fBz3" * 8, "sk-" + "Lw2mT" * 8
 PROFILE = "qwen3-vl-8b-instruct-fp8"  # one rank
 # All that a host has in its facts and variables at the end, without what the owner gave.
-FACTS = "{{ hostvars[inventory_hostname] | dict2items | rejectattr('key', 'in', ['k8s_dgx_hf_token', 'vars']) | items2dict | to_json }}"
+FACTS = "{{ hostvars[inventory_hostname] | dict2items | rejectattr('key', 'in', ['k8s_dgx_hf_token', 'k8s_dgx_api_key', 'vars']) | items2dict | to_json }}"
 # The engine looks for the token as the hub's library does, and tells whether it found it.
 STAND_IN = """
 import os, pathlib, sys
-held = pathlib.Path(os.environ["HF_TOKEN_PATH"]).read_text()
-print("a token of", len(held), "characters is here", flush=True)
+place = os.environ.get("HF_TOKEN_PATH")
+if place:
+    print("a token of", len(pathlib.Path(place).read_text()), "characters is here", flush=True)
 sys.argv[1:] = [sys.argv[sys.argv.index("--port") + 1], os.getcwd(), "0"]
 """
 
@@ -44,7 +49,7 @@ class Owner(harness.Site):
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
 
     def play(self, **_role: str) -> None:
-        kept = {"name": "Keep what is known of a host", "ansible.builtin.copy": {
+        kept = {"name": "Keep what is known of a host", "changed_when": False, "ansible.builtin.copy": {
             "content": FACTS, "dest": f"{self.folder}/facts/{{{{ inventory_hostname }}}}.json", "mode": "0600"}}  # fmt: skip
         plays = [
             {"name": "Serve", "ansible.builtin.import_playbook": "dgxspark.cluster.serve"},
@@ -108,6 +113,76 @@ def test_the_hub_s_token_is_read_by_the_rank_and_seen_by_nobody_else(owner: Owne
         str(pathlib.Path(path).relative_to(owner.folder)) for path in leaks.files([owner.folder], TOKEN, anyone=False)
     }
     assert kept == {"variables.json", "pod/run/secrets/dgxspark/token"}
+
+
+def answered(rank: Pod, key: str) -> int:
+    """Ask the rank's API, as a client with this key."""
+    port = next(port["containerPort"] for port in rank.container["ports"] if port["name"] == "http")
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/models", headers={"Authorization": f"Bearer {key}"})
+    try:
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as exc:
+        return exc.code
+
+
+def keys(owner: Owner) -> list[str]:
+    """Return what the API's keys in the cluster are."""
+    found = (made for made in owner.cluster.objects.values() if made["kind"] == "Secret" and "key" in made["data"])
+    return [base64.b64decode(made["data"]["key"]).decode() for made in found]
+
+
+def test_the_api_s_key_is_read_by_the_first_rank_and_seen_by_nobody_else(owner: Owner) -> None:
+    with leaks.Watch() as watch:
+        code, said, _changed = owner.run("--diff", "-vvv", k8s_dgx_model_profile=PROFILE, k8s_dgx_api_key=KEY)
+        assert code == 0, said
+        assert "Its API asks for a key." in said
+        before = os.umask(0o022)
+        rank = pod(owner)
+        rank.start()
+        try:
+            rank.wait("ready", PATIENCE)
+            assert [answered(rank, key) for key in (KEY, KEY[:-1], "")] == [200, 401, 401]
+        finally:
+            rank.stop()
+        os.umask(before)
+    assert watch.texts
+    assert not watch.holding(KEY)
+    texts = {
+        "output": said,
+        "log": (owner.folder / "ansible.log").read_text(encoding="utf-8"),
+        "facts": (owner.folder / "facts/spark1.json").read_text(encoding="utf-8"),
+        "container": rank.log.read_text(encoding="utf-8") + rank.last_word(),
+    }
+    assert all(texts.values())
+    assert {name: found for name, text in texts.items() if (found := leaks.lines(text, KEY))} == {}
+    assert {made["kind"] for made in owner.cluster.objects.values() if leaks.lines(str(made), KEY)} == {"Secret"}
+    assert not leaks.files([owner.folder], KEY)
+    kept = {
+        str(pathlib.Path(path).relative_to(owner.folder)) for path in leaks.files([owner.folder], KEY, anyone=False)
+    }
+    assert kept == {"variables.json", "pod/run/secrets/dgxspark-api/key"}
+    # Again, nothing changes; another key, now out of a file, takes the place of the first.
+    code, said, changed = owner.run(k8s_dgx_model_profile=PROFILE, k8s_dgx_api_key=KEY)
+    assert (code, changed) == (0, 0), said
+    (owner.folder / "key").write_text(f"{NEXT_KEY}\n")
+    given = {"k8s_dgx_model_profile": PROFILE, "k8s_dgx_api_key": "", "k8s_dgx_api_key_file": str(owner.folder / "key")}
+    code, said, _changed = owner.run("--diff", "-vvv", **given)
+    assert code == 0, said
+    assert "its ranks will be stopped" in said
+    assert not leaks.lines(said, KEY, NEXT_KEY)
+    assert keys(owner) == [NEXT_KEY]
+    # A file without a key stops the run: nobody takes an open API for a closed one.
+    (owner.folder / "key").write_text("\n")
+    code, said, _changed = owner.run(**given)
+    assert code != 0
+    assert "this is no key (it has 0 characters)" in said
+    assert keys(owner) == [NEXT_KEY]
+    # Without serving there is no key.
+    code, said, _changed = owner.run("--diff", "-vvv", **given, k8s_dgx_state="absent")
+    assert code == 0, said
+    assert not leaks.lines(said, KEY, NEXT_KEY)
+    assert [made for made in owner.cluster.objects.values() if made["kind"] == "Secret"] == []
 
 
 def test_what_looks_for_leaks_finds_them(tmp_path: pathlib.Path) -> None:

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import PROGRAMS
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import listening
 
 Plain = dict[str, t.Any]
@@ -58,7 +59,9 @@ class Pod:
                 items = {item["key"]: item for item in volume[kind].get("items", ())}
                 for key, text in source["data"].items():
                     item = items.get(key, {"path": key})
-                    data = base64.b64decode(text) if kind == "secret" else text.encode()
+                    # What the supervisor is told to run lies where it is mounted, too.
+                    here = text.replace(f'"{PROGRAMS}/', f'"{self.root}{PROGRAMS}/') if key.endswith(".json") else text
+                    data = base64.b64decode(text) if kind == "secret" else here.encode()
                     file = os.open(place / item["path"], os.O_WRONLY | os.O_CREAT, 0)
                     os.fchmod(file, item.get("mode", volume[kind].get("defaultMode", 0o644)))
                     os.write(file, data)

@@ -13,8 +13,8 @@ group, since the head lets ranks in only while its own engine is not started.
 `python3 supervisor.py RANK.json [ROOT]`, with RANK.json as preflight.py says, and
 `{instance, plan, ranks, host, listen, port, head, api, argv, before, guard, bounds: {peers_s, load_s, beat_s, lost_s,
 hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the port of the
-engine's API (on the head), `before` a list of commands (patches) to run first, `guard` = `{folder, socket, name}` where the
-node's memory guard listens for who loads. Seconds throughout.
+API (on the head), `before` a list of commands (patches) to run first, `guard` = `{folder, socket, name}` where the node's
+memory guard listens for who loads. Seconds throughout. Where the API has a key, DGXSPARK_API_KEY_FILE names its file.
 
 Probes ask it by HTTP on `port`: /started, /ready and /live answer 200 or 503 with the reason. The head is started and
 ready once the engine's API has given a token; a worker once the group is whole.
@@ -302,7 +302,9 @@ def _ask(rank: Rank, method: str, path: str, body: t.Any = None, timeout: float 
     """Ask the engine's API on this host; OSError or HTTPException where it does not answer with 200."""
     connection = http.client.HTTPConnection("127.0.0.1", rank.config["api"], timeout=timeout)
     try:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers = {"Content-Type": "application/json"}
+        if place := os.environ.get("DGXSPARK_API_KEY_FILE"):  # it asks at the door (door.py), as everybody does
+            headers["Authorization"] = f"Bearer {pathlib.Path(place).read_text(encoding='ascii').strip()}"
         connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
         text = answer.read()
@@ -428,9 +430,7 @@ def _run(rank: Rank, folder: pathlib.Path, root: str, config: str) -> Ending:
         if status:
             return Ending(STATUS["patches"], f"{' '.join(argv)}: exit status {status}: {last}")
     rank.doing = "waiting for the other ranks"
-    workers: list[t.Callable[[Rank], None]] = [_beat]
-    workers.append(_watch if rank.head else _join)
-    for work in workers:
+    for work in (_beat, _watch if rank.head else _join):
         threading.Thread(target=work, args=(rank,), daemon=True).start()
     if rank.head and rank.config["ranks"] == 1:
         _go(rank)
@@ -499,7 +499,7 @@ def _engine(rank: Rank, load: socket.socket) -> Ending:
     finally:
         _part(rank)  # what is left of the engine may take its time: probes and the other ranks know already
         _stop(engine.pid, rank.bounds["stop_s"])
-        engine.returncode = engine.returncode if engine.returncode is not None else 0
+        engine.returncode = engine.returncode or 0
     return rank.ending or Ending(1, "The engine ended.")
 
 

@@ -79,7 +79,7 @@ _REMEDIES = {
     "refused": "Nothing listens there: see whether the server's first rank is up and has loaded, and the port.",
     "unreachable": "See the address, the route from the controller, and the service or port of the server.",
     "tls": "See the certificate's names and its authority (ca_path), or the scheme in the URL.",
-    "unauthorized": "Give the server's API key in api_key.",
+    "unauthorized": "Give the server's API key in api_key (verify.yml: k8s_dgx_api_key or dgxspark_verify_api_key).",
     "unavailable": "It is still loading, or overloaded: wait until /health answers, and see its log.",
     "http": "See the server's log for the request.",
     "hang": "The server took the request and goes on with nothing: a rank may be dead while /health still answers 200. "

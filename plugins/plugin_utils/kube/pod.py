@@ -9,6 +9,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import door
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
@@ -16,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 PROGRAMS = "/dgxspark"  # where the ConfigMap is mounted
 CACHE = "/cache"
 TOKEN = "/run/secrets/dgxspark"
+KEY = "/run/secrets/dgxspark-api"
 CONTAINER = "rank"
 PERIOD_S = 5
 # The kubelet counts failures of a container that ended by itself on in the next one (pkg/kubelet/prober/worker.go: resultRun is
@@ -98,7 +100,7 @@ def _networks(member: Member, namespace: str) -> Plain:
     return {networks.NETWORKS: json.dumps(asked)} if asked else {}
 
 
-def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
+def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
     """Return volumes and where they are mounted."""
     chosen = group.settings
 
@@ -125,7 +127,16 @@ def _volumes(group: Group) -> tuple[list[Plain], list[Plain]]:
         items = [{"key": "token", "path": "token", "mode": 0o400}]
         volumes.append({"name": "hf-token", "secret": {"secretName": chosen.hf_token_secret, "items": items}})
         mounts.append({"name": "hf-token", "mountPath": TOKEN, "readOnly": True})
+    if has_door(member, chosen):
+        items = [{"key": "key", "path": "key", "mode": 0o400}]
+        volumes.append({"name": "api-key", "secret": {"secretName": chosen.api_key_secret, "items": items}})
+        mounts.append({"name": "api-key", "mountPath": KEY, "readOnly": True})
     return volumes, mounts
+
+
+def has_door(member: Member, chosen: Settings) -> bool:
+    """Whether this rank has an API that asks for a key."""
+    return member.rank == 0 and chosen.api_key_secret is not None
 
 
 def wants_token(chosen: Settings) -> bool:
@@ -137,6 +148,8 @@ def _environment(member: Member, group: Group) -> list[Plain]:
     own = CACHES | member.env
     if wants_token(group.settings):
         own["HF_TOKEN_PATH"] = f"{TOKEN}/token"
+    if has_door(member, group.settings):
+        own[door.KEY_FILE] = f"{KEY}/key"
     if group.settings.hub_offline:
         own["HF_HUB_OFFLINE"] = "1"
     return [{"name": name, "value": own[name]} for name in sorted(own)]
@@ -147,7 +160,7 @@ def template(
 ) -> Plain:
     """Return the pod template of one rank of a model server."""
     chosen = group.settings
-    volumes, mounts = _volumes(group)
+    volumes, mounts = _volumes(member, group)
     ports = [{"name": "supervisor", "containerPort": group.supervisor, "protocol": "TCP"}]
     if member.rank == 0:
         ports.append({"name": "http", "containerPort": group.port, "protocol": "TCP"})

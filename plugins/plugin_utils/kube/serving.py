@@ -39,6 +39,11 @@ NAME_MOST = 40  # characters of an instance's name: what is appended must fit in
 BEAT_S = 2
 PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop, half of the pod's grace period
+# What would show a key to all who see objects.
+_KEY_FLAGS = ("--api-key", "--api_key", "--admin-api-key", "--admin_api_key")
+_KEY_VARIABLES = ("VLLM_API_KEY", "SGLANG_API_KEY")
+# vLLM's socket in place of a port, and TLS, which the door does not speak to the engine.
+_OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
 
 
@@ -205,11 +210,49 @@ def _files(
 
 
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
-    """Return the engine's command; where it names the first rank, by way of the program that finds its address."""
-    if not any(instance.meeting in word for word in member.argv):
-        return list(member.argv)
-    named = [word.replace(instance.meeting, meeting) for word in member.argv]
-    return ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
+    """Return the engine's command, by way of what it needs: a program that finds the first rank's address, the API's door."""
+    argv = list(member.argv)
+    open_to_all = next((flag for flag in (word.partition("=")[0] for word in argv) if flag in _KEY_FLAGS), None)
+    open_to_all = open_to_all or next((name for name in member.env if name in _KEY_VARIABLES), None)
+    if open_to_all:
+        raise FabricError(
+            f"plan: rank {member.rank} is told its API's key by {open_to_all}, which everybody reads who may see pods and "
+            "ConfigMaps. Take it out of the profile or the overrides, and give the key in k8s_dgx_api_key."
+        )
+    if any(instance.meeting in word for word in argv):
+        named = [word.replace(instance.meeting, meeting) for word in argv]
+        argv = ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
+    if chosen.api_key_secret:
+        argv = _inside(argv, member, instance)
+    if pod.has_door(member, chosen):
+        argv = ["python3", f"{pod.PROGRAMS}/door.py", str(instance.port), str(_inner(instance)), *argv]
+    return argv
+
+
+def _inner(instance: Instance) -> int:
+    return instance.dist_port - 2  # below the supervisor's
+
+
+def _inside(argv: t.Sequence[str], member: pod.Member, instance: Instance) -> list[str]:
+    """Return the engine's command with its API on loopback; of a worker the little that its engine may answer there."""
+    told = {"--host": "127.0.0.1", "--port": str(_inner(instance))}
+    counts = {flag: sum(word.partition("=")[0] == flag for word in argv) for flag in told}
+    made = list(argv)
+    for flag, value in told.items():
+        if made.count(flag) == 1 == counts[flag]:
+            made[made.index(flag) + 1] = value
+        elif member.rank == 0 or counts[flag]:
+            raise FabricError(
+                f"plan: rank {member.rank}: its command has {flag} {counts[flag]} times, so that its API cannot be put behind the "
+                "key's door. Let the plan say it alone, or leave k8s_dgx_api_key out."
+            )
+    own = next((word for word in made if word.partition("=")[0] in _OTHER_WAYS), None)
+    if own:
+        raise FabricError(
+            f"plan: rank {member.rank}: {own} gives the API another way in, past the key's door. Take it out, or leave "
+            "k8s_dgx_api_key out."
+        )
+    return made
 
 
 def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:

@@ -39,7 +39,8 @@ class Settings:
     attachment: `vf` (Multus gives each rank the instance's VFs) or `host` (host network). rdma: how /dev/infiniband
     reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: Kubernetes' name of a host
     where it is not the inventory's. image: instead of the profile's, best by digest. hf_token_secret: name of a Secret
-    with the key `token`, for ranks that ask the hub. hub_offline: they do not, since the weights are on the nodes, and read alone.
+    with the key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then asks for; a
+    new key has a new name, as api_key.py gives it. hub_offline: they do not, since the weights are on the nodes, and read alone.
     load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget; None makes none.
     """
 
@@ -57,6 +58,7 @@ class Settings:
     shm: str = "8Gi"
     cache_dir: str = "/var/lib/dgxspark/cache"
     hf_token_secret: str | None = None
+    api_key_secret: str | None = None
     hub_offline: bool = False
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     service_port: int | None = None

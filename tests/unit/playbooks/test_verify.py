@@ -103,6 +103,19 @@ def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
     assert not [path for path in (owner.folder / "reports").iterdir() if KEY in path.read_text(encoding="utf-8")]
 
 
+def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
+    (owner.folder / "key").write_text(f"{KEY}\n", encoding="utf-8")
+    given: dict[str, Any] = {"k8s_dgx_api_key_file": str(owner.folder / "key")}
+    with ChatServer() as server:
+        server.answer(sse("One, ", "two.", tokens=6, pause=0.01))
+        groups = [{"name": "default", "url": server.url, "hosts": ["spark1"]}]
+        given |= {"dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups}
+        code, output, _report = owner.verify({"spark1": HERE}, "-vvv", "-e", json.dumps(given), topology="single")
+    assert code == 0, output
+    assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in output
+
+
 def test_a_model_that_collapses_fails_the_proof_with_its_cause(owner: Owner) -> None:
     with ChatServer() as server:
         server.answer(sse(*["! "] * 60, reason="length"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ipaddress
+import itertools
 import json
 import typing as t
 
@@ -290,6 +291,86 @@ def test_a_token_is_a_file_and_nowhere_else() -> None:
         assert secret["secretName"] == "hub"
         assert secret["items"][0]["mode"] == 0o400
     assert "secret" not in json.dumps(pods(serve()))
+
+
+@pytest.mark.parametrize("attachment", inputs.ATTACHMENTS)
+@pytest.mark.parametrize("profile", ["qwen3.5-397b-a17b-nvfp4", VLLM])
+def test_an_api_with_a_key_listens_on_loopback_behind_its_door(profile: str, attachment: str) -> None:
+    made = next(inputs.fitting(profile, 4, attachment))
+    served = serve(made, attachment=attachment, api_key_secret="serve-default-api-1")
+    port = str(made["instance"]["port"])
+    for number, (template, file, before) in enumerate(zip(pods(served), files(served), made["ranks"], strict=True)):
+        argv, told = file["argv"], dict(itertools.pairwise(file["argv"]))
+        secrets = [volume["secret"] for volume in template["spec"]["volumes"] if "secret" in volume]
+        env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
+        # Nobody of the group is reached but by loopback, and not at the API's own port.
+        assert "0.0.0.0" not in argv
+        assert told.get("--host", "127.0.0.1") == "127.0.0.1"
+        assert told.get("--port", "49998") == "49998"
+        assert file["api"] == made["instance"]["port"]
+        if number:
+            assert not secrets
+            assert "DGXSPARK_API_KEY_FILE" not in env
+            assert len(argv) == len(before["argv"])
+            continue
+        assert argv[:4] == ["python3", "/dgxspark/door.py", port, told["--port"]]
+        assert [word for word in argv[4:] if word not in ("127.0.0.1", "49998")] == [
+            word for word in before["argv"] if word not in ("0.0.0.0", port)
+        ]
+        assert secrets == [
+            {"secretName": "serve-default-api-1", "items": [{"key": "key", "path": "key", "mode": 0o400}]}
+        ]
+        (mount,) = (m for m in container(template)["volumeMounts"] if m["name"] == "api-key")
+        assert env["DGXSPARK_API_KEY_FILE"] == f"{mount['mountPath']}/key"
+        assert mount["readOnly"] is True
+        assert {"name": "http", "containerPort": made["instance"]["port"], "protocol": "TCP"} in container(template)[
+            "ports"
+        ]
+    texts = named(served, "ConfigMap", "serve-default-launch")["data"]
+    assert "door.py" in texts
+    # Another key, or none, are other ranks.
+    others = [serve(made, attachment=attachment, api_key_secret=name) for name in ("serve-default-api-2", None)]
+    assert len({each["plan"] for each in (served, *others)}) == 3
+
+
+def test_a_ring_s_first_rank_has_its_address_and_its_door() -> None:
+    made = next(inputs.fitting("qwen3.5-397b-a17b-nvfp4", 4, "vf", "ring"))
+    served = serving(made, inputs.fabric(4, topology="ring"), {"image": inputs.PINNED, "api_key_secret": "s"})
+    argv = files(served)[0]["argv"]
+    assert argv.index("/dgxspark/door.py") < argv.index("/dgxspark/meeting.py")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--host", "0.0.0.0"], "--host 2 times"),
+        (["--port=1"], "--port 2 times"),
+        (["--uds", "/tmp/s"], "--uds gives the API another way in"),
+    ],
+)
+def test_an_api_that_cannot_be_shut_is_refused_and_not_served_openly(more: list[str], said: str) -> None:
+    made = copy.deepcopy(inputs.plan(VLLM))
+    made["ranks"][0]["argv"] += more
+    with pytest.raises(FabricError, match=said):
+        serve(made, api_key_secret="s")
+    made["ranks"][0]["argv"] = ["vllm", "serve", "m"]
+    with pytest.raises(FabricError, match="rank 0: its command has --host 0 times"):
+        serve(made, api_key_secret="s")
+
+
+@pytest.mark.parametrize("secret", [None, "s"])
+def test_a_key_that_everybody_would_read_is_refused(secret: str | None) -> None:
+    for change in (
+        {"argv": ["--api-key", "sesame"]},
+        {"argv": ["--admin-api-key=sesame"]},
+        {"env": {"VLLM_API_KEY": "sesame"}},
+    ):
+        made = copy.deepcopy(inputs.plan(VLLM))
+        made["ranks"][0]["argv"] += change.get("argv", [])
+        made["ranks"][0]["env"] |= change.get("env", {})
+        with pytest.raises(FabricError, match="k8s_dgx_api_key") as caught:
+            serve(made, api_key_secret=secret)
+        assert "sesame" not in str(caught.value)
 
 
 def test_ranks_that_do_not_ask_the_hub_get_no_token_and_read_weights_alone() -> None:

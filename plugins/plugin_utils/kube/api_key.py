@@ -1,0 +1,38 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The API's key: whether it is one, and the name of the Secret that holds it.
+
+The name is of the key: a new one is another Secret, so that the ranks differ and roll, and the old group can be put back with its
+own. The name is seen by many, so it is derived slowly, and short keys are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import label
+
+LEAST, MOST = 16, 1024
+ROUNDS = 400_000  # a fifth of a second of a controller's time, for each guess
+_KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what a bearer token may be of (RFC 6750)
+
+
+def secret_name(key: str, namespace: str, instance: str) -> str:
+    """Return the Secret's name. FabricError, which never shows the key, where it cannot be one."""
+    text = str(key)
+    if not LEAST <= len(text) <= MOST or not _KEY.fullmatch(text):
+        raise FabricError(
+            f"k8s_dgx_api_key: this is no key (it has {len(text)} characters): {LEAST} to {MOST} letters, digits and ._~+/=- are "
+            "needed. `openssl rand -hex 32` makes one."
+        )
+    return f"serve-{label(instance, 'instance.name', 40)}-api-{_mark(text, namespace, instance)}"
+
+
+@functools.lru_cache(maxsize=8)
+def _mark(key: str, namespace: str, instance: str) -> str:
+    salt = f"dgxspark.cluster/{namespace}/{instance}".encode()
+    return hashlib.pbkdf2_hmac("sha256", key.encode(), salt, ROUNDS, 8).hex()
