@@ -1,8 +1,9 @@
 """A stand-in for the hub: enough of its API for huggingface_hub to list and download small repositories, and its faults.
 
-Imitated: the hub as huggingface_hub 2.4.0 asks it, which the tests run against it. It answers by what the library reads:
-`model_info` with blobs, the tree, `auth-check`, HEAD and GET of `resolve` with `X-Repo-Commit`, `X-Linked-Etag` and `X-Linked-Size`, a redirect to the bytes of LFS files, ranges, and refusals
-with `X-Error-Code`. It has no Xet, no search, no other kinds of repository.
+Imitated: the hub as huggingface_hub 2.4.0 asks it, which the tests run against it. It answers by what the library
+reads: `model_info` with blobs, the tree, `auth-check`, HEAD and GET of `resolve` with `X-Repo-Commit`, `X-Linked-Etag`
+and `X-Linked-Size`, a redirect to the bytes of LFS files, ranges, and refusals with `X-Error-Code`. It has no Xet, no
+search, no other kinds of repository.
 """
 
 from __future__ import annotations
