@@ -149,7 +149,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
     engine = entry["engine"]
     where = f"{entry.get('origin', 'row')}: row {entry['id']!r}"
     dialect = tables.dialect(engine["name"], engine["version"])
-    settings, _rest, faults, _given = read_layer(entry["settings"], {}, dialect, where)
+    settings, _rest, faults, _given = read_layer(entry["settings"], {}, dialect)
     if faults:
         raise knowledge.KnowledgeError(f"{where}: {faults[0]}")
     return Row(

@@ -185,7 +185,6 @@ class _Layer:
     """One layer while it becomes canonical."""
 
     dialect: Dialect
-    where: str
     settings: Settings
     given: dict[str, str]
     faults: list[Finding]
@@ -297,10 +296,10 @@ def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect:
 
 
 def read_layer(
-    settings: t.Mapping[str, t.Any], environment: t.Mapping[str, t.Any], dialect: Dialect, where: str = ""
+    settings: t.Mapping[str, t.Any], environment: t.Mapping[str, t.Any], dialect: Dialect
 ) -> tuple[Settings, dict[str, t.Any], list[Finding], dict[str, str]]:
     """Return one layer's settings by canonical names, its other variables, all faults, and where each name was said."""
-    layer = _Layer(dialect, where, {}, {}, [])
+    layer = _Layer(dialect, {}, {}, [])
     for name, value in settings.items():
         layer.setting(str(name), value)
     kept = {name: value for name, value in environment.items() if not layer.variable(str(name), value)}
@@ -316,7 +315,7 @@ def canonical(
     `findings` name every fault of the layer at once: two names for one setting, a value of a wrong type or out of range,
     a setting that the plan itself says to each rank (the spread, ports, addresses).
     """
-    found, kept, faults, given = read_layer(settings, environment, dialect, where)
+    found, kept, faults, given = read_layer(settings, environment, dialect)
     for key in sorted(found.keys() & ELSEWHERE.keys()):
         faults.append(
             Finding("arguments.owned", "error", given[key], "the plan says it to each rank.", f"Give {ELSEWHERE[key]}.")
