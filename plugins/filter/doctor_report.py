@@ -70,8 +70,6 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report as core
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 
 
@@ -79,6 +77,9 @@ def doctor_report(
     plan: t.Any, hosts: t.Any, hardware: str, meta: t.Any = None, knowledge_dirs: t.Any = ()
 ) -> dict[str, t.Any]:
     """Return the report and the table."""
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report as core
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+
     meta = dict(meta or {})
     meta["versions"] = {"collection": knowledge.collection_version(), **(meta.get("versions") or {})}
     return core.build(plan, hosts, hardware, meta, list(knowledge_dirs or ()))

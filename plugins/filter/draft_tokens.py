@@ -58,9 +58,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import draft_tokens
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"draft_tokens": as_filter("draft_tokens", draft_tokens)}
+        return {"draft_tokens": as_filter("draft_tokens", "serving.plan:draft_tokens")}

@@ -66,9 +66,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import evidence_export
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"evidence_export": as_filter("evidence_export", evidence_export)}
+        return {"evidence_export": as_filter("evidence_export", "serving.plan:evidence_export")}

@@ -66,10 +66,9 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"fabric_changes": as_filter("fabric_changes", changes)}
+        return {"fabric_changes": as_filter("fabric_changes", "fabric.changes:changes")}

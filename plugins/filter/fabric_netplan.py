@@ -48,14 +48,15 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import planned_devices
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import PlannedHost, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.netplan_file import content
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 
 
 def fabric_netplan(planned: t.Any, renderer: str | None = None) -> dict[str, t.Any]:
     """Return text and devices for a planned host."""
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import planned_devices
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.values import PlannedHost, from_plain
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.netplan_file import content
+
     host = from_plain(PlannedHost, planned)
     devices = [
         {"name": device.name, "mac": device.mac, "addresses": device.addresses, "mtu": device.mtu}

@@ -102,10 +102,9 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"fabric_plan": as_filter("fabric_plan", plan_of_inventory, convert=False)}
+        return {"fabric_plan": as_filter("fabric_plan", "fabric.inventory:plan_of_inventory", convert=False)}

@@ -91,11 +91,7 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import mode_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import STEP_IDS, build_report
 
 RESULTS = ("nccl", "pod", "tokens", "wire")
 
@@ -111,6 +107,11 @@ def fabric_report(
     knowledge_dirs: t.Any = (),
 ) -> dict[str, t.Any]:
     """Return the report and the table."""
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import mode_of
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import STEP_IDS, build_report
+
     meta, results = dict(meta or {}), dict(results or {})
     strangers = [name for name in results if name not in RESULTS]
     if strangers:

@@ -43,10 +43,9 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table import table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"fabric_table": as_filter("fabric_table", table)}
+        return {"fabric_table": as_filter("fabric_table", "fabric.table:table")}

@@ -52,9 +52,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.images.plan import decide
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"image_plan": as_filter("image_plan", decide)}
+        return {"image_plan": as_filter("image_plan", "images.plan:decide")}

@@ -38,11 +38,12 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_nodes import problems
 
 
 def k3s_nodes(listed: t.Any, plans: t.Any) -> list[str]:
     """Return the problems as sentences."""
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_nodes import problems
+
     return [str(finding) for finding in problems(listed, plans)]
 
 

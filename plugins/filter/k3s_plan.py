@@ -119,9 +119,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import plan_of_inventory
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"k3s_plan": as_filter("k3s_plan", plan_of_inventory)}
+        return {"k3s_plan": as_filter("k3s_plan", "kube.k3s:plan_of_inventory")}

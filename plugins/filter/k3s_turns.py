@@ -40,9 +40,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import turns
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"k3s_turns": as_filter("k3s_turns", turns)}
+        return {"k3s_turns": as_filter("k3s_turns", "kube.k3s:turns")}

@@ -43,9 +43,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.api_key import secret_name
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_api_key": as_filter("kube_api_key", secret_name)}
+        return {"kube_api_key": as_filter("kube_api_key", "kube.api_key:secret_name")}

@@ -57,9 +57,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.bench import bench
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_bench": as_filter("kube_bench", bench)}
+        return {"kube_bench": as_filter("kube_bench", "kube.bench:bench")}

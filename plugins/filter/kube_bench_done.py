@@ -43,9 +43,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.bench import done
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_bench_done": as_filter("kube_bench_done", done)}
+        return {"kube_bench_done": as_filter("kube_bench_done", "kube.bench:done")}

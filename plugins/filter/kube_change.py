@@ -45,9 +45,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.rollout import decide
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_change": as_filter("kube_change", decide)}
+        return {"kube_change": as_filter("kube_change", "kube.rollout:decide")}

@@ -45,9 +45,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.rollout import short_of_memory
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_memory": as_filter("kube_memory", short_of_memory)}
+        return {"kube_memory": as_filter("kube_memory", "kube.rollout:short_of_memory")}

@@ -60,9 +60,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_platform": as_filter("kube_platform", platform)}
+        return {"kube_platform": as_filter("kube_platform", "kube.platform:platform")}

@@ -47,9 +47,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.rollout import problems
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_problems": as_filter("kube_problems", problems)}
+        return {"kube_problems": as_filter("kube_problems", "kube.rollout:problems")}

@@ -61,9 +61,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_serving": as_filter("kube_serving", serving)}
+        return {"kube_serving": as_filter("kube_serving", "kube.serving:serving")}

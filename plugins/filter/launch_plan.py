@@ -41,9 +41,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"launch_plan": as_filter("launch_plan", launch_plan)}
+        return {"launch_plan": as_filter("launch_plan", "serving.plan:launch_plan")}

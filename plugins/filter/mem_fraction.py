@@ -40,9 +40,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import mem_fraction
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"mem_fraction": as_filter("mem_fraction", mem_fraction)}
+        return {"mem_fraction": as_filter("mem_fraction", "serving.plan:mem_fraction")}

@@ -53,12 +53,13 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.memory_guard import PARTS, plan
 
 
-def memory_guard_plan(profile: str, overrides: t.Any = None, parts: t.Any = PARTS, knowledge_dirs: t.Any = ()) -> t.Any:
+def memory_guard_plan(profile: str, overrides: t.Any = None, parts: t.Any = None, knowledge_dirs: t.Any = ()) -> t.Any:
     """Return the plan."""
-    return plan(str(profile), overrides, parts, [str(path) for path in knowledge_dirs])
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.memory_guard import PARTS, plan
+
+    return plan(str(profile), overrides, PARTS if parts is None else parts, [str(path) for path in knowledge_dirs])
 
 
 class FilterModule:

@@ -59,11 +59,12 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
 
 def nccl_bandwidth(text: t.Any) -> dict[str, t.Any]:
     """Return the figures of a log."""
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
+
     if not isinstance(text, str):
         raise FabricError(f"the benchmark's output is needed, a text, not {type(text).__name__}.")
     rows, about = bandwidth.parse(text)

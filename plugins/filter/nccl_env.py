@@ -63,9 +63,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import nccl_env
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"nccl_env": as_filter("nccl_env", nccl_env)}
+        return {"nccl_env": as_filter("nccl_env", "serving.plan:nccl_env")}

@@ -50,9 +50,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.measured import measured
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"nccl_measured": as_filter("nccl_measured", measured)}
+        return {"nccl_measured": as_filter("nccl_measured", "nccl.measured:measured")}

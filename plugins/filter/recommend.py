@@ -102,9 +102,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import recommend
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"recommend": as_filter("recommend", recommend)}
+        return {"recommend": as_filter("recommend", "serving.plan:recommend")}

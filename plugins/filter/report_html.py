@@ -39,9 +39,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import page
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"report_html": as_filter("report_html", page, convert=False)}
+        return {"report_html": as_filter("report_html", "page.page:page", convert=False)}

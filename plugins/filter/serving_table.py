@@ -40,9 +40,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"serving_table": as_filter("serving_table", serving_table)}
+        return {"serving_table": as_filter("serving_table", "serving.table:serving_table")}

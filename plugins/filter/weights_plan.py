@@ -53,9 +53,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"weights_plan": as_filter("weights_plan", decide)}
+        return {"weights_plan": as_filter("weights_plan", "weights.plan:decide")}

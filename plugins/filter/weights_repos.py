@@ -38,9 +38,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import repos
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"weights_repos": as_filter("weights_repos", repos)}
+        return {"weights_repos": as_filter("weights_repos", "weights.plan:repos")}

@@ -5,28 +5,39 @@
 
 from __future__ import annotations
 
-import functools
+import importlib
 import typing as t
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 
-P = t.ParamSpec("P")
+CORE = __name__.rpartition(".")[0]
 
 
-def as_filter(name: str, function: t.Callable[P, t.Any], *, convert: bool = True) -> t.Callable[P, t.Any]:
+def as_filter(name: str, function: t.Callable[..., t.Any] | str, *, convert: bool = True) -> t.Callable[..., t.Any]:
     """Make a Jinja filter of a core function: plain results, and AnsibleFilterError for a FabricError.
 
+    function: the function, or `module:function` below plugin_utils, which is imported when the filter is first called.
+    Ansible imports every filter file of a collection to find one of them, in each process that uses one, and compiles
+    each module from its source: no filter file may import at its head what it needs only when it is called.
     convert: False where the function's result is plain already (and large).
     """
 
-    @functools.wraps(function)
-    def front(*args: P.args, **kwargs: P.kwargs) -> t.Any:
+    def front(*args: t.Any, **kwargs: t.Any) -> t.Any:
         try:
-            result = function(*args, **kwargs)
+            result = _function(function)(*args, **kwargs)
             return to_plain(result) if convert else result
         except FabricError as exc:
             raise AnsibleFilterError(f"dgxspark.cluster.{name}: {exc}") from exc
 
+    front.__name__ = name
     return front
+
+
+def _function(function: t.Callable[..., t.Any] | str) -> t.Callable[..., t.Any]:
+    if not isinstance(function, str):
+        return function
+    module, _, attribute = function.partition(":")
+    found: t.Callable[..., t.Any] = getattr(importlib.import_module(f"{CORE}.{module}"), attribute)
+    return found

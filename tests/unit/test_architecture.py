@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import pathlib
 import re
 import subprocess
@@ -51,6 +52,21 @@ def code_lines(path: pathlib.Path) -> int:
         for number, line in enumerate(text.splitlines(), 1)
         if number not in documentation and line.strip() and not line.strip().startswith("#")
     )
+
+
+@pytest.mark.parametrize("path", python_files("plugins/filter"), ids=str)
+def test_a_filter_imports_what_it_needs_when_it_is_called(path: pathlib.Path) -> None:
+    """Ansible imports every filter file in each process that uses one filter: the whole core there costs 0.7 s each time."""
+    head = [node.module for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    ours = {str(module) for module in head if str(module).startswith(OWN)}
+    assert ours <= {f"{OWN}.plugin_utils.front", f"{OWN}.module_utils.values"}, "as_filter(name, 'module:function')"
+
+
+def test_every_filter_finds_its_function() -> None:
+    """A function that is named by a text has no linter to look for it."""
+    for path in python_files("plugins/filter"):
+        for found in re.findall(r'as_filter\("\w+", "([\w.]+):(\w+)"', path.read_text("utf-8")):
+            assert callable(getattr(importlib.import_module(f"{OWN}.plugin_utils.{found[0]}"), found[1])), path
 
 
 @pytest.mark.parametrize("path", python_files("plugins/module_utils"), ids=str)
