@@ -1,7 +1,7 @@
 """Run the test stages, with the time of each, and say at the end what passed, failed and was not run.
 
-Usage: run_tests.py test|long [STAGE …]. Stages that keep one core busy run two at a time where the machine has two; those
-with virtual machines have it to themselves. Output of each stage goes to build/logs/<stage>.log; the end of a failed
+Usage: run_tests.py test|long [STAGE …]. Stages run two at a time where the machine has two cores, the longest first; no two
+of those with virtual machines at once, and the long ones of these alone. Output of each stage goes to build/logs/<stage>.log; the end of a failed
 one's is shown. A stage of `make test` that is not done after LIMIT_S is stopped, and has failed. Exit status 0 only when
 no stage failed and at least one passed; what was not run is named as that.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -32,7 +33,8 @@ NOT_RUN = 77  # the exit status of a command that cannot do its work on this mac
 class Stage:
     """One stage: commands run in order in the environment of one core.
 
-    `long` ones are only run by `make test-long`; `alone` ones beside no other.
+    `long` ones are only run by `make test-long`; `alone` ones beside no other, `machines` beside no other with virtual
+    machines. `seconds`: how long it took when it was last measured; it says nothing but who begins first.
     """
 
     name: str
@@ -40,11 +42,25 @@ class Stage:
     core: str = NEWEST
     long: bool = False
     alone: bool = False
+    machines: bool = False
+    seconds: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
 
+# What can differ from one ansible-core to another: what imports Ansible, or a plugin that does, or runs its programs.
+USES_ANSIBLE = re.compile(
+    r"\bansible[.-]|^(?:from|import) ansible\b|plugins\.(?:action|filter|lookup|modules)\b", re.MULTILINE
+)
+
+
+def tests_by_core() -> list[str]:
+    """List the unit tests of plugins that the older core is asked, too; `make test-long` asks it all of them."""
+    found = (ROOT / "tests" / "unit" / "plugins").rglob("test_*.py")
+    return sorted(str(path.relative_to(ROOT)) for path in found if USES_ANSIBLE.search(path.read_text("utf-8")))
+
+
 def stages() -> list[Stage]:
-    """List all stages, cheapest first."""
+    """List all stages."""
     unit = ["-m", "not long", "--durations=10"]
     package = ["-p", "ansible_collections.dgxspark.cluster.plugins.module_utils"]
     package += ["-p", "ansible_collections.dgxspark.cluster.plugins.plugin_utils"]
@@ -68,18 +84,32 @@ def stages() -> list[Stage]:
             ],
         ),
         Stage("types", [["python", "tools/check_types.py", *package]]),
-        # Whole runs of roles take long, and those of playbooks show what the older core does otherwise.
-        Stage("unit-2.19", [["pytest", "tests/unit/plugins", "tests/unit/playbooks", *unit]], "2.19"),
-        Stage("unit-2.21", [["pytest", "tests/unit", *unit]]),
-        Stage("api", [["pytest", "tests/api", "-m", "not long", "--durations=10"]]),
-        Stage("docs", [["pytest", "tests/docs"]]),
-        *(Stage(f"package-{core}", [["pytest", "tests/package"]], core) for core in CORES),
-        Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19"),
-        *(Stage(f"sanity-{core}", [["python", "tools/sanity.py", str(ROOT / ".venv" / core)]], core) for core in CORES),
-        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], alone=True),
-        Stage("lab-four-nodes", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], alone=True),
+        # Whole runs of roles take long, and those of playbooks show what the older core does otherwise. What needs no
+        # Ansible is the same on both: there the older Python has to import it, which test_imports.py sees.
+        Stage(
+            "unit-2.19",
+            [["pytest", "tests/unit/playbooks", "tests/unit/test_imports.py", *tests_by_core(), *unit]],
+            "2.19",
+            seconds=250,
+        ),
+        Stage("unit-2.21", [["pytest", "tests/unit", *unit]], seconds=700),
+        Stage("api", [["pytest", "tests/api", "-m", "not long", "--durations=10"]], seconds=800),
+        Stage("docs", [["pytest", "tests/docs"]], seconds=30),
+        *(Stage(f"package-{core}", [["pytest", "tests/package"]], core, seconds=30) for core in CORES),
+        Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", seconds=240),
+        *(
+            Stage(f"sanity-{core}", [["python", "tools/sanity.py", str(ROOT / ".venv" / core)]], core, seconds=200)
+            for core in CORES
+        ),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], machines=True, seconds=220),
+        Stage(
+            "lab-four-nodes",
+            [[*lab, "4", "pytest", "tests/lab", "-m", "not long", "--durations=10"]],
+            machines=True,
+            seconds=900,
+        ),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
-        Stage("roles-2.19", [["pytest", "tests/unit/roles", *unit]], "2.19", long=True),
+        Stage("unit-all-2.19", [["pytest", "tests/unit", *unit]], "2.19", long=True),
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", long=True),
         Stage("engine", [["pytest", "tests/engine", "-m", "long", "-s"]], "2.19", long=True),
@@ -167,6 +197,48 @@ def tell(stage: Stage) -> tuple[str, str, float]:
     return stage.name, status, seconds
 
 
+def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
+    """Return the longest stage that may begin beside those that run, or None where all of them have to wait."""
+    machines = any(stage.machines for stage in running)
+    shared = [stage for stage in waiting if not stage.alone]
+    free = [stage for stage in shared if not (stage.machines and machines)]
+    if any(stage.alone for stage in running):
+        free = []
+    elif not shared and not running:
+        free = list(waiting)
+    return max(free, key=lambda stage: stage.seconds, default=None)
+
+
+def run_all(chosen: Sequence[Stage], lanes: int) -> list[tuple[str, str, float]]:
+    """Run the stages on so many lanes; return what became of each, in the order in which they ended."""
+    waiting = list(chosen)
+    running: list[Stage] = []
+    results: list[tuple[str, str, float]] = []
+    changed = threading.Condition()
+
+    def lane() -> None:
+        while True:
+            with changed:
+                while waiting and (stage := next_stage(waiting, running)) is None:
+                    changed.wait()
+                if not waiting:
+                    return
+                waiting.remove(stage)
+                running.append(stage)
+            result = tell(stage)
+            with changed:
+                running.remove(stage)
+                results.append(result)
+                changed.notify_all()
+
+    threads = [threading.Thread(target=lane, daemon=True) for _ in range(lanes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
 def main(arguments: list[str]) -> int:
     """Run the stages chosen and print the table."""
     if not arguments or arguments[0] not in ("test", "long"):
@@ -178,9 +250,7 @@ def main(arguments: list[str]) -> int:
     # A background job is deaf to SIGINT, and would pass that on to the stages.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
-    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as lanes:
-        results = list(lanes.map(tell, (stage for stage in chosen if not stage.alone)))
-    results += [tell(stage) for stage in chosen if stage.alone]
+    results = run_all(chosen, min(2, os.cpu_count() or 1))
     width = max((len(name) for name, _status, _seconds in results), default=0)
     print(f"\n{'stage':{width}}  result   seconds")
     for name, status, seconds in results:

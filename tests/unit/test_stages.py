@@ -1,0 +1,67 @@
+"""The order of the test stages: the longest first, one lab at a time, and some alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SPEC = importlib.util.spec_from_file_location("run_tests", ROOT / "tools" / "run_tests.py")
+assert SPEC
+assert SPEC.loader
+run_tests = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = run_tests
+SPEC.loader.exec_module(run_tests)
+
+SHORT, LONG = run_tests.Stage("short", [], seconds=1), run_tests.Stage("long", [], seconds=9)
+LAB, LABS = run_tests.Stage("lab", [], machines=True, seconds=5), run_tests.Stage("labs", [], machines=True, seconds=6)
+ALONE = run_tests.Stage("alone", [], alone=True, seconds=99)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "begins"),
+    [
+        ([SHORT, LONG, LAB], [], LONG),
+        ([LAB, SHORT, LABS], [LONG], LABS),
+        ([LAB, SHORT], [LABS], SHORT),  # two labs would take each other's time
+        ([LAB], [LABS], None),
+        ([SHORT, ALONE], [], SHORT),  # what is alone comes last
+        ([ALONE], [SHORT], None),
+        ([ALONE], [], ALONE),
+        ([ALONE, SHORT], [ALONE], None),
+        ([], [LONG], None),
+    ],
+)
+def test_who_begins(waiting: list, running: list, begins: object) -> None:
+    assert run_tests.next_stage(waiting, running) is begins
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_every_stage_is_run_once_and_never_beside_what_it_must_not_be(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now: list = []
+
+    def tell(stage: object) -> tuple[str, str, float]:
+        now.append(stage)
+        beside = [other for other in now if other is not stage]
+        assert not (beside and stage.alone)
+        assert not (stage.machines and any(other.machines for other in beside))
+        now.remove(stage)
+        return stage.name, "passed", 0.0
+
+    monkeypatch.setattr(run_tests, "tell", tell)
+    chosen = [ALONE, LAB, SHORT, LABS, LONG]
+    done = run_tests.run_all(chosen, lanes)
+    assert sorted(name for name, _status, _seconds in done) == sorted(stage.name for stage in chosen)
+
+
+def test_the_older_core_is_asked_whatever_knows_ansible() -> None:
+    chosen = run_tests.tests_by_core()
+    assert "tests/unit/plugins/modules/test_sriov_vf.py" in chosen
+    assert "tests/unit/plugins/filter/test_gid_index.py" in chosen
+    assert "tests/unit/plugins/plugin_utils/test_limits.py" in chosen  # runs ansible-playbook
+    assert "tests/unit/plugins/plugin_utils/fabric/test_plan.py" not in chosen
