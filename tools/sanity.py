@@ -1,6 +1,7 @@
 """Run ansible-test sanity over a staged copy, and fail where it tested nothing.
 
-Usage: sanity.py VENV, the environment whose ansible-test is run. Everything it needs lies in a temporary folder, its
+Usage: sanity.py VENV [TEST …], the environment whose ansible-test is run, and the tests (all of them where none is named).
+Everything it needs lies in a temporary folder, its
 HOME too: nothing is left behind.
 """
 
@@ -18,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import stage
 
 
-def main(venv: pathlib.Path) -> int:
+def main(venv: pathlib.Path, tests: list[str]) -> int:
     """Stage, run, judge."""
     python = venv / "bin" / "python"
     code = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
@@ -39,6 +40,7 @@ def main(venv: pathlib.Path) -> int:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         command = [str(venv / "bin" / "ansible-test"), "sanity", "--local", "--python", version, "--color", "no"]
+        command += [word for test in tests for word in ("--test", test)]
         process = subprocess.run(
             command,
             check=False,
@@ -59,6 +61,6 @@ def main(venv: pathlib.Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    raise SystemExit(main(pathlib.Path(sys.argv[1]).absolute()))
+    raise SystemExit(main(pathlib.Path(sys.argv[1]).absolute(), sys.argv[2:]))

@@ -46,7 +46,8 @@ def make(core: str) -> pathlib.Path | None:
     if not fit:
         return None
     version = min(fit)  # 2.19 is tested on the oldest Python it is used with, 2.21 likewise
-    files = [ROOT / "requirements" / name for name in (f"core-{core}.txt", "plugins.txt", *extra)]
+    lock = ROOT / "requirements" / "constraints.txt"
+    files = [ROOT / "requirements" / name for name in (f"core-{core}.txt", "plugins.txt", *extra)] + [lock]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files) + repr((version, package)).encode())
     venv = ROOT / ".venv" / core
     stamp = venv / ".made-of"
@@ -54,8 +55,10 @@ def make(core: str) -> pathlib.Path | None:
         print(f"setup: making {venv} with Python {version[0]}.{version[1]}", file=sys.stderr)
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([fit[version], "-m", "venv", venv], check=True)
-        requirements = [arg for path in files if path.name != "plugins.txt" for arg in ("-r", str(path))]
-        install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *requirements]
+        requirements = [
+            arg for path in files if path.name not in ("plugins.txt", lock.name) for arg in ("-r", str(path))
+        ]
+        install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-c", lock, *requirements]
         subprocess.run(install, check=True, stdout=sys.stderr)
         stamp.write_text(digest.hexdigest())
     collections = ROOT / ".cache" / "collections" / core

@@ -65,3 +65,24 @@ def test_the_older_core_is_asked_whatever_knows_ansible() -> None:
     assert "tests/unit/plugins/filter/test_gid_index.py" in chosen
     assert "tests/unit/plugins/plugin_utils/test_limits.py" in chosen  # runs ansible-playbook
     assert "tests/unit/plugins/plugin_utils/fabric/test_plan.py" not in chosen
+
+
+def test_both_environments_are_locked() -> None:
+    """Each requirement is one version, and the lock has it."""
+    folder = ROOT / "requirements"
+    locked = dict(
+        line.split("==") for line in (folder / "constraints.txt").read_text("utf-8").splitlines() if line[0] != "#"
+    )
+    locked = {name.lower().replace("_", "-"): version for name, version in locked.items()}
+    for path in set(folder.glob("*.txt")) - {folder / "constraints.txt"}:
+        for line in path.read_text("utf-8").splitlines():
+            if line.startswith(("#", "-r ")):
+                continue
+            name, version = line.split("==")
+            assert "core" in path.name or locked[name.lower().replace("_", "-")] == version, line
+
+
+def test_the_readme_names_what_a_controller_needs() -> None:
+    needed = [line for line in (ROOT / "requirements.txt").read_text("utf-8").splitlines() if line and line[0] != "#"]
+    command = next(line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "pip install" in line)
+    assert {line.split(">=")[0] for line in needed} <= set(command.split())
