@@ -111,13 +111,19 @@ def stages() -> list[Stage]:
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", seconds=240),
         Stage("sanity-2.21", [[*sanity, str(ROOT / ".venv" / "2.21")]], seconds=220),
         Stage("sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", seconds=90),
-        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], machines=True, seconds=220),
+        # What Molecule's scenario does on two nodes, the lab's tests do on four, and the scenario's own look follows there.
+        Stage(
+            "molecule-syntax",
+            [["molecule", "syntax", "-s", "default"], ["molecule", "syntax", "-s", "lab"]],
+            seconds=20,
+        ),
         Stage(
             "lab-four-nodes",
-            [[*lab, "4", "pytest", "tests/lab", "-m", "not long", "--durations=10"]],
+            [[*lab, "4", "pytest", "tests/lab", "tests/testinfra", "-m", "not long", "--durations=10"]],
             machines=True,
             seconds=900,
         ),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, alone=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
         Stage("sanity-all-2.19", [[*sanity, str(ROOT / ".venv" / "2.19")]], "2.19", long=True),
         Stage("unit-all-2.19", [["pytest", "tests/unit", *unit]], "2.19", long=True),
