@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
+    ERRORS,
     Condition,
     Document,
     Unknown,
+    View,
     compiled,
-    failures,
+    failure,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
@@ -121,13 +123,13 @@ def _filled(text: str, facts: Document) -> str:
     return _FACT.sub(fact, text)
 
 
-def _named(unknown: Unknown) -> list[tuple[tuple[str, ...], str]]:
+def _named(unknown: Unknown) -> dict[tuple[str, ...], str]:
     """Return the unknown paths that a setting decides, with that setting: the checkpoint's tool follows quantization."""
-    return [
-        (path, "quantization" if path == TOOL else path[1])
+    return {
+        path: "quantization" if path == TOOL else path[1]
         for path in unknown
         if path == TOOL or (path[0] == "settings" and len(path) == 2)
-    ]
+    }
 
 
 def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = ()) -> Finding:
@@ -149,17 +151,20 @@ def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown | None =
     FabricError for a condition that cannot be evaluated on these facts.
     """
     found, unjudged = [], []
-    unknown = unknown or {}
+    view = View(facts, unknown)
+    settings = _named(view.unknown)
+    of_model = {path: among for path, among in view.unknown.items() if path not in settings}
     for rule in rules:
-        with failures(f"{rule.origin}: rule {rule.id!r}"):
-            answer = rule.condition.holds(facts, unknown)
-            if answer is None:
-                hangs_on = sorted(name for path, name in _named(unknown) if path in rule.condition.reads)
-                of_model = {path: among for path, among in unknown.items() if path not in dict(_named(unknown))}
-                if of_model and rule.condition.holds(facts, of_model) is None:
-                    unjudged += [rule.id] if rule.severity != "info" else []
-                elif rule.severity in _MILDER:
-                    found.append(_finding(rule, facts, hangs_on))
-            elif answer:
-                found.append(_finding(rule, facts))
+        try:
+            answer = view.holds(rule.condition)
+            hangs_on_model = answer is None and of_model and rule.condition.holds(facts, of_model) is None
+        except ERRORS as exc:
+            raise failure(f"{rule.origin}: rule {rule.id!r}", exc) from exc
+        if hangs_on_model:
+            unjudged += [rule.id] if rule.severity != "info" else []
+        elif answer:
+            found.append(_finding(rule, facts))
+        elif answer is None and rule.severity in _MILDER:
+            hangs_on = sorted({name for path, name in settings.items() if path in rule.condition.reads})
+            found.append(_finding(rule, facts, hangs_on))
     return Ruling(tuple(sorted(found, key=lambda f: _ORDER[f.severity])), tuple(unjudged))
