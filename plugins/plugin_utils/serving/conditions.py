@@ -32,9 +32,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Node = t.Mapping[str, t.Any]
 Document = t.Mapping[str, t.Any]
+Path = tuple[str, ...]  # of a document: its keys from the top
 # What nobody knows: a path of the document → all that it may be, empty where that is open. A path above others stands for
 # all of them that the document has no value of.
-Unknown = t.Mapping[tuple[str, ...], t.Sequence[t.Any]]
+Unknown = t.Mapping[Path, t.Sequence[t.Any]]
 MOST = 512  # trials of one condition; the shipped ones need a few dozen
 _OTHER = "\x00other"  # a text that no condition names
 
@@ -51,7 +52,7 @@ def _walk(node: Node) -> t.Iterator[Node]:
             yield from _walk(child)
 
 
-def _path(node: Node) -> tuple[str, ...] | None:
+def _path(node: Node) -> Path | None:
     """Return the names of a.b.c; None for any other expression."""
     if node["type"] == "field":
         return (node["value"],)
@@ -61,7 +62,7 @@ def _path(node: Node) -> tuple[str, ...] | None:
     return None if None in parts else tuple(name for part in parts for name in part or ())
 
 
-def _paths(node: Node) -> t.Iterator[tuple[str, ...]]:
+def _paths(node: Node) -> t.Iterator[Path]:
     path = _path(node)
     if path:
         yield path
@@ -94,14 +95,16 @@ def _distinct(values: t.Iterable[t.Any]) -> tuple[t.Any, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One operand of a condition's `&&`. reads: the dotted paths that it asks for; candidates: values that may turn it.
+    """One operand of a condition's `&&`. reads: the dotted paths that it asks for, tops: their first names;
+    candidates: values that may turn it.
 
     Rules that share a term share the object, so that a view asks it once.
     """
 
     parsed: Node
     visit: t.Callable[[Node, t.Any], t.Any]
-    reads: tuple[tuple[str, ...], ...]
+    reads: tuple[Path, ...]
+    tops: frozenset[str]
     candidates: tuple[t.Any, ...]
 
 
@@ -114,7 +117,7 @@ class Condition:
     terms: tuple[Term, ...]
 
     @functools.cached_property
-    def reads(self) -> frozenset[tuple[str, ...]]:
+    def reads(self) -> frozenset[Path]:
         """The dotted paths that the condition asks for."""
         return frozenset(path for term in self.terms for path in term.reads)
 
@@ -152,17 +155,22 @@ class View:
                 hanging.append(term)
         return self._tried(hanging) if len(hanging) > 1 else None if hanging else True
 
+    def hangs_on(self, condition: Condition) -> set[Path]:
+        """Return the paths that nobody knows and that a condition without an answer hangs on."""
+        hanging = [term for term in condition.terms if self._answers.get(term) is None]
+        return {path for term in hanging for path in self._open(term)}
+
     def _term(self, term: Term) -> bool | None:
         if term in self._answers:
             return self._answers[term]
-        open_facts = not self._tops.isdisjoint(path[0] for path in term.reads) and self._open(term)
+        open_facts = not self._tops.isdisjoint(term.tops) and self._open(term)
         answer = self._tried((term,)) if open_facts else true(term.visit(term.parsed, self.document))
         self._answers[term] = answer
         return answer
 
-    def _open(self, term: Term, candidates: tuple[t.Any, ...] = ()) -> dict[tuple[str, ...], t.Sequence[t.Any]]:
+    def _open(self, term: Term, candidates: tuple[t.Any, ...] = ()) -> dict[Path, t.Sequence[t.Any]]:
         """Return the paths that a term asks for and nobody knows, with the values to try."""
-        asked: dict[tuple[str, ...], t.Sequence[t.Any]] = {}
+        asked: dict[Path, t.Sequence[t.Any]] = {}
         for path in term.reads:
             for above, among in self.unknown.items():
                 if path == above:
@@ -188,14 +196,14 @@ class View:
         return answers.pop() if len(answers) == 1 and next(trials, None) is None else None
 
 
-def _at(document: Document, path: tuple[str, ...]) -> t.Any:
+def _at(document: Document, path: Path) -> t.Any:
     place: t.Any = document
     for name in path:
         place = place.get(name) if isinstance(place, Mapping) else None
     return place
 
 
-def _with(document: Document, values: t.Mapping[tuple[str, ...], t.Any]) -> dict[str, t.Any]:
+def _with(document: Document, values: t.Mapping[Path, t.Any]) -> dict[str, t.Any]:
     """Return the document with values at paths; nothing in it is changed."""
     out = dict(document)
     for path, value in values.items():
@@ -233,7 +241,8 @@ def _interpreter() -> t.Any:
 def _term(parsed: str) -> Term:
     """Return the term of a parsed expression, as JSON: the same one for all conditions that have it."""
     node = json.loads(parsed)
-    return Term(node, _interpreter().visit, tuple(dict.fromkeys(_paths(node))), _candidates(node))
+    reads = tuple(dict.fromkeys(_paths(node)))
+    return Term(node, _interpreter().visit, reads, frozenset(path[0] for path in reads), _candidates(node))
 
 
 def _operands(node: Node) -> t.Iterator[Node]:

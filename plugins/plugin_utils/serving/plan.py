@@ -13,6 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Finding,
     PlannedHost,
     from_plain,
+    worst_first,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
@@ -257,8 +258,8 @@ def launch_plan(
     )
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [*found.findings, *of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
-    findings.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
+    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
+    findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
         "profile": chosen.id,

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import pathlib
 import re
-import sys
 import typing as t
 
 import pytest
@@ -12,16 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.dgxspark.cluster.benchmarks import verdicts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, model, profile, verdict
-
-ROOT = pathlib.Path(__file__).resolve().parents[5]
-_spec = importlib.util.spec_from_file_location("verdicts", ROOT / "benchmarks" / "verdicts.py")
-assert _spec and _spec.loader
-verdicts = importlib.util.module_from_spec(_spec)
-sys.modules["verdicts"] = verdicts
-_spec.loader.exec_module(verdicts)
 
 KNOWN = verdict.base()
 ROWS = evidence.load_rows()
@@ -138,7 +130,15 @@ def test_fewer_requests_at_once_are_the_row_s_as_long_as_it_was_measured_with_as
 
 def test_blemishes_of_a_row_are_told() -> None:
     row = dataclasses.replace(BY_ID["m099"], requests={"n8": {"ok": 7, "failed": 1}}, note="a note")
-    assert row.blemishes == ("1 of 8 requests failed at n = 8", "a note")
+    assert row.blemishes == ("1 of 8 requests failed at n = 8",)
+    against = dataclasses.replace(row, caveat=True)
+    assert against.blemishes == ("1 of 8 requests failed at n = 8", "a note")
+
+
+def test_the_data_says_which_notes_speak_against_a_row() -> None:
+    assert BY_ID["m111"].note and BY_ID["m018"].note and BY_ID["m011"].note  # how the rows came about
+    assert not (BY_ID["m111"].blemishes or BY_ID["m018"].blemishes or BY_ID["m011"].blemishes)
+    assert all(BY_ID[name].blemishes for name in ("m009", "m056", "m062", "m107", "m154"))
 
 
 @pytest.mark.parametrize(
