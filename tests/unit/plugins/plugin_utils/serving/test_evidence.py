@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.benchmarks import verdicts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, model, profile, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, model, profile, verdict, words
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE
 
 KNOWN = verdict.base()
 ROWS = evidence.load_rows()
@@ -113,6 +114,37 @@ def test_no_row_proves_what_runs_otherwise(row: evidence.Row, change: tuple[str,
     if before.runs.settings == after.runs.settings or key in KNOWN.standard.harmless:
         return  # the engine makes the same of both, or it is the list's own condition that decides
     assert row.id not in {c.row.id for c in after.witness.equal}
+
+
+def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
+    """Return a value that a flag takes and that is not its default; None where its type offers none at sight."""
+    offered = [*spec.get("choices", ()), *spec.get("known", ()), True, False, 7, 0.137, "other"]
+    default = False if spec["type"] == "switch" else spec.get("default")
+    takes = (
+        v for v in offered if v != default and not words.fault(v, words.expected(spec)) and words.accepted(v, spec)
+    )
+    return None if spec["type"] == "json" else next(takes, None)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(ROWS), st.data())
+def test_no_row_proves_any_other_flag(row: evidence.Row, data: st.DataObject) -> None:
+    """Each flag of the row's engine version, set to what it is not by default: not harmless, so not this row's run."""
+    parser = KNOWN.tables.parser(row.run.engine, row.run.version)
+    assert parser
+    dialect = KNOWN.tables.dialect(row.run.engine, row.run.version)
+    flag = data.draw(st.sampled_from(sorted(parser.table["flags"])))
+    spec = parser.table["flags"][flag]
+    key, value = flag.replace("-", "_"), other_value(spec)
+    if dialect.named(key) != (key, "") or key in {*ELSEWHERE, *KNOWN.standard.harmless} or value is None:
+        return
+    own = verdicts.profile_of(row, profile.find(row.run.model))
+    before = verdict.judge(own, KNOWN)
+    if before.runs.settings.get(key) == value:
+        return
+    after = verdict.judge(dataclasses.replace(own, settings={**own.settings, key: value}), KNOWN)
+    if after.runs.by.get(key) == "asked":  # else the engine overrides it
+        assert row.id not in {c.row.id for c in after.witness.equal}
 
 
 @pytest.mark.parametrize("key", HARMLESS)
