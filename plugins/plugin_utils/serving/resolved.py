@@ -146,7 +146,7 @@ def resolve(
     A choice applies where nothing has said the setting yet, or where the engine overrides what was asked. Where a choice's
     condition hangs on an unknown setting, what it decides is unknown too.
     """
-    parser = tables.parser(engine, version)
+    parser = tables.nearest(engine, version)
     # Where `auto` is asked for, the engine chooses as where nothing is.
     mine = concerned(choices, engine, version)
     chosen = {choice.setting for choice in mine}

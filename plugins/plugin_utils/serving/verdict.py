@@ -336,7 +336,7 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         settings=profile.settings,
         revision=profile.revision,
     )
-    parser = known.tables.parser(profile.engine.name, profile.engine.version)
+    parser = known.tables.nearest(profile.engine.name, profile.engine.version)
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
 
 
