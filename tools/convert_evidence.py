@@ -20,6 +20,8 @@ HEADER = (
     "# Measured rows, converted by tools/convert_evidence.py. Figures and verdicts as the source states them.\n"
 )
 GIB_PER_GB = 1e9 / 2**30
+# Notes on how a row came about. All others speak against it: a caveat.
+REMARKS = ("re-run", "the engine ", "thinking off", "image built", "a prompt with")
 MORE = pathlib.Path(__file__).with_name("seed_figures.yml")
 
 
@@ -73,6 +75,8 @@ def completed(row: Row, more: Row) -> Row:
     if "note" in more:
         own = row.get("note", "")
         row["note"] = more["note"] if not own or own in more["note"] else f"{own}; {more['note']}"
+    if any(not part.startswith(REMARKS) for part in row.get("note", "").split("; ") if part):
+        row["caveat"] = True
     return row
 
 

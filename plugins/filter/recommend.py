@@ -56,7 +56,7 @@ _value:
       type: str
       returned: always
     blemishes:
-      description: What speaks against the row's figures - requests that failed, and its note.
+      description: What speaks against the row's figures - requests that failed, and a note that says so.
       type: list
       elements: str
       returned: always

@@ -21,6 +21,9 @@ T = t.TypeVar("T")
 GIB = 2**30  # bytes
 KIB_PER_GIB = 2**20
 
+Severity = t.Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # the worst first
+
 ROCE_V1 = "IB/RoCE v1"
 ROCE_V2 = "RoCE v2"
 
@@ -256,7 +259,7 @@ class Finding:
     """
 
     id: str
-    severity: t.Literal["error", "warning", "info"]
+    severity: Severity
     subject: str
     message: str
     remedy: str = ""
@@ -266,6 +269,11 @@ class Finding:
     def __str__(self) -> str:
         text = f"{self.subject}: {self.message}" if self.subject else self.message
         return f"{text} {self.remedy}".strip()
+
+
+def worst_first(findings: t.Iterable[Finding]) -> list[Finding]:
+    """Return findings in the order of SEVERITIES, those of one severity in the order in which they came."""
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ plan:
           type: dict
           returned: always
         blemishes:
-          description: What speaks against the row's figures - requests that failed, and its note.
+          description: What speaks against the row's figures - requests that failed, and a note that says so.
           type: list
           elements: str
           returned: always

@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Hea
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
+    SEVERITIES,
     FabricError,
     from_plain,
     to_plain,
@@ -98,7 +99,7 @@ def examine(patient: Patient) -> list[Diagnosis]:
     """Return all that was found, the worst first; of equals, what lies deepest."""
     parts = (_nodes, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
     found = [diagnosis for part in parts for diagnosis in part(patient)]
-    return sorted(found, key=lambda diagnosis: signatures.SEVERITIES.index(diagnosis.severity))
+    return sorted(found, key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
 
 
 def _nodes(patient: Patient) -> t.Iterator[Diagnosis]:
@@ -396,7 +397,7 @@ def _journals(patient: Patient) -> t.Iterator[Diagnosis]:
 def tally(found: t.Sequence[Diagnosis]) -> dict[str, int]:
     """Count by severity."""
     counted = Counter(diagnosis.severity for diagnosis in found)
-    return {severity: counted[t.cast(t.Any, severity)] for severity in signatures.SEVERITIES}
+    return {severity: counted[t.cast(t.Any, severity)] for severity in SEVERITIES}
 
 
 def plain(diagnosis: Diagnosis) -> dict[str, t.Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
@@ -27,9 +27,7 @@ def platform_findings(
         if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
             continue
         open_ = None if whole else entry.get("unless")
-        severity: t.Literal["error", "warning", "info"] = (
-            "warning" if open_ and entry["severity"] == "error" else entry["severity"]
-        )
+        severity: Severity = "warning" if open_ and entry["severity"] == "error" else entry["severity"]
         environment.update(entry.get("environment", {}))
         found.append(
             Finding(

@@ -18,13 +18,17 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as scanner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    SEVERITIES,
+    FabricError,
+    Severity,
+    from_plain,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
 FILES = 1000  # in one folder
-SEVERITIES = ("error", "warning", "info")
 # Where what is found of two kinds does not explain each other, the lower layer comes first.
 LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm")
 
@@ -37,7 +41,7 @@ class Signature:
 
     id: str
     component: str
-    severity: str
+    severity: Severity
     benign: bool
     cause: str
     remedy: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Sign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import SEVERITIES, Finding, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import runs
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
@@ -50,11 +50,13 @@ class Cause:
 
 def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
     """Return causes in plain form, the likeliest first, each once."""
-    weight = {"error": 0, "warning": 1, "info": 2}
     unique: dict[tuple[str, str, str], Cause] = {}
     for cause in found:
         unique.setdefault((cause.finding.id, cause.finding.subject, cause.finding.message), cause)
-    ranked = sorted(unique.values(), key=lambda cause: (not cause.fatal, cause.follows, weight[cause.finding.severity]))
+    ranked = sorted(
+        unique.values(),
+        key=lambda cause: (not cause.fatal, cause.follows, SEVERITIES.index(cause.finding.severity)),
+    )
     return [{**to_plain(cause.finding), "line": cause.line} for cause in ranked]
 
 

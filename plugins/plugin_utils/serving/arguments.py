@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import same_release
 
 __all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "say"]
 Entry = t.Mapping[str, t.Any]
@@ -35,18 +36,10 @@ class Arguments:
 
 
 def engine_parser(engine: str, version: str, tables: Tables) -> words.Parser:
-    """Return one version's parser; FabricError lists the versions there are."""
-    found = tables.parser(engine, version)
+    """Return one version's parser, or the nearest one's; FabricError for an engine that nobody knows."""
+    found = tables.nearest(engine, version)
     if found is None:
-        known = ", ".join(parser.version for parser in tables.versions(engine))
-        what = (
-            f"{engine} {version}: there is no flag table of this version" if known else f"engine {engine!r} is unknown"
-        )
-        which = f"Known versions: {known}." if known else "Known engines: sglang, vllm."
-        raise FabricError(
-            f"{what}. {which} Name the release that the image is built from, or make a table "
-            f"(tools/engine_flags.py {engine} {version}) and lay it into the overlay."
-        )
+        raise FabricError(f"engine {engine!r} is unknown. Known engines: sglang, vllm.")
     return found
 
 
@@ -68,9 +61,14 @@ def say(
     tables: Tables,
     faults: t.Sequence[Finding] = (),
     written: t.Mapping[str, str] | None = None,
+    accept: t.Collection[str] = (),
 ) -> Arguments:
-    """Say canonical settings to one engine version. faults: found before; written: the owner's names, for messages."""
-    build = _Build(engine, version, tables, engine_parser(engine, version, tables), settings, written or {})
+    """Say canonical settings to one engine version. faults: found before; written: the owner's names, for messages.
+
+    accept: ids of findings (`arguments.unknown`) that the owner overrules: what they are about is said as it is written.
+    """
+    parser = engine_parser(engine, version, tables)
+    build = _Build(engine, version, tables, parser, settings, written or {}, accept)
     build.findings += faults
     for key in (
         *(k for k in tables.settings if k in settings),
@@ -110,6 +108,7 @@ class _Build:
     parser: words.Parser
     given: t.Collection[str] = ()
     written: t.Mapping[str, str] = field(default_factory=dict)
+    accept: t.Collection[str] = ()
     positionals: list[str] = field(default_factory=list)
     flags: dict[str, list[str]] = field(default_factory=dict)
     objects: dict[str, dict[str, t.Any]] = field(default_factory=dict)
@@ -121,9 +120,23 @@ class _Build:
     def what(self) -> str:
         return f"{self.engine} {self.version}"
 
-    def refuse(self, kind: str, name: str, message: str, remedy: str) -> None:
-        said = self.written.get(name, name)
-        self.findings.append(Finding(f"arguments.{kind}", "error", f"settings.{said}", message, remedy))
+    @property
+    def tabled(self) -> bool:
+        """Whether the table is of this very release."""
+        return same_release(self.parser.version, self.version)
+
+    def refuse(self, kind: str, name: str, message: str, remedy: str) -> bool:
+        """Refuse a setting; False where the owner accepts what is wrong with it, and it is to be said all the same."""
+        rule, where = f"arguments.{kind}", f"settings.{self.written.get(name, name)}"
+        refused = rule not in self.accept
+        message = message if refused else f"Accepted by the owner: {message}"
+        self.findings.append(Finding(rule, "error" if refused else "warning", where, message, remedy))
+        return refused
+
+    def pass_on(self, name: str, flag: str, value: t.Any) -> None:
+        """Say a flag that no table at hand has, as it is written; false leaves a switch out."""
+        if value is not False:
+            self.put(name, f"--{flag}", words.written(flag, {"type": "switch" if value is True else "any"}, value))
 
     def setting(self, name: str, value: t.Any, entry: Entry | None) -> None:
         """Say one setting, or find why it cannot be said."""
@@ -144,7 +157,7 @@ class _Build:
                 for part in parts:
                     self.say(name, value, part)
                 return
-        self.unknown(name, [part for way in ways for part in (way if isinstance(way, list) else [way])])
+        self.unknown(name, value, [part for way in ways for part in (way if isinstance(way, list) else [way])])
 
     def knows(self, part: Entry) -> bool:
         """Whether this version has what a part of a way needs."""
@@ -160,6 +173,12 @@ class _Build:
         if "note" in part:
             if value is not False:
                 self.findings.append(Finding("arguments.implied", "info", f"settings.{name}", part["note"]))
+            return
+        if why := part.get("left_out", {}).get(str(value)):
+            text = f"{value} is left out. {why}"
+            self.findings.append(
+                Finding("arguments.left-out", "warning", f"settings.{name}", text, "Leave it out here, too.")
+            )
             return
         spec = self.parser.spec(part["flag"]) if "flag" in part else None
         said = words.translate(value, part, spec)
@@ -179,11 +198,15 @@ class _Build:
         flag = name.replace("_", "-")
         spec = self.parser.spec(flag)
         if spec is None:
-            self.unknown(name, [{"flag": flag}])
-        elif spec.get("deprecated") in ("refused", "no effect"):
-            self.refuse(
-                "removed", name, f"{self.what} keeps --{flag} without effect.", f"{spec.get('use', 'Leave it out')}."
-            )
+            self.unknown(name, value, [{"flag": flag}])
+        elif spec.get("deprecated") == "no effect":
+            text = f"{self.what} keeps --{flag} without effect, so it is left out."
+            use = f"Its successor: {spec['use']}." if spec.get("use") else "It may be left out here, too."
+            self.findings.append(Finding("arguments.removed", "warning", f"settings.{name}", text, use))
+        elif spec.get("deprecated") == "refused" and self.refuse(
+            "removed", name, f"{self.what} refuses --{flag}.", f"{spec.get('use', 'Leave it out')}."
+        ):
+            return
         elif spec["type"] == "json" and isinstance(value, dict):
             for key, item in value.items():
                 self.inside(name, flag, str(key), item)
@@ -197,8 +220,8 @@ class _Build:
         wrong = self.choice(flag, spec, value)
         if wrong:
             kind, why, remedy = wrong
-            self.refuse(kind, name, f"--{flag} of {self.what}: {why}", remedy)
-            return
+            if self.refuse(kind, name, f"--{flag} of {self.what}: {why}", remedy):
+                return
         if spec.get("deprecated"):
             use = f"Its successor: {spec['use']}." if spec.get("use") else ""
             text = f"{self.what} still takes --{flag}, but a later version will not. {use}".strip()
@@ -230,11 +253,9 @@ class _Build:
         """Put a value into a flag's JSON object."""
         whole = f"{flag}.{key}"
         known = self.parser.table["facts"].get("known_values", {}).get(whole)
-        if known and isinstance(value, str) and not words.accepted(value, {"known": known}):
-            self.refuse(
-                "choice", name, f"{key} of --{flag}: {self.what} does not know {value!r}.",
-                f"Choose one of {', '.join(known)}.",
-            )  # fmt: skip
+        wrong = known and isinstance(value, str) and not words.accepted(value, {"known": known})
+        why = f"{key} of --{flag}: {self.what} does not know {value!r}."
+        if wrong and self.refuse("choice", name, why, f"Choose one of {', '.join(known)}."):
             return
         held = self.objects.setdefault(flag, {})
         if key in held and held[key] != value:
@@ -263,8 +284,11 @@ class _Build:
             "Give one of the two.",
         )
 
-    def unknown(self, name: str, parts: t.Sequence[Entry]) -> None:
-        """Find a setting that this version cannot be told, with what the other tables know of it."""
+    def unknown(self, name: str, value: t.Any, parts: t.Sequence[Entry]) -> None:
+        """Find a setting that this version cannot be told, with what the other tables know of it.
+
+        A flag that no table has is passed on to a release that has none itself, and to any where the owner accepts it.
+        """
         flags = [part["flag"] for part in parts if "flag" in part]
         variables = [part["env"] for part in parts if "env" in part]
         having, successors = [], []
@@ -283,9 +307,18 @@ class _Build:
             remedy = remedy or words.nearest(
                 name, [*self.tables.names, *(flag for parser in versions for flag in parser.flags)]
             )
-        self.refuse(
-            "unknown", name, f"{self.what} has no {said}. {words.which(having)}".strip(), remedy or "Leave it out."
-        )
+        if not (having or self.tabled or variables):
+            text = f"No flag table has {said}: it is passed on to {self.what} as it is written."
+            self.findings.append(Finding("arguments.passed-on", "warning", f"settings.{name}", text, remedy))
+        elif self.refuse(
+            "unknown",
+            name,
+            f"{self.what} has no {said}. {words.which(having)}".strip(),
+            f"{remedy or 'Leave it out.'} To pass it on all the same, accept arguments.unknown.",
+        ):
+            return
+        if flags:
+            self.pass_on(name, flags[0], value)
 
     def meant(self, flags: t.Sequence[str]) -> str:
         """Name the setting that says another engine's flag here."""
@@ -295,6 +328,21 @@ class _Build:
             if entry.get(self.engine) and any(part.get("flag") in flags for part in parts):
                 return f"The setting {key} says it to both."
         return ""
+
+    def untabled(self) -> Finding:
+        """Tell that another version's table is used, and where the tables on both sides differ in the flags in use."""
+        sides = self.tables.neighbours(self.engine, self.version)
+        used = [*(place.removeprefix("--") for place in self.flags), *self.objects]
+        differ = sorted({f"--{flag}" for flag in used if sides[0].spec(flag) != sides[-1].spec(flag)})
+        between = " and ".join(side.version for side in sides)
+        told = f"differ in {', '.join(differ)}" if differ else "agree on all flags in use"
+        return Finding(
+            "arguments.table",
+            "warning",
+            "engine.version",
+            f"There is no flag table of {self.what}, so that of {self.parser.version} is used. The tables of {between} {told}.",
+            "Look at these flags in the image (--help)." if differ else "Nothing need be done.",
+        )
 
     def result(self) -> Arguments:
         """Put the list together; FabricError where anything was refused or a needed flag is missing."""
@@ -309,5 +357,7 @@ class _Build:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             raise FabricError(f"{errors[0]}{more}", findings=errors)
         argv = (*self.positionals, *(word for written in self.flags.values() for word in written))
+        if not self.tabled:
+            self.findings.append(self.untabled())
         program = tuple(self.parser.table["facts"]["program"]["value"])
         return Arguments(argv, dict(self.env), tuple(self.findings), program)

@@ -9,10 +9,11 @@ condition, what lies beside its numbers, and a value that it does not name. The 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
+import json
 import typing as t
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 try:
@@ -21,17 +22,20 @@ try:
 except ImportError as exc:
     jmespath = None
     JMESPATH_ERROR: ImportError | None = exc
+    ERRORS: tuple[type[Exception], ...] = (TypeError,)
 else:
     JMESPATH_ERROR = None
+    ERRORS = (jmespath.exceptions.JMESPathError, TypeError)  # TypeError: jmespath compares 'a' < 1
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Node = t.Mapping[str, t.Any]
 Document = t.Mapping[str, t.Any]
+Path = tuple[str, ...]  # of a document: its keys from the top
 # What nobody knows: a path of the document → all that it may be, empty where that is open. A path above others stands for
 # all of them that the document has no value of.
-Unknown = t.Mapping[tuple[str, ...], t.Sequence[t.Any]]
+Unknown = t.Mapping[Path, t.Sequence[t.Any]]
 MOST = 512  # trials of one condition; the shipped ones need a few dozen
 _OTHER = "\x00other"  # a text that no condition names
 
@@ -48,7 +52,7 @@ def _walk(node: Node) -> t.Iterator[Node]:
             yield from _walk(child)
 
 
-def _path(node: Node) -> tuple[str, ...] | None:
+def _path(node: Node) -> Path | None:
     """Return the names of a.b.c; None for any other expression."""
     if node["type"] == "field":
         return (node["value"],)
@@ -58,7 +62,7 @@ def _path(node: Node) -> tuple[str, ...] | None:
     return None if None in parts else tuple(name for part in parts for name in part or ())
 
 
-def _paths(node: Node) -> t.Iterator[tuple[str, ...]]:
+def _paths(node: Node) -> t.Iterator[Path]:
     path = _path(node)
     if path:
         yield path
@@ -69,79 +73,144 @@ def _paths(node: Node) -> t.Iterator[tuple[str, ...]]:
 
 
 def _candidates(parsed: Node) -> tuple[t.Any, ...]:
-    """Return values that may turn the condition's answer, wherever they stand."""
+    """Return values that may turn an expression's answer, wherever they stand."""
     found: list[t.Any] = [True, False, _OTHER]
     for node in _walk(parsed):
         if node["type"] != "literal":
             continue
         value = node["value"]
-        found += (
-            [value - 1, value, value + 1]
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-            else [value]
-        )
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        found += [value - 1, value, value + 1] if number else [value]
+    return _distinct([value for value in found if value != "" and value is not None])
+
+
+def _distinct(values: t.Iterable[t.Any]) -> tuple[t.Any, ...]:
+    """Return the values in order, each once; 1, 1.0 and true are three."""
     kept: list[t.Any] = []
-    for value in found:
-        if (
-            value != ""
-            and value is not None
-            and not any(value is k or (value == k and type(value) is type(k)) for k in kept)
-        ):
+    for value in values:
+        if not any(value is other or (value == other and type(value) is type(other)) for other in kept):
             kept.append(value)
     return tuple(kept)
 
 
 @dataclass(frozen=True, eq=False)
+class Term:
+    """One operand of a condition's `&&`. reads: the dotted paths that it asks for, tops: their first names;
+    candidates: values that may turn it.
+
+    Rules that share a term share the object, so that a view asks it once.
+    """
+
+    parsed: Node
+    visit: t.Callable[[Node, t.Any], t.Any]
+    reads: tuple[Path, ...]
+    tops: frozenset[str]
+    candidates: tuple[t.Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Condition:
-    """One condition. reads: the dotted paths that it asks for; candidates: values that may turn its answer."""
+    """One condition: it holds where all its terms do, asked in the order in which they are written."""
 
     text: str
     parsed: Node
-    visit: t.Callable[[Node, t.Any], t.Any]
-    reads: frozenset[tuple[str, ...]]
-    candidates: tuple[t.Any, ...]
+    terms: tuple[Term, ...]
+
+    @functools.cached_property
+    def reads(self) -> frozenset[Path]:
+        """The dotted paths that the condition asks for."""
+        return frozenset(path for term in self.terms for path in term.reads)
 
     def value(self, document: Document) -> t.Any:
         """Return what the expression is of this document."""
-        return self.visit(self.parsed, document)
+        return _interpreter().visit(self.parsed, document)
 
     def holds(self, document: Document, unknown: Unknown | None = None) -> bool | None:
         """Whether the condition holds; None where that hangs on an unknown fact."""
-        asked: dict[tuple[str, ...], t.Sequence[t.Any]] = {}
-        for path in self.reads if unknown else ():
-            for above, among in (unknown or {}).items():
-                if path == above:
-                    asked[path] = among or self.candidates
-                elif path[: len(above)] == above and _at(document, path) is None:
-                    asked[path] = self.candidates
-        if not asked:
-            return true(self.value(document))
-        answers: set[bool] = set()
-        for values in itertools.islice(itertools.product(*asked.values()), MOST):
+        return View(document, unknown).holds(self)
+
+
+class View:
+    """One document while conditions are asked of it; it must not change meanwhile."""
+
+    def __init__(self, document: Document, unknown: Unknown | None = None) -> None:
+        self.document = document
+        self.unknown = unknown or {}
+        self._tops = {path[0] for path in self.unknown}
+        self._answers: dict[Term, bool | None] = {}
+
+    def holds(self, condition: Condition) -> bool | None:
+        """Whether a condition holds; None where that hangs on an unknown fact."""
+        hanging: list[Term] = []
+        for term in condition.terms:
             try:
-                answers.add(true(self.value(_with(document, dict(zip(asked, values, strict=True))))))
-            except (jmespath.exceptions.JMESPathError, TypeError):
+                answer = self._term(term)
+            except ERRORS:
+                if not hanging:
+                    raise
+                answer = None  # what the terms before it hang on may rule out that it is ever asked
+            if answer is False:
+                return False
+            if answer is None:
+                hanging.append(term)
+        return self._tried(hanging) if len(hanging) > 1 else None if hanging else True
+
+    def hangs_on(self, condition: Condition) -> set[Path]:
+        """Return the paths that nobody knows and that a condition without an answer hangs on."""
+        hanging = [term for term in condition.terms if self._answers.get(term) is None]
+        return {path for term in hanging for path in self._open(term)}
+
+    def _term(self, term: Term) -> bool | None:
+        if term in self._answers:
+            return self._answers[term]
+        open_facts = not self._tops.isdisjoint(term.tops) and self._open(term)
+        answer = self._tried((term,)) if open_facts else true(term.visit(term.parsed, self.document))
+        self._answers[term] = answer
+        return answer
+
+    def _open(self, term: Term, candidates: tuple[t.Any, ...] = ()) -> dict[Path, t.Sequence[t.Any]]:
+        """Return the paths that a term asks for and nobody knows, with the values to try."""
+        asked: dict[Path, t.Sequence[t.Any]] = {}
+        for path in term.reads:
+            for above, among in self.unknown.items():
+                if path == above:
+                    asked[path] = among or candidates
+                elif path[: len(above)] == above and _at(self.document, path) is None:
+                    asked[path] = candidates
+        return asked
+
+    def _tried(self, terms: t.Sequence[Term]) -> bool | None:
+        """Try all values of what nobody knows; None where the answers differ, or where there are too many to try."""
+        candidates = _distinct([value for term in terms for value in term.candidates])
+        asked = {path: among for term in terms for path, among in self._open(term, candidates).items()}
+        answers: set[bool] = set()
+        trials = itertools.product(*asked.values())
+        for values in itertools.islice(trials, MOST):
+            document = _with(self.document, dict(zip(asked, values, strict=True)))
+            try:
+                answers.add(all(true(term.visit(term.parsed, document)) for term in terms))
+            except ERRORS:
                 continue  # a value that the condition cannot even compare is none that the fact can have
             if len(answers) == 2:
                 return None
-        return answers.pop() if answers else None
+        return answers.pop() if len(answers) == 1 and next(trials, None) is None else None
 
 
-def _at(document: Document, path: tuple[str, ...]) -> t.Any:
+def _at(document: Document, path: Path) -> t.Any:
     place: t.Any = document
     for name in path:
-        place = place.get(name) if isinstance(place, t.Mapping) else None
+        place = place.get(name) if isinstance(place, Mapping) else None
     return place
 
 
-def _with(document: Document, values: t.Mapping[tuple[str, ...], t.Any]) -> dict[str, t.Any]:
+def _with(document: Document, values: t.Mapping[Path, t.Any]) -> dict[str, t.Any]:
     """Return the document with values at paths; nothing in it is changed."""
     out = dict(document)
     for path, value in values.items():
         place = out
         for name in path[:-1]:
             inner = place.get(name)
-            place[name] = dict(inner) if isinstance(inner, t.Mapping) else {}
+            place[name] = dict(inner) if isinstance(inner, Mapping) else {}
             place = place[name]
         place[path[-1]] = value
     return out
@@ -157,18 +226,32 @@ def _slips(node: t.Any) -> bool:
     return any(_slips(child) for child in children)
 
 
-@contextlib.contextmanager
-def failures(where: str) -> t.Iterator[None]:
-    """Turn what jmespath raises on facts that it cannot compare into a FabricError that begins with `where`."""
-    try:
-        yield
-    except (jmespath.exceptions.JMESPathError, TypeError) as exc:  # TypeError: jmespath compares 'a' < 1
-        raise FabricError(f"{where}: when: {' '.join(str(exc).split())}") from exc
+def failure(where: str, exc: Exception) -> FabricError:
+    """Return what jmespath raised on facts that it cannot compare (one of ERRORS) as an error that begins with `where`."""
+    return FabricError(f"{where}: when: {' '.join(str(exc).split())}")
 
 
 @functools.cache
 def _interpreter() -> t.Any:
+    # One for all: `search` makes one for each call, which takes longer than most conditions.
     return jmespath.visitor.TreeInterpreter()
+
+
+@functools.lru_cache(maxsize=4096)
+def _term(parsed: str) -> Term:
+    """Return the term of a parsed expression, as JSON: the same one for all conditions that have it."""
+    node = json.loads(parsed)
+    reads = tuple(dict.fromkeys(_paths(node)))
+    return Term(node, _interpreter().visit, reads, frozenset(path[0] for path in reads), _candidates(node))
+
+
+def _operands(node: Node) -> t.Iterator[Node]:
+    """Yield what `&&` joins at the top of an expression."""
+    if node["type"] == "and_expression":
+        for child in node["children"]:
+            yield from _operands(child)
+    else:
+        yield node
 
 
 @functools.lru_cache(maxsize=1024)
@@ -186,6 +269,5 @@ def compiled(text: str, where: str) -> Condition:
         raise knowledge.KnowledgeError(f"{where}: when: {text!r} is no JMESPath expression: {said}") from exc
     if _slips(expression.parsed):
         raise knowledge.KnowledgeError(f"{where}: when: {text!r}: `!` binds to the first name alone; write !(a.b).")
-    parsed = expression.parsed
-    # One interpreter for all: `search` makes one for each call, which takes longer than most conditions.
-    return Condition(text, parsed, _interpreter().visit, frozenset(_paths(parsed)), _candidates(parsed))
+    terms = [_term(json.dumps(node, sort_keys=True)) for node in _operands(expression.parsed)]
+    return Condition(text, expression.parsed, tuple(terms))

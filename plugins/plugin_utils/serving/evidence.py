@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, compiled
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
@@ -46,7 +47,8 @@ class Configuration:
 class Row:
     """A measured row. measured: tokens/s at n1, n4, n8 and memory in GiB; requests: how many were answered, by n.
 
-    complete: its source has the whole command, so that what the row does not state was not set.
+    complete: its source has the whole command, so that what the row does not state was not set. caveat: the note speaks
+    against the row.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Row:
     status: str = ""
     case: str = ""
     note: str = ""
+    caveat: bool = False
     origin: str = ""
     requests: t.Mapping[str, t.Any] = field(default_factory=dict)
     complete: bool = False
@@ -74,13 +77,13 @@ class Row:
 
     @property
     def blemishes(self) -> tuple[str, ...]:
-        """What speaks against the row although its outcome stands: requests that were not answered, and its note."""
+        """What speaks against the row although its outcome stands: requests that were not answered, a note that says so."""
         lost = [
             f"{count['failed']} of {count.get('ok', 0) + count['failed']} requests failed at n = {key[1:]}"
             for key, count in self.requests.items()
             if isinstance(count, t.Mapping) and count.get("failed")
         ]
-        return (*lost, *((self.note,) if self.note else ()))
+        return (*lost, *((self.note,) if self.caveat else ()))
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
         status=entry.get("status", ""),
         case=entry.get("case", ""),
         note=entry.get("note", ""),
+        caveat=entry.get("caveat", False),
         origin=entry.get("origin", ""),
         requests=entry["measured"].get("requests", {}),
         complete=entry.get("complete", False),
@@ -207,6 +211,11 @@ class Run:
     resolved: Resolved
     document: t.Mapping[str, t.Any]
     default: t.Callable[[str], t.Any]
+
+    @functools.cached_property
+    def view(self) -> View:
+        """The document as conditions are asked of it, for all rows that are compared with this run."""
+        return View(self.document)
 
     def value(self, key: str) -> t.Any:
         """Return what runs: the resolved value, UNKNOWN, or the flag's own default."""
@@ -259,7 +268,7 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
         stated = row.complete or key in written or (theirs.resolved.by.get(key) == "default" and _follows(key, written))
         if not stated and key in standard.decisive:
             condition = standard.decisive[key]
-            if condition is None or condition.holds(ours.document) is not False:
+            if condition is None or ours.view.holds(condition) is not False:
                 differs[key] = (NOT_STATED, mine)
                 continue
         if mine is other or _same(mine, other):

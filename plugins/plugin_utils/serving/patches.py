@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
+    ERRORS,
     Condition,
     Unknown,
     compiled,
-    failures,
+    failure,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.facts import image_features
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
@@ -87,8 +88,10 @@ def needed(
     for patch in concerned(patches, engine, version):
         if patch.unless and features.get(patch.unless):
             continue
-        with failures(patch.where):
+        try:
             # Where it hangs on what nobody knows, the patch is laid: one that finds nothing to do does nothing.
             if patch.condition is None or patch.condition.holds(facts, unknown) is not False:
                 found.append(patch.told)
+        except ERRORS as exc:
+            raise failure(patch.where, exc) from exc
     return tuple(found)

@@ -13,6 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Finding,
     PlannedHost,
     from_plain,
+    worst_first,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
@@ -247,18 +248,20 @@ def launch_plan(
     if cluster.get("hosts") is None:
         hosts = [f"rank{index}" for index in range(chosen.nodes)]
     free, seen = _free(cluster, hosts[: chosen.nodes], known)
+    accept = ours.get("accept", ())
     found = verdict.judge(
         chosen,
         known,
         free=free,
         platform=cluster.get("platform") or {},
         kernels=seen.kernels,
-        accept=ours.get("accept", ()),
+        accept=accept,
     )
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
-    ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build or builder(knowledge_dirs))
-    findings = [*found.findings, *of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
-    findings.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
+    build = build or builder(knowledge_dirs, accept)
+    ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
+    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
+    findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
         "profile": chosen.id,

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, Document, compiled
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
+    Condition,
+    Document,
+    Path,
+    View,
+    compiled,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
@@ -41,15 +47,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings by canonical name. by: who says each one; unknown ones have no value. at_load: decided that late."""
+    """Settings by canonical name. by: who says each one; unknown ones have no value. at_load: decided that late.
+
+    because: the unknown settings that are written down and may be overridden, with what that hangs on.
+    """
 
     settings: dict[str, t.Any]
     by: dict[str, By]
     at_load: frozenset[str]
     among: dict[str, tuple[t.Any, ...]]
+    because: dict[Path, set[Path]]
 
     @functools.cached_property
-    def unknown(self) -> dict[tuple[str, ...], tuple[t.Any, ...]]:
+    def unknown(self) -> dict[Path, tuple[t.Any, ...]]:
         """The unknown settings as paths of a plan's document, with all that each may be; empty where that is open."""
         return {("settings", key): self.among.get(key, ()) for key, who in self.by.items() if who == "unknown"}
 
@@ -60,6 +70,7 @@ class Resolved:
             {**self.by, **dict.fromkeys(added, "added")},
             self.at_load - added.keys(),
             self.among,
+            self.because,
         )
 
 
@@ -135,7 +146,7 @@ def resolve(
     A choice applies where nothing has said the setting yet, or where the engine overrides what was asked. Where a choice's
     condition hangs on an unknown setting, what it decides is unknown too.
     """
-    parser = tables.parser(engine, version)
+    parser = tables.nearest(engine, version)
     # Where `auto` is asked for, the engine chooses as where nothing is.
     mine = concerned(choices, engine, version)
     chosen = {choice.setting for choice in mine}
@@ -143,7 +154,8 @@ def resolve(
     by: dict[str, By] = dict.fromkeys(settings, "asked")
     at_load: set[str] = set()
     among: dict[str, tuple[t.Any, ...]] = {}
-    unknown: dict[tuple[str, ...], tuple[t.Any, ...]] = (
+    because: dict[Path, set[Path]] = {}
+    unknown: dict[Path, tuple[t.Any, ...]] = (
         {} if document["model"]["known"] else dict.fromkeys((("model",), ("quant",)), ())
     )
     known_model = ("model", "known")
@@ -152,10 +164,11 @@ def resolve(
         key = choice.setting
         if key in by and not (choice.overrides and by[key] != "unknown"):
             continue
-        open_facts: t.Mapping[tuple[str, ...], tuple[t.Any, ...]] = (
+        open_facts: t.Mapping[Path, tuple[t.Any, ...]] = (
             {} if choice.condition is None or known_model in choice.condition.reads else unknown
         )
-        holds = choice.condition.holds(place, open_facts) if choice.condition else True
+        view = View(place, open_facts)
+        holds = view.holds(choice.condition) if choice.condition else True
         if holds is False:
             continue
         value = choice.take.value(place) if choice.take else choice.value
@@ -164,11 +177,15 @@ def resolve(
         if holds is None or choice.unknown:
             if key in by and not choice.overrides:
                 continue
+            either = choice.among
+            if choice.condition and key in by and not choice.unknown:  # overridden or not: it is the one or the other
+                either = (value, settings[key])
+                because["settings", key] = view.hangs_on(choice.condition)
             settings.pop(key, None)
             by[key] = "unknown"
-            unknown["settings", key] = among[key] = choice.among
+            unknown["settings", key] = among[key] = either
         elif key not in by or settings[key] != value:
             settings[key], by[key] = value, "default"
         if choice.at_load:
             at_load.add(key)
-    return Resolved(settings, by, frozenset(at_load), among)
+    return Resolved(settings, by, frozenset(at_load), among, because)

@@ -8,24 +8,29 @@ from __future__ import annotations
 import functools
 import re
 import typing as t
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
+    ERRORS,
     Condition,
     Document,
+    Path,
     Unknown,
+    View,
     compiled,
-    failures,
+    failure,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "rules"
 TOOL = ("quant", "tool")
-Severity = t.Literal["error", "warning", "info"]
+# An unknown path → the unknown paths that it hangs on.
+Because = t.Mapping[Path, t.Collection[Path]]
 _FACT = re.compile(r"\{([a-z_]+(?:\.[a-z0-9_]+)+)\}")
-_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 _MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "info"}
 
 
@@ -105,61 +110,69 @@ def concerned(rules: tuple[Rule, ...], engine: str, version: str) -> tuple[Rule,
     return tuple(rule for rule in rules if rule.concerns(engine, version))
 
 
-def _shown(value: t.Any) -> str:
+def _shown(name: str, value: t.Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
-    return "unknown" if value is None else str(value)
+    return f"<{name}>" if value is None else str(value)
 
 
 def _filled(text: str, facts: Document) -> str:
     def fact(match: re.Match[str]) -> str:
         value: t.Any = facts
-        for key in match.group(1).split("."):
-            value = value.get(key) if isinstance(value, t.Mapping) else None
-        return _shown(value)
+        path = match.group(1).split(".")
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return _shown(path[-1], value)
 
     return _FACT.sub(fact, text)
 
 
-def _named(unknown: Unknown) -> list[tuple[tuple[str, ...], str]]:
-    """Return the unknown paths that a setting decides, with that setting: the checkpoint's tool follows quantization."""
-    return [
-        (path, "quantization" if path == TOOL else path[1])
-        for path in unknown
-        if path == TOOL or (path[0] == "settings" and len(path) == 2)
-    ]
+def _deciding(paths: t.Iterable[Path], because: Because) -> set[str | None]:
+    """Return the settings that decide unknown paths, and None where the model does; the checkpoint's tool follows quantization."""
+    found: set[str | None] = set()
+    for path in paths:
+        if path in because:
+            found |= _deciding(because[path], because)
+        else:
+            found.add("quantization" if path == TOOL else path[1] if path[0] == "settings" else None)
+    return found
 
 
-def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = ()) -> Finding:
+def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = (), and_model: bool = False) -> Finding:
     message, remedy, severity = _filled(rule.message, facts), _filled(rule.remedy, facts), rule.severity
     if hangs_on:
         which = " and ".join(hangs_on)
-        message = f"This hangs on {which}, which only the running engine decides: {message}"
+        model = ", and on the model, whose facts are not known" if and_model else ""
+        message = f"This hangs on {which}, which only the running engine decides{model}: {message}"
         remedy = f"Write {which} down in settings. {remedy}"
         severity = _MILDER[rule.severity]
     sources = tuple(source.text for source in rule.sources)
     return Finding(rule.id, severity, "", message, remedy, rule.names, sources)
 
 
-def evaluate(rules: t.Iterable[Rule], facts: Document, unknown: Unknown | None = None) -> Ruling:
-    """Return what the rules say, errors first.
+def evaluate(
+    rules: t.Iterable[Rule], facts: Document, unknown: Unknown | None = None, because: Because = MappingProxyType({})
+) -> Ruling:
+    """Return what the rules say, in their order.
 
-    unknown: paths of the document that nobody knows. Where a rule hangs on an unknown setting, an error becomes a warning
-    (a warning an info) that names the setting; where it hangs on the model, the rule is told as unjudged.
+    unknown: paths of the document that nobody knows; because: those that are written down and hang on others all the same.
+    Where a rule hangs on an unknown setting, an error becomes a warning (a warning an info) that names the setting; where
+    it hangs on the model alone, the rule is told as unjudged.
     FabricError for a condition that cannot be evaluated on these facts.
     """
     found, unjudged = [], []
-    unknown = unknown or {}
+    view = View(facts, unknown)
     for rule in rules:
-        with failures(f"{rule.origin}: rule {rule.id!r}"):
-            answer = rule.condition.holds(facts, unknown)
-            if answer is None:
-                hangs_on = sorted(name for path, name in _named(unknown) if path in rule.condition.reads)
-                of_model = {path: among for path, among in unknown.items() if path not in dict(_named(unknown))}
-                if of_model and rule.condition.holds(facts, of_model) is None:
-                    unjudged += [rule.id] if rule.severity != "info" else []
-                elif rule.severity in _MILDER:
-                    found.append(_finding(rule, facts, hangs_on))
-            elif answer:
-                found.append(_finding(rule, facts))
-    return Ruling(tuple(sorted(found, key=lambda f: _ORDER[f.severity])), tuple(unjudged))
+        try:
+            answer = view.holds(rule.condition)
+        except ERRORS as exc:
+            raise failure(f"{rule.origin}: rule {rule.id!r}", exc) from exc
+        if answer:
+            found.append(_finding(rule, facts))
+        elif answer is None and rule.severity in _MILDER:
+            decide = _deciding(view.hangs_on(rule.condition), because)
+            if settings := sorted(filter(None, decide)):
+                found.append(_finding(rule, facts, settings, None in decide))
+            else:
+                unjudged.append(rule.id)
+    return Ruling(tuple(found), tuple(unjudged))

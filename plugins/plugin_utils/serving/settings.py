@@ -76,9 +76,23 @@ class Tables:
         own = self.parsers.get(f"{engine}-{version}")
         return own or next((p for p in self.versions(engine) if same_release(p.version, version)), None)
 
+    def nearest(self, engine: str, version: str) -> words.Parser | None:
+        """Return the table of a version's release, else that of the newest one before it, else the oldest; None: no such engine."""
+        own = self.parser(engine, version)
+        if own is None and (known := self.versions(engine)):
+            own = next((p for p in reversed(known) if release(p.version) < release(version)), known[0])
+        return own
+
+    def neighbours(self, engine: str, version: str) -> list[words.Parser]:
+        """Return the two tables between which a release without one lies, or the two that are nearest on its one side."""
+        known = self.versions(engine)
+        after = sum(release(p.version) < release(version) for p in known)
+        first = min(max(after - 1, 0), max(len(known) - 2, 0))
+        return known[first : first + 2]
+
     def dialect(self, engine: str, version: str) -> Dialect:
-        """Return how settings are named for a version; without a table, by what holds of all versions."""
-        parser = self.parser(engine, version) or words.Parser(_no_table(engine, version))
+        """Return how settings are named for a version; of an engine without a table, by what holds of all."""
+        parser = self.nearest(engine, version) or words.Parser(_no_table(engine, version))
         if parser not in self._dialects:
             self._dialects[parser] = Dialect(self, parser)
         return self._dialects[parser]

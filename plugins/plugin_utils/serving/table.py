@@ -29,9 +29,11 @@ def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
     gauge = gauge[:WIDTH].ljust(round(min(memory["free_gib"] / whole, 1) * WIDTH), ".")
     legend = ", ".join(f"{sign} {name} {max(memory[key], 0):g}" for key, sign, name in _PARTS if memory[key])
     assumed = " (assumed: nobody measured it)" if memory["free_assumed"] else ""
-    cache = f"{memory['kv_tokens']} tokens of cache"
+    cache, most = f"{memory['kv_tokens']} tokens of cache", memory["kv_tokens_most"]
     if memory["free_assumed"] and memory["kv_tokens"] == 0:
-        cache = f"no cache below {memory['free_needed_gib']:g} GiB free, {memory['kv_tokens_most']} tokens at best"
+        cache = f"no cache below {memory['free_needed_gib']:g} GiB free, {most} tokens with {memory['free_most_gib']:g}"
+    elif most > memory["kv_tokens"]:
+        cache += f" ({most} with {memory['free_most_gib']:g} GiB free)"
     return [
         f"memory    [{gauge}] of {memory['free_gib']:g} GiB free per node{assumed}",
         f"          {legend} GiB; weights {memory['weights_from']}",

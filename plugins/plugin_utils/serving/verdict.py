@@ -336,7 +336,7 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         settings=profile.settings,
         revision=profile.revision,
     )
-    parser = known.tables.parser(profile.engine.name, profile.engine.version)
+    parser = known.tables.nearest(profile.engine.name, profile.engine.version)
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
 
 
@@ -400,7 +400,7 @@ def _unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
             "",
             f"What {profile.model} is made of is not known, so {len(unjudged)} rules could not be judged: "
             f"{', '.join(unjudged)}.",
-            "Give the profile its facts: of the model's config.json, as the guide on profiles shows.",
+            "Give the profile its facts, or name the model's config.json (k8s_dgx_model_config), as the guide on profiles shows.",
             ("facts",),
             ("Nothing is guessed",),
         )
@@ -448,7 +448,8 @@ def judge(
         unknown[rules.TOOL] = ("modelopt", "compressed-tensors", "none")
     start_up = patches.needed(known.patches, engine.name, engine.version, document, unknown)
     document["patches"] = facts.patch_facts([patch["id"] for patch in start_up])
-    ruling = rules.evaluate(rules.concerned(known.rules, engine.name, engine.version), document, unknown)
+    concerned = rules.concerned(known.rules, engine.name, engine.version)
+    ruling = rules.evaluate(concerned, document, unknown, runs.because)
     found += [*ruling.findings, *_unjudged(profile, ruling.unjudged), *_image_finding(profile, image)]
     platform = platform or {}
     more, environment = platform_findings(platform, known.known_bad)
@@ -471,7 +472,6 @@ def judge(
         else f
         for f in (*bad, *found)
     ]
-    found.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
     verdict: Verdict = "unproven"
     if errors:
         verdict = "blocked"

@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments
     build_argv,
     check_environment,
     load_tables,
+    say,
 )
 
 OLD = {
@@ -32,6 +33,7 @@ OLD = {
     "settings": {"type": "json"},
     "method": {"type": "str", "known": ["FAST", "SLOW"]},
     "dead": {"type": "switch", "deprecated": "no effect", "use": "--nothing"},
+    "shut": {"type": "switch", "deprecated": "refused", "use": "--nothing"},
 }
 NEW = {
     **{name: spec for name, spec in OLD.items() if name != "no-graphs"},
@@ -177,7 +179,7 @@ def test_a_flag_that_stands_for_a_setting_is_another_name_of_it() -> None:
         ("1.9", {"names": [1]}, "type", ["a text"]),
         ("1.9", {"settings": "{"}, "type", ["JSON"]),
         ("1.9", {"meeting": "b"}, "type", ["form"]),
-        ("1.9", {"dead": True}, "removed", ["--dead", "--nothing"]),
+        ("1.9", {"shut": True}, "removed", ["--shut", "--nothing"]),
         ("1.9", {"spelled": 4, "spelt": 8}, "conflict", ["spelled"]),
         ("1.9", {"spelled": 4, "tensor_width": 8}, "conflict", ["spelled"]),
         ("1.9", {"depth": 3, "settings": {"depth": 4}}, "conflict", ["depth"]),
@@ -202,10 +204,74 @@ def test_all_faults_are_found_at_once() -> None:
     assert {f[0] for f in refused("1.9", part=1.7, kernels="x", nonsense=1)} == {"range", "choice", "unknown"}
 
 
-@pytest.mark.parametrize(("engine", "version"), [("sglang", "1.11"), ("tgi", "1.0")])
-def test_an_engine_version_without_a_table(engine: str, version: str) -> None:
-    with pytest.raises(FabricError, match=r"1\.9, 1\.10, 2\.0|sglang, vllm"):
-        build_argv(engine, version, {}, TABLES)
+def test_an_engine_without_a_table() -> None:
+    with pytest.raises(FabricError, match="sglang, vllm"):
+        build_argv("tgi", "1.0", {"largest": 8}, TABLES)
+
+
+def told(made: Arguments, rule: str) -> list[str]:
+    return [f"{f.message} {f.remedy}" for f in made.findings if f.id == f"arguments.{rule}" and f.severity == "warning"]
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "argv", "words"),
+    [
+        ("1.9.5", {"eager": True}, ["--no-graphs"], ["that of 1.9 is used", "1.9 and 1.10 differ in --no-graphs"]),
+        ("1.9.5", {"spelled": 4}, ["--width", "4"], ["that of 1.9 is used", "1.9 and 1.10 agree"]),
+        ("1.8", {"largest": 8}, ["--max-bs", "8"], ["that of 1.9 is used", "1.9 and 1.10 differ in --max-bs"]),
+        ("3.0", {"model": "m"}, ["--model", "m"], ["that of 2.0 is used", "1.10 and 2.0 differ in --model"]),
+        ("1.10-dev", {"largest": 8}, ["--max-bs-decode", "8"], []),
+    ],
+)
+def test_a_release_without_a_table_is_told_in_the_words_of_the_nearest(
+    version: str, settings: dict[str, t.Any], argv: list[str], words: list[str]
+) -> None:
+    made = said(version, **settings)
+    assert list(made.argv) == argv
+    assert [word for word in words if word not in " ".join(told(made, "table"))] == []
+    assert bool(told(made, "table")) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "argv"),
+    [
+        ({"newest": True}, ["--newest"]),
+        ({"newest": False}, []),
+        ({"newest_size": 4}, ["--newest-size", "4"]),
+        ({"newest_list": [1, 2]}, ["--newest-list", "1", "2"]),
+        ({"newest_json": {"a": 1}}, ["--newest-json", '{"a": 1}']),
+    ],
+)
+def test_a_flag_that_no_table_has_is_passed_on_to_a_release_without_one(
+    settings: dict[str, t.Any], argv: list[str]
+) -> None:
+    assert list(said("1.11", **settings).argv) == argv
+    assert "as it is written" in told(said("1.11", **settings), "passed-on")[0]
+    assert [f[0] for f in refused("1.10", **settings)] == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "argv"),
+    [
+        ("unknown", {"newest": 4}, ["--newest", "4"]),
+        ("unknown", {"graphs_decode": "full"}, ["--graphs-decode", "full"]),
+        ("choice", {"backend": "d"}, ["--backend", "d"]),
+        ("choice", {"settings": {"kind": "z"}}, ["--settings", '{"kind": "z"}']),
+    ],
+)
+def test_what_is_wrong_with_an_argument_is_said_all_the_same_where_the_owner_accepts_it(
+    kind: str, settings: dict[str, t.Any], argv: list[str]
+) -> None:
+    assert [f[0] for f in refused("1.9", **settings)] == [kind]
+    made = say("sglang", "1.9", settings, TABLES, accept=[f"arguments.{kind}"])
+    assert list(made.argv) == argv
+    assert told(made, kind)[0].startswith("Accepted by the owner: ")
+
+
+def test_a_flag_that_is_kept_without_effect_is_a_warning_and_left_out() -> None:
+    made = said("1.9", dead=True)
+    assert made.argv == ()
+    assert "Its successor: --nothing." in told(made, "removed")[0]
 
 
 def test_variables_that_a_version_does_not_declare() -> None:

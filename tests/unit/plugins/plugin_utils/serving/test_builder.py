@@ -30,11 +30,40 @@ def test_a_setting_that_the_version_does_not_know_blocks_the_plan() -> None:
     assert [rank["argv"] for rank in plan["ranks"]] == [[]] * 4
 
 
-def test_a_version_without_a_table_blocks_the_plan() -> None:
-    built = builder()("sglang", "0.5.99", {"model": "m"})
-    assert built.argv == ()
-    assert [(f.id, f.severity) for f in built.findings] == [("arguments.version", "error")]
-    assert "0.5.23" in built.findings[0].message
+def test_a_release_without_a_table_does_not_block_the_plan() -> None:
+    engine = {"version": "0.5.99", "versions": "", "image": "mine:latest"}
+    settings = {"moe_runner_backend": "flashinfer_cutlass", "their_new_flag": 3}
+    plan = launch_plan(PROFILE, {"hosts": HOSTS}, {"variant": "plain", "engine": engine, "settings": settings})
+    found = {f["rule"]: f for f in plan["findings"] if f["rule"].startswith("arguments.")}
+    assert plan["verdict"] == "unproven"
+    assert found["arguments.table"]["severity"] == found["arguments.passed-on"]["severity"] == "warning"
+    assert "0.5.23 is used" in found["arguments.table"]["message"]
+    assert found["arguments.passed-on"]["names"] == ["their_new_flag"]
+    argv = plan["ranks"][0]["argv"]
+    assert argv[argv.index("--their-new-flag") + 1] == "3"
+
+
+def test_ray_is_left_out_and_that_is_said() -> None:
+    overrides = {
+        "settings": {"distributed_executor_backend": "ray", "gpu_memory_utilization": None},
+        "parallel": {"nodes": 2, "tp": 2},
+    }
+    plan = launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {"hosts": HOSTS[:2]}, overrides)
+    said = next(f for f in plan["findings"] if f["rule"] == "arguments.left-out")
+    assert said["severity"] == "warning"
+    assert "multiprocessing" in said["message"]
+    assert all("ray" not in rank["argv"] for rank in plan["ranks"])
+    assert plan["verdict"] == "unproven"
+    kept = launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {}, {"settings": {"distributed_executor_backend": "mp"}})
+    argv = kept["ranks"][0]["argv"]
+    assert argv[argv.index("--distributed-executor-backend") + 1] == "mp"
+
+
+def test_an_owner_may_pass_on_what_the_version_does_not_know() -> None:
+    overrides = {"settings": {"their_new_flag": 3}, "accept": ["arguments.unknown"]}
+    plan = launch_plan(PROFILE, {"hosts": HOSTS}, overrides)
+    assert plan["verdict"] == "unproven"
+    assert "--their-new-flag" in plan["ranks"][0]["argv"]
 
 
 def test_an_answer_that_is_kept_is_the_same() -> None:

@@ -41,6 +41,14 @@ def test_what_is_called_measured_is_proven(name: str, variant: str | None) -> No
         assert made["evidence"][0]["equal"]
 
 
+def test_the_worst_findings_come_first() -> None:
+    settings = {"attention_backend": "fa3", "quantization": None}
+    made = plan.launch_plan("glm-4.7-nvfp4", {"hosts": [*HOSTS, "spark5"]}, {"settings": settings})
+    order = [found["severity"] for found in made["findings"]]
+    assert order == sorted(order, key=["error", "warning", "info"].index)
+    assert len(set(order)) == 3
+
+
 def test_a_plan_is_plain() -> None:
     made = planned("nemotron-3-ultra-550b-nvfp4")
     assert yaml.safe_load(yaml.safe_dump(made)) == made

@@ -1,24 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import pathlib
-import sys
 import typing as t
 
 import jmespath
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.benchmarks import verdicts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, facts, profile, rules, verdict
-
-ROOT = pathlib.Path(__file__).resolve().parents[5]
-_spec = importlib.util.spec_from_file_location("verdicts", ROOT / "benchmarks" / "verdicts.py")
-assert _spec and _spec.loader
-verdicts = importlib.util.module_from_spec(_spec)
-sys.modules["verdicts"] = verdicts
-_spec.loader.exec_module(verdicts)
 
 ROWS = evidence.load_rows()
 KNOWN = verdict.base()
@@ -150,8 +142,3 @@ def test_a_rule_speaks_of_its_versions_only() -> None:
     assert rule.concerns("sglang", "0.5.16")
     assert not rule.concerns("sglang", "0.5.15")  # its wheel still has cutlass_moe_fp4
     assert not rule.concerns("vllm", "0.17.0")
-
-
-def test_errors_come_first() -> None:
-    order = [f.severity for f in verdict.judge(profile.resolve(profile.find("glm-4.7-nvfp4")), KNOWN).findings]
-    assert order == sorted(order, key=["error", "warning", "info"].index)

@@ -169,18 +169,41 @@ def test_a_default_that_is_written_changes_nothing(which: tuple[str, str], data:
     assert same(planned(name, variant, settings={key: said["value"]}), without)
 
 
-@settings(max_examples=120)
+BAD: dict[str, list[dict[str, t.Any]]] = {
+    "sglang": [
+        {"attention_backend": "fa3"}, {"moe_runner_backend": "flashinfer_trtllm"}, {"speculative_algorithm": "EAGLE3"},
+        {"mem_fraction_static": 0.3}, {"mem_fraction_static": 0.99}, {"disable_cuda_graph": True, "moe_runner_backend": "triton"},
+        {"quantization": "fp8"}, {"attention_backend": "triton", "disable_piecewise_cuda_graph": False},
+    ],
+    "vllm": [{"gpu_memory_utilization": 0.3}, {"gpu_memory_utilization": 0.99}, {"quantization": "fp8"}],
+}  # fmt: skip
+
+
+@settings(max_examples=150)
 @given(st.sampled_from(VARIANTS), st.data())
 def test_nothing_becomes_proven_by_being_left_out(which: tuple[str, str], data: st.DataObject) -> None:
-    """What only the engine knows never turns blocked into proven."""
+    """A setting of which only the engine knows what it becomes never turns blocked into proven, nor clears its rule."""
     name, variant = which
-    eager = {"disable_cuda_graph": True, "attention_backend": "fa3"}
-    blocked = planned(name, variant, settings=eager)
-    key = data.draw(st.sampled_from(sorted(blocked["resolved"])))
-    again = planned(name, variant, settings=eager | {key: None})
-    unknown = again["resolved"].get(key, {}).get("by") == "unknown"
-    if blocked["verdict"] == "blocked" and unknown:
+    bad = data.draw(st.sampled_from(BAD[profile.find(name)["engine"]["name"]]))
+    blocked = planned(name, variant, settings=bad)
+    if blocked["verdict"] != "blocked":
+        return
+    key = data.draw(st.sampled_from(sorted(blocked["resolved"].keys() - bad.keys())))
+    again = planned(name, variant, settings=bad | {key: None})
+    if again["resolved"].get(key, {}).get("by") == "unknown":
         assert again["verdict"] != "proven"
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(VARIANTS), st.data())
+def test_a_name_that_nobody_knows_proves_nothing(which: tuple[str, str], data: st.DataObject) -> None:
+    """Adding a setting that no table knows turns nothing into proven."""
+    name, variant = which
+    bad = data.draw(st.sampled_from([{}, *BAD[profile.find(name)["engine"]["name"]]]))
+    key = data.draw(st.sampled_from(["own_flag", "attention_backends", "max_running_request", "_", "enable_nothing"]))
+    value = data.draw(st.sampled_from([None, True, 8, "x"]))
+    before, after = planned(name, variant, settings=bad), planned(name, variant, settings=bad | {key: value})
+    assert before["verdict"] == after["verdict"] or after["verdict"] != "proven"
 
 
 def test_null_and_false_are_judged_alike() -> None:
@@ -222,7 +245,27 @@ def test_a_profile_without_facts_says_what_could_not_be_judged() -> None:
     assert "memory.unknown" in rules(made)
     assert "not every rule could be judged" in serving_table(made)[1]
     assert made["verdict"] != "proven"
-    assert "experts.eager-garbage" in rules(made) or "experts.eager-garbage" in unjudged["message"]
+    assert "experts.eager-garbage" in unjudged["message"]
+    assert "k8s_dgx_model_config" in unjudged["remedy"]
+
+
+def test_nobody_is_told_to_write_down_what_is_written() -> None:
+    """0.5.10 overrides NemotronH's runner: whether it does hangs on the model, or on the quantization, not on the runner."""
+    unknown_model = planned(bare(disable_cuda_graph=True, moe_runner_backend="triton"))
+    assert unknown_model["resolved"]["moe_runner_backend"] == {"value": None, "by": "unknown"}
+    assert not any("Write moe_runner_backend" in f["remedy"] for f in unknown_model["findings"])
+    settings = {"moe_runner_backend": "triton", "quantization": None}
+    known_model = planned(ULTRA, settings=settings, engine={"version": "0.5.10", "versions": "", "image": None})
+    said = next(f for f in known_model["findings"] if f["rule"] == "experts.ungated-cutlass")
+    assert "Write quantization down" in said["remedy"]
+    assert "facts.unjudged" not in rules(known_model)
+
+
+def test_what_the_engine_reads_off_the_checkpoint_does_not_contradict_it() -> None:
+    made = planned(VLLM)
+    assert made["resolved"]["quantization"]["by"] == "unknown"
+    assert "settings.quantization-not-nvfp4" not in rules(made)
+    assert "settings.quantization-not-nvfp4" in rules(planned(VLLM, settings={"quantization": "fp8"}), "error")
 
 
 # --- proven means this one was measured -------------------------------------------------------------------------------
