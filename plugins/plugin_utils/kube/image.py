@@ -127,10 +127,12 @@ def listed(node: Object, image: str) -> Listed | None:
 
 
 def digest_of(pod: Object) -> str | None:
-    """Return the digest of what a pod's container was made of. What an archive brought has none but its own configuration's."""
+    """Return the digest of what a pod's container was made of; None before there is one.
+
+    What an archive brought has none of a registry: it is its configuration's.
+    """
     for each in (pod.get("status") or {}).get("containerStatuses") or ():
-        found = DIGEST.search(str(each.get("imageID") or ""))
-        if found and not (each.get("state") or {}).get("waiting"):
+        if found := DIGEST.search(str(each.get("imageID") or "")):
             return found[0]
     return None
 

@@ -29,7 +29,7 @@ NOTHING = "/dgxspark-pulls-this-image-alone"
 PATIENCE_S = 120  # for a fault that may pass, since the kubelet's last try
 _TRIES = ("Pulling", "Pulled", "Failed", "BackOff", "InspectFailed", "ErrImageNeverPull")
 _WAITING = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
-_REFUSED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_REFUSED = ("CreateContainerConfigError", "CreateContainerError")
 
 
 @dataclass(frozen=True, slots=True)
