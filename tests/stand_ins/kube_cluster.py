@@ -5,11 +5,12 @@ those of pods alone); the controllers of StatefulSets (one pod each, which with 
 each node that the template's nodeSelector and node affinity fit, cordoned or not), with `ownerReferences`; of the scheduler: node
 selector, node affinity and cordons; evictions, which a PodDisruptionBudget's maxUnavailable can hold up; deletion of what an object owns.
 Not imitated, so that tests must not lean on it: admission, resources and quotas, taints, finalizers but foregroundDeletion, watches.
-Kubelets are always at once done. They pull (pkg/kubelet/images/image_manager.go, its events and messages; containerd's words for what
-a registry says): by name and pull policy, into `status.images` of the node and `imageID` of the container, from a registry that has every
-image, but for what a test says in `registry` and `faults`; a pod that runs once and asks for a program that no image has ends with
-StartError (containerd, internal/cri/server/container_start.go). Not imitated: how long a pull takes, garbage collection of images. The SR-IOV device plugin's offer what its file lists and the node had when the pod was made
-(v3.11.0: it discovers once, and passes over an empty pool); what a node has not, a test says in `late`.
+Kubelets are always at once done. They pull (pkg/kubelet/images/image_manager.go, its events and messages; containerd's words for
+what a registry says): by name and pull policy, into `status.images` of the node and `imageID` of the container, from a registry that
+has every image, but for what a test says in `registry` and `faults`; a pod that runs once and asks for a program that no image has
+ends with StartError (containerd, internal/cri/server/container_start.go). Not imitated: how long a pull takes, the collection of images.
+The SR-IOV device plugin's offer what its file lists and the node had when the pod was made (v3.11.0: it discovers once, and passes over
+an empty pool); what a node has not, a test says in `late`.
 """
 
 from __future__ import annotations

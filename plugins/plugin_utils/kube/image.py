@@ -167,16 +167,16 @@ def judge(image: str, digests: t.Mapping[str, str], recorded: t.Mapping[str, str
                 f"the older one (`k3s crictl rmi {full(image)}`) and run again, or name a digest in k8s_dgx_image."
             ],
         }
-    digest: str | None = next(iter(kinds), None)
+    one = next(iter(kinds), None)
     key, problems = full(image), []
     before = recorded.get(key)
-    if digest and "@" not in image and before not in (None, digest) and not accept:
+    if one and "@" not in image and before not in (None, one) and not accept:
         problems.append(
-            f"{image} is {digest} now, and was {before} when it came first: somebody has moved its tag. Look at what changed, then "
+            f"{image} is {one} now, and was {before} when it came first: somebody has moved its tag. Look at what changed, then "
             "say k8s_dgx_image_digest_change=accept once, or name the digest that you trust in k8s_dgx_image."
         )
-    keep = bool(digest) and "@" not in image and not problems
-    return {"digest": digest, "record": {**recorded, **({key: digest} if keep else {})}, "problems": problems}
+    kept = {key: one} if one and "@" not in image and not problems else {}
+    return {"digest": one, "record": {**recorded, **kept}, "problems": problems}
 
 
 def room(
