@@ -268,6 +268,47 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
 
 
+def test_archives_of_images_are_imported_while_k3s_runs(cluster: Owner) -> None:
+    agent, engine = cluster.lan.hosts["spark2"], cluster.folder / "engine.tar.zst"
+    folder = "/var/lib/rancher/k3s/agent/images"
+
+    def laid() -> list[str]:
+        return [name for name in agent.sh(f"ls {folder}").split() if name != ARCHIVE]
+
+    def run(*arguments: str, **entry: str) -> Run:
+        cluster.variables["spark2"]["k3s_image_archives"] = [{"path": "engine.tar.zst", **entry}]
+        return cluster.run(*arguments)
+
+    engine.write_bytes(b"an engine")
+    digest = hashlib.sha256(b"an engine").hexdigest()
+    foretold = run("--check")
+    assert foretold.changed == {"spark1": 0, "spark2": 1} and "engine.tar.zst goes to" in foretold.plain
+    assert laid() == [], foretold.output
+    wrong = run(sha256="0" * 64)
+    assert wrong.code != 0 and f"its SHA-256 is {digest}, and it must be {'0' * 64}" in wrong.plain
+    assert laid() == [], wrong.output
+    made = run(sha256=digest)
+    assert made.code == 0, made.output
+    assert laid() == [f"engine-{digest[:12]}.tar.zst"]
+    assert run().changed == run(sha256=digest).changed == {"spark1": 0, "spark2": 0}
+    # One of the same size and name is another one, which K3s would not see by itself.
+    engine.write_bytes(b"an_engine")
+    again = run()
+    assert again.code == 0, again.output
+    newer = hashlib.sha256(b"an_engine").hexdigest()
+    assert laid() == [f"engine-{newer[:12]}.tar.zst"]
+    assert f"Imported images from {folder}/{laid()[0]} in" in agent.sh("journalctl -u k3s-agent.service")
+    engine.write_bytes(b"")
+    spoilt = run()
+    assert spoilt.code != 0 and "unrecognized image format" in spoilt.plain
+    assert laid() == [f"engine-{newer[:12]}.tar.zst"], "what K3s cannot import is not left there"
+    nowhere = run(path="elsewhere.tar")
+    assert nowhere.code != 0 and "elsewhere.tar: it is not there on the controller" in nowhere.plain
+    del cluster.variables["spark2"]["k3s_image_archives"]
+    assert cluster.run().changed == {"spark1": 0, "spark2": 0}
+    assert laid() == [f"engine-{newer[:12]}.tar.zst"], "what is no longer listed stays"
+
+
 @pytest.mark.long
 def test_a_node_whose_ranks_do_not_go_is_left_alone(cluster: Owner) -> None:
     server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]

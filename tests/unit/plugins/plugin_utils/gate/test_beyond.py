@@ -386,3 +386,14 @@ def test_a_wrong_form_is_one_clear_error() -> None:
         judge(Cluster(4), wire={"counters": [1]})
     with pytest.raises(FabricError, match=r"wire.counters.spark1: a dictionary with `before` and `after`"):
         judge(Cluster(4), wire={"counters": {"spark1": 5, "spark2": 5}})
+
+
+def test_the_image_that_ranks_run_is_told_and_one_that_has_changed_fails() -> None:
+    image = {"name": "registry.example/engine:1", "digest": f"sha256:{'a' * 64}", "problems": []}
+    whole = judge(Cluster(4), pod={**nccl(), "image": image, "versions": {"engine_image": "registry.example/engine:1"}})
+    assert whole["versions"]["engine_image"] == "registry.example/engine:1"
+    (told,) = [each for each in step(whole, "pod")["results"] if each["subject"] == "pod image"]
+    assert (told["status"], image["digest"] in told["message"]) == ("pass", True)
+    changed = judge(Cluster(4), pod={**nccl(), "image": {**image, "digest": None, "problems": ["spark4 differs."]}})
+    assert step(changed, "pod")["status"] == "fail"
+    assert "spark4 differs." in str(changed["causes"])
