@@ -180,6 +180,13 @@ plan:
           description: Tokens per verified step, null where it is not known.
           type: float
           returned: always
+    estimate:
+      description:
+        - Tokens/s of all requests together at 1, 4 and 8 at once as C(n1), C(n4) and C(n8); C(low) and C(high) have the interval
+          in the same form, C(basis) says what a step's time goes into and how far off such estimates were.
+        - Empty where an equal row measured the configuration, or the model is not known.
+      type: dict
+      returned: always
     memory:
       description: >-
         The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's C(knob), as

@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    estimate,
     evidence,
     facts,
     memory,
@@ -49,6 +50,7 @@ class Base:
     choices: tuple[resolved.Choice, ...]
     standard: evidence.Standard
     tables: Tables
+    figures: estimate.Figures
 
     def constant(self, name: str, engine: str = "", version: str = "") -> float:
         """Return a number that the plan takes as given; one that has a range of versions, for this engine's."""
@@ -80,6 +82,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         choices=resolved.load_choices(overlays),
         standard=evidence.load_standard(overlays),
         tables=load_tables(overlays),
+        figures=estimate.load_figures(overlays),
     )
 
 
