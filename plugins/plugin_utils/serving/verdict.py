@@ -24,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     resolved,
     rules,
     speculation,
+    vllm_cache,
     words,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Kept
@@ -169,6 +170,20 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
     return None
 
 
+def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known: Base) -> vllm_cache.Layout:
+    """Lay out vLLM's cache as its version does."""
+    engine, settings, facts_ = profile.engine, profile.settings, t.cast(Facts, profile.facts)
+    found = vllm_cache.kinds(facts_, profile.cut, settings, head=head, drafts=draft.steps if draft else 0)
+    ratio = known.constant("memory.vllm_group_ratio", engine.name, engine.version)
+    ahead = (
+        known.constant("memory.vllm_batches", engine.name, engine.version) if profile.cut.pp == 1 else profile.cut.pp
+    )
+    batched = settings.get("chunked_prefill_size")
+    return vllm_cache.layout(
+        found, vllm_cache.Version(ratio, int(ahead)), batched if isinstance(batched, int) and batched > 0 else 8192
+    )
+
+
 def pools_of(
     profile: Profile, draft: speculation.Draft | None, free: nodes.Free | None, known: Base
 ) -> memory.Pools | None:
@@ -192,7 +207,8 @@ def pools_of(
     if measured and measured[2] and head:
         # The measured figure has the head in it.
         need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
-    length = int(profile.settings.get("context_length") or profile.facts.native_context)
+    asked = profile.settings.get("context_length")
+    length = asked if isinstance(asked, int) and asked > 0 else profile.facts.native_context  # vLLM: auto and -1
     free = free or nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     if profile.engine.name == "vllm":
         return memory.vllm_pools(
@@ -202,6 +218,8 @@ def pools_of(
             profile.settings,
             free_most=free.most,
             context_length=length,
+            cache=_layout(profile, draft, head, known),
+            logs_concurrency=matches(profile.engine.version, ">=0.20.0"),
         )
     return memory.sglang_pools(
         need,
