@@ -1,4 +1,4 @@
-"""vLLM's cache: figures of vLLM 0.32.0's own functions (get_kv_cache_groups, get_kv_cache_capacity) for the same layers."""
+"""vLLM's cache: groups, pages, windows and states as vLLM's source lays them out, and what must hold of any layout."""
 
 from __future__ import annotations
 
