@@ -180,10 +180,18 @@ plan:
           description: Tokens per verified step, null where it is not known.
           type: float
           returned: always
+    estimate:
+      description:
+        - Tokens/s of all requests together at 1, 4 and 8 at once as C(n1), C(n4) and C(n8); C(low) and C(high) have the interval
+          in the same form, C(basis) says what a step's time goes into and how far off such estimates were.
+        - Empty where an equal row measured the configuration, or the model is not known.
+      type: dict
+      returned: always
     memory:
       description: >-
         The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's C(knob), as
-        P(dgxspark.cluster.mem_fraction#filter) returns it. Empty where the model is not known.
+        P(dgxspark.cluster.mem_fraction#filter) returns it. Empty where the model is not known. With vLLM, C(kv_tokens) are those of
+        requests at full length, C(blocks) its blocks, and C(kv_tokens_logged) what that version's log calls tokens.
       type: dict
       returned: always
     patches:

@@ -221,6 +221,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "max_running_requests": pools.max_running_requests,
         "mamba_slots": pools.mamba_slots,
         "slots_per_request": pools.slots_per_request,
+        "blocks": pools.blocks,
         **_room(pools, settings or {}),
     }
 

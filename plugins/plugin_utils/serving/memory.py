@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     scale_bytes,
     state_bytes,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cache import BLOCK, Kind, Layout
 
 SGLANG_KNOB = "mem_fraction_static"
 VLLM_KNOB = "gpu_memory_utilization"
@@ -71,7 +72,8 @@ class Demand:
 class Pools:
     """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
 
-    free_most: free memory at best, where it was not measured; the same as free where it was.
+    free_most: free memory at best, where it was not measured; the same as free where it was. blocks and kv_tokens_logged:
+    of vLLM's cache, and what its log calls tokens; kv_tokens are those of requests at full length.
     """
 
     engine: str
@@ -99,6 +101,8 @@ class Pools:
     slots_per_request: int | None
     total: float | None = None
     weights_by_kind: dict[str, float] = field(default_factory=dict)
+    blocks: int | None = None
+    kv_tokens_logged: int | None = None
 
     @property
     def free_assumed(self) -> bool:
@@ -304,12 +308,15 @@ def vllm_pools(
     *,
     free_most: float | None = None,
     context_length: int = 0,
+    cache: Layout | None = None,
+    logs_concurrency: bool = True,
 ) -> Pools:
     """Plan a rank of vLLM: cache = total × utilisation − weights − what a profile run peaks at.
 
-    vLLM 0.17.0 v1/worker/gpu_worker.py:407 (cache), v1/worker/utils.py:218-238 (free memory at start must reach total ×
-    utilisation, so the ceiling is free / total). The drafter's weights are loaded before the profile run. States of
-    hybrid models are pages of the same cache.
+    vLLM 0.17.0 v1/worker/gpu_worker.py:364 (a cache of given bytes), :407 (cache), v1/worker/utils.py:218-238 (free
+    memory at start must reach total × utilisation, so the ceiling is free / total). The drafter's weights are loaded
+    before the profile run. cache: how it is laid out, else as one kind of layers; states of hybrid models are pages of it.
+    logs_concurrency: the version logs tokens of requests at full length, from 0.20 on.
     """
     beside = need.draft + need.activations + need.context
     if settings.get("estimate_cudagraphs"):
@@ -317,14 +324,18 @@ def vllm_pools(
     floor = (need.weights + beside) / total
     ceiling = min(free / total, 1.0)
     requests = int(settings.get("max_running_requests") or 256)
-    state = need.slot_bytes * min(requests, 256) / GIB
-    wanted = state + need.kv_bytes_token * context_length * requests / GIB
+    cache = cache or Layout((Kind(1, need.kv_bytes_token * BLOCK, BLOCK),), need.kv_bytes_token * BLOCK, 0)
+    length = max(context_length, 1)
+    wanted = cache.request(length) * requests * cache.block_bytes / GIB
     best = min(ceiling, floor + max(wanted, 1.0) / total)
     chosen, by = _choose(settings.get(VLLM_KNOB), best, floor, ceiling)
-    return _pools(
-        need,
-        chosen * total - need.weights - beside,
-        state,
+    given = settings.get("kv_cache_memory_bytes")
+    kv = given / GIB if isinstance(given, int) and given > 0 else chosen * total - need.weights - beside
+    tokens = cache.tokens(kv * GIB, length)
+    made = _pools(
+        replace(need, kv_bytes_token=cache.request(length) * cache.block_bytes / length),
+        kv,
+        0.0,
         engine="vllm",
         knob=VLLM_KNOB,
         free=free,
@@ -340,6 +351,8 @@ def vllm_pools(
         mamba_slots=requests if need.slot_bytes else None,
         slots_per_request=1 if need.slot_bytes else None,
     )
+    logged = tokens if logs_concurrency else cache.logged_before_0_20(kv * GIB)
+    return replace(made, kv_tokens=tokens, blocks=cache.blocks(kv * GIB), kv_tokens_logged=logged)
 
 
 def beside(pools: t.Sequence[Pools], free: float) -> float:

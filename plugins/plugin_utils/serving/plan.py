@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    estimate,
     evidence,
     launch,
     model_files,
@@ -224,7 +225,7 @@ def launch_plan(
     build: launch.BuildArgv | None = None,
     files: t.Mapping[str, t.Any] | None = None,
 ) -> Plain:
-    """Plan a model's launch: verdict, findings, evidence, memory, start-up patches, ranks.
+    """Plan a model's launch: verdict, findings, evidence, memory, estimated speed, start-up patches, ranks.
 
     cluster: hosts (names in rank order), nodes (what roce_info read of them, by host), free_gib and taken_gib (a
     number, or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what
@@ -283,10 +284,22 @@ def launch_plan(
         "findings": [_finding_plain(f) for f in findings],
         "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
         "memory": memory_plain(found.pools),
+        "estimate": _estimate(chosen, known, found),
         "patches": [dict(patch) for patch in found.patches],
         "weights": _weights(chosen, found.settings),
         "ranks": [_dict(rank) for rank in ranks],
     }
+
+
+def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) -> Plain:
+    """Return the speed that the plan is estimated at; empty where an equal row measured it, or the model is not known."""
+    if any(c.row.verdict == "stable" for c in found.witness.equal):
+        return {}
+    running = dict(found.runs.settings)
+    fitting = found.pools.max_running_requests if found.pools else None
+    if fitting:
+        running["max_running_requests"] = min(fitting, running.get("max_running_requests") or fitting)
+    return estimate.estimate(chosen, running, found.draft, known.figures) or {}
 
 
 def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:

@@ -43,6 +43,17 @@ def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
     ]
 
 
+def _estimate(estimate: t.Mapping[str, t.Any]) -> list[str]:
+    """Say how fast it would be, and that nobody measured it."""
+    if not estimate:
+        return []
+    figures = [
+        f"n={key[1:]} {estimate[key]:g} ({estimate['low'][key]:g} to {estimate['high'][key]:g})"
+        for key in ("n1", "n4", "n8")
+    ]
+    return [f"estimate  {', '.join(figures)} tokens/s; not measured", f"          {estimate['basis']}"]
+
+
 def _requests(limit: int | None) -> str:
     return "as many requests as the cache holds" if limit is None else f"{limit} requests"
 
@@ -112,6 +123,7 @@ def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.
         f"spread    {parallel['nodes']} nodes, tp {parallel['tp']}, pp {parallel['pp']}, ep {parallel['ep']}",
         *_choice(recommendation or {}),
         *memory_lines(plan["memory"]),
+        *_estimate(plan["estimate"]),
     ]
     for finding in plan["findings"]:
         lines.append(f"{finding['severity']:<9} {finding['rule']}: {finding['message']}")

@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    estimate,
     evidence,
     facts,
     memory,
@@ -23,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     resolved,
     rules,
     speculation,
+    vllm_cache,
     words,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Kept
@@ -49,6 +51,7 @@ class Base:
     choices: tuple[resolved.Choice, ...]
     standard: evidence.Standard
     tables: Tables
+    figures: estimate.Figures
 
     def constant(self, name: str, engine: str = "", version: str = "") -> float:
         """Return a number that the plan takes as given; one that has a range of versions, for this engine's."""
@@ -80,6 +83,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         choices=resolved.load_choices(overlays),
         standard=evidence.load_standard(overlays),
         tables=load_tables(overlays),
+        figures=estimate.load_figures(overlays),
     )
 
 
@@ -166,6 +170,20 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
     return None
 
 
+def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known: Base) -> vllm_cache.Layout:
+    """Lay out vLLM's cache as its version does."""
+    engine, settings, facts_ = profile.engine, profile.settings, t.cast(Facts, profile.facts)
+    found = vllm_cache.kinds(facts_, profile.cut, settings, head=head, drafts=draft.steps if draft else 0)
+    ratio = known.constant("memory.vllm_group_ratio", engine.name, engine.version)
+    ahead = (
+        known.constant("memory.vllm_batches", engine.name, engine.version) if profile.cut.pp == 1 else profile.cut.pp
+    )
+    batched = settings.get("chunked_prefill_size")
+    return vllm_cache.layout(
+        found, vllm_cache.Version(ratio, int(ahead)), batched if isinstance(batched, int) and batched > 0 else 8192
+    )
+
+
 def pools_of(
     profile: Profile, draft: speculation.Draft | None, free: nodes.Free | None, known: Base
 ) -> memory.Pools | None:
@@ -189,7 +207,8 @@ def pools_of(
     if measured and measured[2] and head:
         # The measured figure has the head in it.
         need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
-    length = int(profile.settings.get("context_length") or profile.facts.native_context)
+    asked = profile.settings.get("context_length")
+    length = asked if isinstance(asked, int) and asked > 0 else profile.facts.native_context  # vLLM: auto and -1
     free = free or nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     if profile.engine.name == "vllm":
         return memory.vllm_pools(
@@ -199,6 +218,8 @@ def pools_of(
             profile.settings,
             free_most=free.most,
             context_length=length,
+            cache=_layout(profile, draft, head, known),
+            logs_concurrency=matches(profile.engine.version, ">=0.20.0"),
         )
     return memory.sglang_pools(
         need,

@@ -163,6 +163,7 @@ CASES: dict[str, Case] = {
     ),
     "graphs.cudnn-missing": Case(GLM, {"fp4_gemm_backend": "flashinfer_cudnn"}, features={"cudnn": False}),
     "graphs.cudnn-missing-auto": Case(GLM, {"fp4_gemm_backend": "auto"}, features={"cudnn": False}),
+    "memory.fewer-blocks-than-requests": Case(VLLM, {"max_running_requests": 10**6}, version="0.20.2", need=STATES),
     "memory.below-floor": Case(GLM, {"mem_fraction_static": 0.3}, need=TIGHT),
     "memory.no-request": Case(QWEN, {"max_mamba_cache_size": 2, "mem_fraction_static": 0.8}, need=STATES),
     "memory.far-above-ceiling": Case(GLM, {"mem_fraction_static": 0.99}, need=TIGHT),

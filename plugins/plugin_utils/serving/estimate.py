@@ -1,0 +1,309 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How fast a configuration that nobody measured would decode: a closed formula over what one step moves.
+
+A step takes n requests one step on. It reads all weights outside the routed experts once, the experts that its tokens
+reach, and each request's cache and state; it starts a kernel or more for each block, and with TP joins the ranks after
+each. `work` counts that on the busiest rank, `knowledge/estimates` says what a unit of each costs (fitted by
+`benchmarks/fit_estimates.py` on measured rows, with the error of models left out). Prefill is not in it: figures are
+the sum of the requests' own tokens/s while they decode, the seeds' peak.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    BYTES,
+    Cut,
+    Facts,
+    Head,
+    Tensors,
+    kv_bytes,
+    state_bytes,
+    tensors,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import FROZEN, Draft
+
+KIND = "estimates"
+LEVELS = (1, 4, 8)
+GB = 1e9
+# Drafters that propose all their tokens in one pass; the others take a pass for each token.
+BLOCK_DRAFTERS = frozenset({"DFLASH", "DSPARK"})
+_WIDTH = {"fp32": "bf16", "bf16": "bf16", "fp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int4": "fp4"}
+_EAGER = 3.0  # how sharply the slower of GPU and host decides an eager step: a norm of the two
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One entry of `knowledge/estimates`. costs: what a unit of each amount takes, see `work`; links in GB/s.
+
+    acceptance: by algorithm, the chance of the first drafted token and how it shrinks with each further one; spread:
+    by how much a further request's (others) or a drafted token (drafts) reaches other experts, 1 is at random; interval:
+    factors below and above: plain, drafted, and rare for pipeline stages and sockets.
+    """
+
+    id: str
+    fitted: str
+    bandwidth_gb_s: float
+    flops: float
+    links_gb_s: t.Mapping[str, float]
+    context: int
+    costs: t.Mapping[str, float]
+    spread: t.Mapping[str, float]
+    acceptance: t.Mapping[str, t.Sequence[float]]
+    interval: t.Mapping[str, t.Sequence[float]]
+    error: t.Mapping[str, float]
+
+
+def load_figures(overlays: t.Sequence[str] = ()) -> Figures:
+    """Return the constants, the owner's where an overlay replaces them."""
+    entry = knowledge.load(KIND, overlays)["decode"]
+    return Figures(**{key: entry[key] for key in Figures.__dataclass_fields__})
+
+
+def distinct(experts: float, top_k: float, tokens: float) -> float:
+    """Return how many of a layer's experts are expected to be reached by that many independent tokens."""
+    missed: float = (1.0 - top_k / experts) ** tokens
+    return experts * (1.0 - missed)
+
+
+def busiest(experts: int, reached: float, ranks: int) -> float:
+    """Return the experts reached on the busiest of several ranks: the mean, and what chance adds to the largest."""
+    own, share = experts / ranks, reached / experts
+    if ranks == 1:
+        return reached
+    return min(own, own * share + math.sqrt(2 * math.log(ranks) * own * share * (1 - share)), reached)
+
+
+def tokens_per_step(algorithm: str, steps: int, figures: Figures) -> float:
+    """Return the tokens that a step of one request is expected to yield: its own, and the drafted ones that pass."""
+    first, decay = figures.acceptance.get(algorithm, figures.acceptance["other"])
+    expected, chance, each = 1.0, 1.0, first
+    for _step in range(steps):
+        chance *= each
+        expected += chance
+        each *= decay
+    return expected
+
+
+def _output_layer(items: t.Sequence[Tensors], facts: Facts) -> list[tuple[str, float]]:
+    """Return the output layer's bytes by format: of the tables, the part that is stored smallest."""
+    left, found = float(facts.vocab_size * facts.hidden_size), []
+    for item in sorted((i for i in items if i.kind == "embeddings"), key=lambda i: BYTES[i.precision]):
+        params = min(item.params, left)
+        left -= params
+        found.append((item.precision, params * BYTES[item.precision]))
+    return found
+
+
+def _blocks(block: Facts | Head) -> int:
+    """Return how many blocks there are that end in a join of the ranks: attention, state, experts, feed-forward."""
+    attention = block.attention if isinstance(block, Facts) else (block.attention,)
+    linear = block.linear if isinstance(block, Facts) else None
+    parts = [*attention, block.mla, linear, block.moe, block.dense]
+    return sum(part.layers for part in parts if part)
+
+
+@functools.lru_cache(maxsize=512)
+def _listed(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -> tuple[Tensors, ...]:
+    stored = {kind: form if isinstance(form, str) else dict(form) for kind, form in precision}
+    return tuple(tensors(facts, stored, cut))
+
+
+def _key(precision: t.Mapping[str, t.Any]) -> tuple[tuple[str, t.Any], ...]:
+    return tuple((kind, form if isinstance(form, str) else tuple(form.items())) for kind, form in precision.items())
+
+
+class _Sum(dict[str, float]):
+    def more(self, key: str, amount: float) -> None:
+        if amount:
+            self[key] = self.get(key, 0.0) + amount
+
+
+def _join(found: _Sum, blocks: float, tokens: float, hidden: int, ranks: int, transport: str, figures: Figures) -> None:
+    """Add all-reduces: latency grows with the ranks' logarithm, each rank sends 2 (p − 1) / p of a token's BF16 width."""
+    if ranks < 2:
+        return
+    found.more(f"join.{transport}", blocks * math.log2(ranks))
+    sent = blocks * tokens * hidden * 2 * 2 * (ranks - 1) / ranks
+    found.more("wire", sent / (figures.links_gb_s[transport] * GB))
+
+
+def work(
+    profile: Profile,
+    settings: t.Mapping[str, t.Any],
+    draft: Draft | None,
+    requests: float,
+    figures: Figures,
+    context: float | None = None,
+) -> dict[str, float]:
+    """Count what one step of that many requests does on the busiest rank, by what it costs.
+
+    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches and states, the
+    same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts without graphs; join.*: all-reduces × log2 of
+    the ranks; wire: what they carry, as seconds; step.*: 1; request: requests; drafting: passes of a drafter.
+    FabricError where the model is not known.
+    """
+    facts, cut = profile.facts, profile.cut
+    if facts is None:
+        raise FabricError(f"profile {profile.id!r}: facts: without them no speed is estimated.")
+    transport = str(settings.get("nccl_transport") or "roce")
+    verified = draft.tokens if draft else 1
+    tokens = requests * verified
+    reach = 1 + figures.spread["others"] * (requests - 1) + figures.spread["drafts"] * requests * (verified - 1)
+    bandwidth = figures.bandwidth_gb_s * GB
+    items = _listed(facts, _key(profile.precision), cut)
+    found, params = _Sum(), 0.0
+
+    def read(item_precision: str, size: float, kind: str = "read") -> None:
+        found.more(f"{kind}.{_WIDTH[item_precision]}", size / bandwidth)
+
+    def experts(item: Tensors, reached_by: float) -> float:
+        moe = facts.moe
+        assert moe is not None  # tensors that are cut by experts are of a model that has some
+        reached = busiest(moe.experts, distinct(moe.experts, moe.top_k, reached_by), cut.ep)
+        return reached / moe.experts * item.bytes / (cut.tp // cut.ep)
+
+    for item in items:
+        if item.kind in ("embeddings", "vision", "head"):
+            continue
+        if item.cut == "experts" and facts.moe:
+            read(item.precision, experts(item, reach), "experts")
+            params += item.params / cut.tp * facts.moe.top_k / facts.moe.experts
+        else:
+            share = cut.tp if item.cut == "tp" else 1
+            read(item.precision, item.bytes / share)
+            params += item.params / share
+    output = _output_layer(items, facts)
+    for precision, size in output:
+        read(precision, size / cut.tp)
+        params += size / BYTES[precision] / cut.tp
+    found.more("compute", 2 * params * tokens / figures.flops)
+
+    own_head = bool(draft and facts.head and not profile.drafter)
+    length = figures.context if context is None else context
+    window = max((a.window for a in facts.attention if a.window), default=0)
+    whole = Cut(cut.tp, 1, cut.ep)
+    dtype = str(settings.get("kv_cache_dtype", "auto"))
+    cache = kv_bytes(facts, dtype, whole, own_head, min(1.0, window / length) if window else 1.0) * length
+    # A state is read once, and written for each verified token: which of them stay is known afterwards.
+    state = (1 + verified) * state_bytes(facts.linear, whole) if facts.linear else 0.0
+    found.more("cache", requests * (cache + state) / bandwidth)
+
+    blocks = _blocks(facts)
+    found.more("blocks", blocks)
+    found.more("blocks.states", facts.linear.layers if facts.linear else 0)
+    found.more("blocks.experts", facts.moe.layers if facts.moe else 0)
+    graphs = settings.get("cuda_graph_max_bs")
+    if settings.get("disable_cuda_graph") or (isinstance(graphs, int) and requests > graphs):
+        found.more("eager", blocks)
+    _join(found, blocks + 1, tokens, facts.hidden_size, cut.tp, transport, figures)
+    found.more(f"step.{profile.engine.name}", 1.0)
+    found.more("request", requests)
+    found.more("stages", cut.pp - 1.0)
+    if draft:
+        passes = 1 if draft.algorithm.upper() in BLOCK_DRAFTERS else draft.steps
+        found.more("drafting", passes)
+        if own_head and facts.head:
+            for item in (i for i in items if i.kind == "head"):
+                share = cut.tp if item.cut == "tp" else 1
+                size = experts(item, reach / verified) if item.cut == "experts" else item.bytes / share
+                read(item.precision, passes * size)
+            for precision, size in output:
+                read(precision, passes * size / cut.tp)
+            _join(found, passes * _blocks(facts.head), requests, facts.hidden_size, cut.tp, transport, figures)
+        elif profile.drafter:
+            size = profile.drafter.params * BYTES[profile.drafter.precision]
+            read(profile.drafter.precision, passes * size / cut.tp)
+    return dict(found)
+
+
+def seconds(amounts: t.Mapping[str, float], figures: Figures) -> float:
+    """Return what a step takes. Without CUDA graphs the host starts each block's kernels while the GPU works."""
+    gpu = sum(amount * figures.costs[key] for key, amount in amounts.items() if key != "eager")
+    host = amounts.get("eager", 0.0) * figures.costs["eager"]
+    return float((gpu**_EAGER + host**_EAGER) ** (1 / _EAGER)) if host else gpu
+
+
+def tokens_per_second(
+    profile: Profile,
+    settings: t.Mapping[str, t.Any],
+    draft: Draft | None,
+    requests: int,
+    figures: Figures,
+    *,
+    context: float | None = None,
+    accepted: float | None = None,
+) -> float:
+    """Return tokens/s of that many requests together. accepted: tokens of a step, where they are known.
+
+    No more run at once than the engine takes. Pipeline stages work on as many batches at once as there are stages.
+    """
+    limit = settings.get("max_running_requests")
+    running = min(requests, limit) if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else requests
+    batches = min(running, profile.cut.pp)
+    took = seconds(work(profile, settings, draft, running / batches, figures, context), figures)
+    if accepted is None:
+        accepted = tokens_per_step(_algorithm(draft), draft.steps, figures) if draft else 1.0
+    return running * accepted / took
+
+
+def _algorithm(draft: Draft) -> str:
+    name = draft.algorithm.upper()
+    return "MTP" if name in ("EAGLE", "NEXTN", "MTP", FROZEN) else name
+
+
+def _basis(amounts: t.Mapping[str, float], figures: Figures, draft: Draft | None) -> str:
+    """Say what a step of one request goes into, and how good such estimates were."""
+    parts = {"weights": 0.0, "experts": 0.0, "cache": 0.0, "ranks": 0.0, "rest": 0.0}
+    names = {"read": "weights", "experts": "experts", "cache": "cache", "join": "ranks", "wire": "ranks"}
+    for key, amount in amounts.items():
+        parts[names.get(key.partition(".")[0], "rest")] += amount * figures.costs[key]
+    whole = sum(parts.values())
+    shares = ", ".join(f"{name} {size / whole:.0%}" for name, size in parts.items() if size / whole >= 0.005)
+    yields = f"; {tokens_per_step(_algorithm(draft), draft.steps, figures):.2f} tokens a step expected" if draft else ""
+    return (
+        f"one request's step: {shares}{yields}. Fitted {figures.fitted}; models left out were off by "
+        f"{figures.error['median']:.0%} in the middle, {figures.error['p90']:.0%} at nine of ten"
+    )
+
+
+def estimate(
+    profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures
+) -> dict[str, t.Any] | None:
+    """Return tokens/s at 1, 4 and 8 requests, each with an interval, and their basis; None where the model is not known.
+
+    low and high hold four of five figures of models that the fit had not seen; of pipeline stages there is no figure and
+    of sockets there are three, so they are a guess there. A pure function.
+    """
+    if profile.facts is None:
+        return None
+    drafts = draft if draft is None or draft.steps else None
+    made = {f"n{n}": tokens_per_second(profile, settings, drafts, n, figures) for n in LEVELS}
+    cut = profile.cut
+    rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
+    low, high = figures.interval["rare" if rare else "drafted" if drafts else "plain"]
+    return {
+        **{key: round(value, 1) for key, value in made.items()},
+        "low": {key: round(value * low, 1) for key, value in made.items()},
+        "high": {key: round(value * high, 1) for key, value in made.items()},
+        "basis": _basis(work(profile, settings, drafts, 1, figures), figures, drafts)
+        + (". With pipeline stages, or over sockets, it is a guess" if rare else ""),
+    }
+
+
+def promise(plan: t.Mapping[str, t.Any], requests: int = 8) -> float | None:
+    """Return the tokens/s that a plan of `launch_plan` promises: of its equal stable row, else of its estimate."""
+    key = f"n{requests}"
+    for row in plan.get("evidence", ()):
+        if row["equal"] and row["verdict"] == "stable" and row.get(key) is not None:
+            return float(row[key])
+    return (plan.get("estimate") or {}).get(key)

@@ -1,0 +1,194 @@
+"""Estimates of speed: what must hold whatever the constants are, and that they speak only where nobody measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Attention,
+    Cut,
+    Dense,
+    Facts,
+    Head,
+    Linear,
+    Moe,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import (
+    DEFAULT_PRECISION,
+    Engine,
+    Profile,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
+
+FIGURES = estimate.load_figures()
+FORMATS = ("bf16", "fp8", "nvfp4")
+DRAFT = Draft("EAGLE", 3, 1, 4, False)
+
+
+def attention(layers: int) -> Attention:
+    return Attention(layers, heads=32, kv_heads=8, head_dim=128)
+
+
+MOE = Moe(layers=40, experts=128, top_k=8, intermediate=768)
+FACTS = Facts(
+    "Invented", 4096, 100000, 131072, (attention(40),), moe=MOE, head=Head(attention(1), dense=Dense(1, 8192))
+)
+DENSE = Facts("Invented", 4096, 100000, 131072, (attention(40),), dense=Dense(40, 16384))
+HYBRID = dataclasses.replace(FACTS, attention=(attention(10),), linear=Linear("gdn", 30, 16, 128, 32, 128))
+
+
+def profile(facts: Facts | None = FACTS, cut: Cut | None = None, **stored: str) -> Profile:
+    cut = cut or Cut()
+    return Profile(
+        "invented", "", "", "invented/model", "reported", Engine("sglang", "0.5.12"), cut.tp * cut.pp, cut, {}, facts,
+        DEFAULT_PRECISION | stored,
+    )  # fmt: skip
+
+
+def speed(
+    of: Profile, n: int = 1, draft: Draft | None = None, figures: estimate.Figures = FIGURES, **said: t.Any
+) -> float:
+    accepted = said.pop("accepted", None)
+    context = said.pop("context", None)
+    return estimate.tokens_per_second(of, said, draft, n, figures, accepted=accepted, context=context)
+
+
+models = st.sampled_from([FACTS, DENSE, HYBRID])
+levels = st.integers(1, 16)
+spreads = st.sampled_from([Cut(), Cut(2), Cut(4), Cut(4, 1, 4), Cut(2, 2)])
+drafts = st.sampled_from([None, DRAFT, Draft("DFLASH", 6, 1, 7, False)])
+
+
+@given(models, levels, spreads, drafts, st.floats(1.01, 10))
+def test_more_bandwidth_is_never_slower(facts: Facts, n: int, cut: Cut, draft: Draft | None, factor: float) -> None:
+    faster = dataclasses.replace(FIGURES, bandwidth_gb_s=FIGURES.bandwidth_gb_s * factor)
+    assert speed(profile(facts, cut), n, draft, faster) > speed(profile(facts, cut), n, draft)
+
+
+@given(
+    models, levels, drafts, st.sampled_from(["experts", "attention", "dense", "linear", "embeddings", "shared_experts"])
+)
+def test_more_bytes_of_one_format_are_never_faster(facts: Facts, n: int, draft: Draft | None, kind: str) -> None:
+    """Equal costs by format, so that bytes alone differ: kernels of a format may well be slower than its bytes say."""
+    same = {key: 1.3 if key.startswith(("read", "experts")) else cost for key, cost in FIGURES.costs.items()}
+    figures = dataclasses.replace(FIGURES, costs=same)
+    speeds = [speed(profile(facts, **{kind: form}), n, draft, figures) for form in FORMATS]
+    assert speeds == sorted(speeds)
+
+
+@given(models, levels, drafts, st.integers(1, 100_000), st.integers(1, 100_000))
+def test_a_longer_context_is_never_faster(facts: Facts, n: int, draft: Draft | None, one: int, other: int) -> None:
+    short, long = sorted((one, other))
+    assert speed(profile(facts), n, draft, context=long) <= speed(profile(facts), n, draft, context=short)
+
+
+@given(models, spreads, drafts, st.integers(1, 63))
+def test_more_requests_take_a_longer_step_each(facts: Facts, cut: Cut, draft: Draft | None, n: int) -> None:
+    moved = [estimate.work(profile(facts, cut), {}, draft, count, FIGURES) for count in (n, n + 1)]
+    assert estimate.seconds(moved[1], FIGURES) > estimate.seconds(moved[0], FIGURES)
+
+
+@given(models, levels, st.floats(1, 4), st.floats(1, 4))
+def test_speed_grows_with_accepted_tokens(facts: Facts, n: int, one: float, other: float) -> None:
+    few, many = sorted((one, other))
+    assert speed(profile(facts), n, DRAFT, accepted=few) <= speed(profile(facts), n, DRAFT, accepted=many)
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.5, 1), st.integers(1, 20))
+def test_accepted_tokens_grow_with_depth_and_stay_below_what_is_verified(
+    first: float, decay: float, steps: int
+) -> None:
+    figures = dataclasses.replace(FIGURES, acceptance={"other": (first, decay)})
+    length = estimate.tokens_per_step("X", steps, figures)
+    assert 1 < length < steps + 1
+    assert length >= estimate.tokens_per_step("X", steps - 1, figures)
+
+
+@given(st.integers(2, 512), st.floats(0, 200), st.floats(0, 200))
+def test_reached_experts_grow_with_tokens_up_to_all(experts: int, one: float, other: float) -> None:
+    few, many = sorted((one, other))
+    reached = [estimate.distinct(experts, experts / 2, tokens) for tokens in (few, many)]
+    assert 0 <= reached[0] <= reached[1] <= experts
+
+
+def test_one_token_reaches_just_its_experts() -> None:
+    assert estimate.distinct(128, 8, 1) == pytest.approx(8)
+
+
+@given(st.integers(1, 8), st.floats(0, 1))
+def test_the_busiest_rank_has_no_less_than_its_share_and_no_more_than_there_are(ranks: int, share: float) -> None:
+    reached = 128 * share
+    most = estimate.busiest(128, reached, ranks)
+    assert reached / ranks <= most + 1e-9
+    assert most <= min(reached, 128 / ranks) + 1e-9
+
+
+@given(models, levels, spreads)
+def test_without_graphs_nothing_is_faster(facts: Facts, n: int, cut: Cut) -> None:
+    assert speed(profile(facts, cut), n, disable_cuda_graph=True) < speed(profile(facts, cut), n)
+
+
+def test_a_batch_above_the_largest_graph_runs_without() -> None:
+    assert speed(profile(), 16, cuda_graph_max_bs=8) == speed(profile(), 16, disable_cuda_graph=True)
+    assert speed(profile(), 8, cuda_graph_max_bs=8) == speed(profile(), 8)
+
+
+@given(models, levels)
+def test_sockets_are_slower_than_roce_and_one_rank_has_neither(facts: Facts, n: int) -> None:
+    two = profile(facts, Cut(2))
+    assert speed(two, n, nccl_transport="socket") < speed(two, n, nccl_transport="roce")
+    assert speed(profile(facts), n, nccl_transport="socket") == speed(profile(facts), n, nccl_transport="roce")
+
+
+def test_no_more_run_at_once_than_the_engine_takes() -> None:
+    assert speed(profile(), 8, max_running_requests=4) == speed(profile(), 4)
+
+
+@given(models, spreads, drafts, st.sampled_from(["roce", "socket"]))
+def test_the_interval_holds_the_estimate(facts: Facts, cut: Cut, draft: Draft | None, transport: str) -> None:
+    found = estimate.estimate(profile(facts, cut), {"nccl_transport": transport}, draft, FIGURES)
+    assert found
+    for key in ("n1", "n4", "n8"):
+        assert found["low"][key] <= found[key] <= found["high"][key]
+
+
+def test_a_model_without_facts_has_no_estimate() -> None:
+    assert estimate.estimate(profile(None), {}, None, FIGURES) is None
+    with pytest.raises(FabricError, match="facts"):
+        estimate.work(profile(None), {}, None, 1, FIGURES)
+
+
+def test_an_estimate_is_shown_as_one_and_never_beside_a_measured_row() -> None:
+    unproven = launch_plan("qwen3.6-35b-a3b-fp8")
+    assert unproven["estimate"]["n1"] > 0
+    shown = "\n".join(serving_table(unproven))
+    assert "estimate  n=1" in shown
+    assert "not measured" in shown
+    proven = launch_plan("glm-4.7-nvfp4", overrides={"variant": "plain"})
+    measured = [row for row in proven["evidence"] if row["equal"]]
+    assert measured and proven["estimate"] == {}
+    assert "estimate" not in "\n".join(serving_table(proven))
+    assert estimate.promise(proven, 4) == measured[0]["n4"]
+    assert estimate.promise(unproven, 4) == unproven["estimate"]["n4"]
+
+
+def test_a_plan_without_facts_promises_nothing() -> None:
+    made = launch_plan("apertus-70b-instruct-nvfp4")
+    assert made["estimate"] == {}
+    assert estimate.promise(made) is None
+
+
+def test_figures_of_the_first_stack_that_no_rule_was_made_from_are_near() -> None:
+    """MiniMax M2.7 over four Sparks: 35.9, 92.3, 136.0 tokens/s. The fit knows it; the interval must still hold it."""
+    found = launch_plan("minimax-m2.7-nvfp4")["estimate"]
+    for key, measured in (("n1", 35.9), ("n4", 92.3), ("n8", 136.0)):
+        assert found["low"][key] * 0.95 <= measured <= found["high"][key] * 1.05

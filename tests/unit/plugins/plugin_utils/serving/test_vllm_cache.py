@@ -1,0 +1,128 @@
+"""vLLM's cache: groups, pages, windows and states as vLLM's source lays them out, and what must hold of any layout."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, vllm_cache
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Attention, Cut, Dense, Facts, Mla
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
+
+NEW = vllm_cache.Version(1.5, 2)
+
+
+def laid(
+    facts: Facts, cut: Cut, settings: dict[str, object], *, head: bool = False, drafts: int = 0
+) -> vllm_cache.Layout:
+    found = vllm_cache.kinds(facts, cut, settings, head=head, drafts=drafts)
+    return vllm_cache.layout(found, NEW, int(str(settings.get("chunked_prefill_size", 8192))))
+
+
+def facts_of(profile: str) -> Facts:
+    facts = resolve(find(profile)).facts
+    assert facts
+    return facts
+
+
+OSS = Facts(
+    "Invented",
+    2880,
+    201088,
+    131072,
+    (Attention(18, 64, 8, 64, window=128), Attention(18, 64, 8, 64)),
+    dense=Dense(36, 1),
+)
+
+
+def test_one_kind_of_layers_is_one_group_and_every_byte_a_tokens() -> None:
+    made = laid(facts_of("glm-4.7-nvfp4"), Cut(4), {"kv_cache_dtype": "fp8"})
+    assert [group.layers for group in made.groups] == [92]
+    assert made.tokens(30 * GIB, 202752) == pytest.approx(30 * GIB / (92 * 2 * 2 * 128), rel=0.001)
+
+
+def test_what_a_window_keeps_does_not_grow_with_the_context() -> None:
+    made = laid(OSS, Cut(), {"kv_cache_dtype": "fp8"})
+    window, whole = made.groups
+    assert (window.window, whole.window) == (128, None)
+    assert made.request(131072) == (128 - 1 + 2 * 8192 + 15) // 16 + 1 + 131072 // 16
+    assert made.request(4096) == 4096 // 16 + 1 + 4096 // 16
+
+
+def test_pages_of_two_widths_become_one() -> None:
+    """Gemma: the full layers' heads are twice as wide and fewer; their blocks hold more tokens for the same page."""
+    made = laid(facts_of("gemma-4-26b-a4b-it"), Cut(), {})
+    assert {group.page for group in made.groups} == {2 * 8 * 256 * 2 * 16}
+    assert {(group.window, group.block) for group in made.groups} == {(1024, 16), (None, 32)}
+    assert [group.layers for group in made.groups] == [5] * 6
+
+
+def test_a_hybrids_page_holds_a_state_and_a_request_takes_its_states_once() -> None:
+    facts = facts_of("qwen3.5-122b-a10b-nvfp4-vllm")
+    made = laid(facts, Cut(), {"enable_prefix_caching": True}, head=True, drafts=3)
+    assert len(made.groups) == 4  # 13 layers of attention with the head's, 36 of states in three groups
+    states = [group for group in made.groups if group.states is not None]
+    assert [group.states for group in states] == [5, 5, 5]
+    assert made.request(2 * 32768) - made.request(32768) == pytest.approx(32768 / made.groups[-1].block, abs=1)
+
+
+def test_a_compressed_cache_is_not_cut() -> None:
+    facts = Facts("Invented", 2048, 1000, 4096, mla=Mla(10, 16, 512, 128, 64, 128))
+    one, four = (laid(facts, Cut(tp), {"kv_cache_dtype": "fp8"}).block_bytes for tp in (1, 4))
+    assert one == four == 10 * 64 * 576
+    assert laid(facts, Cut(), {"kv_cache_dtype": "fp8_ds_mla"}).block_bytes == 10 * 64 * 656
+
+
+sizes = st.floats(0, 100 * GIB)
+lengths = st.integers(1, 300_000)
+layouts = st.sampled_from(
+    [
+        laid(OSS, Cut(), {}),
+        laid(facts_of("gemma-4-31b-it"), Cut(4), {}),
+        laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Cut(), {}, drafts=2),
+        laid(facts_of("glm-4.7-nvfp4"), Cut(4), {}),
+    ]
+)
+
+
+@given(layouts, sizes, lengths)
+def test_the_longest_request_fits_and_a_longer_one_does_not(made: vllm_cache.Layout, size: float, most: int) -> None:
+    found = made.longest(size, most)
+    assert 0 <= found <= most
+    assert found == 0 or made.request(found) <= made.blocks(size)
+    assert found == most or made.request(found + 1) > made.blocks(size)
+
+
+@given(layouts, sizes, sizes, lengths)
+def test_more_memory_never_holds_fewer_tokens(made: vllm_cache.Layout, one: float, other: float, length: int) -> None:
+    less, more = sorted((one, other))
+    assert made.tokens(less, length) <= made.tokens(more, length)
+
+
+@given(layouts, sizes, lengths)
+def test_tokens_reach_the_length_exactly_where_vllm_starts(made: vllm_cache.Layout, size: float, length: int) -> None:
+    assert (made.tokens(size, length) >= length) == (made.blocks(size) >= made.request(length))
+
+
+VLLM = "qwen3.5-122b-a10b-nvfp4-vllm"
+
+
+def planned(**settings: object) -> dict[str, object]:
+    memory = plan.launch_plan(VLLM, overrides={"settings": settings})["memory"]
+    assert isinstance(memory, dict)
+    return memory
+
+
+def test_a_cache_of_given_bytes_is_taken_as_it_is() -> None:
+    assert planned(kv_cache_memory_bytes=8 * GIB)["kv_gib"] == pytest.approx(8)
+
+
+def test_groups_depend_on_how_far_kinds_differ() -> None:
+    kinds = [vllm_cache.Kind(10, 100, 16), vllm_cache.Kind(13, 100, 16, window=64)]
+    assert [g.layers for g in vllm_cache.layout(kinds, NEW, 64).groups] == [10, 13]
+    old = dataclasses.replace(NEW, ratio=1.25)
+    assert [g.layers for g in vllm_cache.layout(kinds, old, 64).groups] == [10, 7, 7]
