@@ -69,25 +69,45 @@ def turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say =
 
     What is asked is the workload's: prompt and max_tokens in `asked` are not used, and its timeout bounds the workload's.
     """
-    if httpx is None:
-        raise FabricError(
-            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
-        )
+    _needed()
     target_of(asked)
     return asyncio.run(_turns(asked, planned, limits, say))
 
 
-async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
+def model_served(asked: Asked) -> str:
+    """Return the first model that the server names. Raises FabricError where it names none."""
+    _needed()
+    target_of(asked)
+
+    async def ask() -> str:
+        async with _client(asked) as client:
+            return await _model(client, asked)
+
+    return asyncio.run(ask())
+
+
+def _needed() -> None:
+    if httpx is None:
+        raise FabricError(
+            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
+        )
+
+
+def _client(asked: Asked) -> httpx.AsyncClient:
     headers = {"Accept-Encoding": "identity"}
     if asked.api_key:
         headers["Authorization"] = f"Bearer {asked.api_key}"
-    async with httpx.AsyncClient(
+    return httpx.AsyncClient(
         headers=headers,
         verify=_tls(asked),
         timeout=asked.timeout,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         trust_env=False,
-    ) as client:
+    )
+
+
+async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
+    async with _client(asked) as client:
         if not asked.model:
             asked = dataclasses.replace(asked, model=await _model(client, asked))
         return [await _turn(client, asked, each, limits, say) for each in planned]

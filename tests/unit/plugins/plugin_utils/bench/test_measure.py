@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,25 +15,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, chunk, event, sse
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound, words
 
 ENTRIES = knowledge.load("workloads")
 LIMITS = limits_of(knowledge.load("guards"))
 OVER = load_limits_of(knowledge.load("guards"))
-ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
-TENS = [f"{ten}{one}" for ten in ("twenty", "thirty") for one in ("", *(f"-{one}" for one in ONES.split()[:9]))]
-NUMBERS = ", ".join([*ONES.split(), "nineteen", *TENS, "forty"]) + "."
-
-
-def words(seed: str, count: int = 30) -> list[str]:
-    chance = random.Random(seed)
-    return ["".join(chance.choices("abcdefghij", k=chance.randint(2, 8))) + " " for _n in range(count)]
-
-
-def sound(request: Request) -> Answer:
-    text = request.body["messages"][0]["content"]
-    if "one to forty" in text:
-        return sse(*(f"{word} " for word in NUMBERS.split()), tokens=60)
-    return sse(*words(text), tokens=30, pause=0.004)
 
 
 @pytest.fixture
