@@ -32,6 +32,8 @@ _CANDIDATES = 64
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+"
 )
+_LETTERS = re.compile(r"[^\W_]+")  # what str.isalnum() is true of
+_SPACE = re.compile(r"\s")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -146,6 +148,14 @@ class _Window:
         return tuple(self.words[start + offset] for offset in range(self.n))
 
 
+def _end_of_line(text: str) -> int:
+    """Return after how many characters the first line ends, 0 where it does not yet. A stuck model may never end its line."""
+    newline = text.find("\n", 0, 2 * _PIECE)
+    space = _SPACE.search(text, _PIECE - 1, 2 * _PIECE) if len(text) >= _PIECE else None
+    ends = [at + 1 for at in (newline, space.start() if space else -1) if at >= 0]
+    return min(ends) if ends else 2 * _PIECE if len(text) >= 2 * _PIECE else 0
+
+
 class TextGuard:
     """The guard of one request's text. The first thing that it finds stays in `trip`."""
 
@@ -189,27 +199,28 @@ class TextGuard:
         self.trip = Trip(guard, self.length, message, " ".join(sample.split())[:120] or repr(sample[:20]))
 
     def _take(self, piece: str) -> None:
-        self._tail = (self._tail + piece)[-(self.limits.loop.repeats * self.limits.loop.max_period) :]
-        for character in piece:
-            self.length += 1
-            self._line += character
-            long = len(self._line)
-            # A stuck model may never end its line.
-            if character == "\n" or (long >= _PIECE and character.isspace()) or long >= 2 * _PIECE:
-                self._words(self._line)
-                self._line = ""
-                if self.trip is not None:
-                    return
+        self._tail += piece
+        most = self.limits.loop.repeats * self.limits.loop.max_period
+        if len(self._tail) > 2 * most:
+            self._tail = self._tail[-most:]
+        self.length += len(piece)
+        self._line += piece
+        while self.trip is None:
+            end = _end_of_line(self._line)
+            if not end:
+                return
+            line, self._line = self._line[:end], self._line[end:]
+            self._words(line)
 
     def _words(self, line: str) -> None:
         tokens = _TOKEN.findall(line)
         self._tokens += len(tokens)
         self._counts.update(tokens)
-        marks = sum(not (character.isalnum() or character.isspace()) for character in line)
-        solid = sum(not character.isspace() for character in line)
+        solid = len("".join(line.split()))
+        marks = solid - sum(map(len, _LETTERS.findall(line)))
         # A line of structure stands for a word that comes once, so that what it parts is not taken for neighbours.
         structured = marks >= _STRUCTURED * max(solid, 1)
-        for word in [f"\n{self.length}"] if structured else _WORD.findall(line.casefold()):
+        for word in [f"\n{self.length - len(self._line)}"] if structured else _WORD.findall(line.casefold()):
             self._flood.add(word)
             self._recent.add(word)
         if self.trip is None:
@@ -234,7 +245,8 @@ class TextGuard:
                 self._found("stagnation", message, sample)
 
     def _look_at_end(self) -> None:
-        loop, tail = self.limits.loop, self._tail
+        loop = self.limits.loop
+        tail = self._tail[-(loop.repeats * loop.max_period) :]
         if len(tail) < loop.min_chars:
             return
         key, end = tail[-_KEY:], len(tail) - 1

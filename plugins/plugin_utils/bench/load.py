@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many streamed chat requests at once to one server: httpx, one event loop, one state of the guards for each stream.
+"""Many streamed chat requests at once to one server: one event loop, one state of the guards for each stream.
 
 A *turn* is a number of requests, of which `n` run at one time. Times are taken where the bytes come in, before anything
 looks at them. What the client itself costs is the processor time of its one thread: where it nears the time that went by,
@@ -40,10 +40,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record, record_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wire import Cut, WireError, exchange
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
 Say = t.Callable[[str], None]
 _LOOK_S = 5.0  # between two words about progress, and two readings of /metrics
+_PART = 4096
 _BESIDE_S = 10.0  # how long /metrics may take
 
 
@@ -152,7 +154,7 @@ def _client(asked: Asked) -> httpx.AsyncClient:
         headers["Authorization"] = f"Bearer {asked.api_key}"
     return httpx.AsyncClient(
         headers=headers,
-        verify=_tls(asked),
+        verify=_tls(asked) or False,
         timeout=asked.timeout,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         trust_env=False,
@@ -177,7 +179,7 @@ async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limit
     n, questions, seconds = planned.n, planned.questions, planned.seconds
     asked = dataclasses.replace(asked, timeout=min(asked.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
-    streams: set[ChatStream] = set()
+    streams, tls = set[ChatStream](), _tls(asked)
     scrapes = [await _beside(client, asked, "/metrics")] if planned.scrape else []
     began, busy = time.monotonic(), time.thread_time()
 
@@ -185,7 +187,7 @@ async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limit
         for question in left:
             stream = ChatStream(time.monotonic())
             streams.add(stream)
-            records.append(await _one(client, asked, planned.workload, question, limits, stream))
+            records.append(await _one(tls, asked, planned.workload, question, limits, stream))
             streams.discard(stream)
             if time.monotonic() - began >= seconds:
                 return
@@ -224,14 +226,14 @@ def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collecti
 
 
 async def _one(
-    client: httpx.AsyncClient, asked: Asked, workload: Workload, question: Question, limits: Limits, stream: ChatStream
+    tls: ssl.SSLContext | None, asked: Asked, workload: Workload, question: Question, limits: Limits, stream: ChatStream
 ) -> Record:
     guards = (TextGuard(limits), TextGuard(limits))
     failure: Failure | None = None
     try:
         with _named(asked):
             async with asyncio.timeout(asked.timeout):
-                await _read(client, asked, _body(asked, workload, question), stream, guards)
+                await _read(asked, tls, _body(asked, workload, question), stream, guards)
         _judge(stream, guards)
     except StreamError as exc:
         failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
@@ -252,8 +254,8 @@ async def _one(
     )
 
 
-def _body(asked: Asked, workload: Workload, question: Question) -> dict[str, t.Any]:
-    return {
+def _body(asked: Asked, workload: Workload, question: Question) -> bytes:
+    body = {
         "model": asked.model,
         "messages": [{"role": "user", "content": question.text}],
         "max_tokens": workload.max_tokens,
@@ -262,26 +264,40 @@ def _body(asked: Asked, workload: Workload, question: Question) -> dict[str, t.A
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    return json.dumps(body).encode()
 
 
 async def _read(
-    client: httpx.AsyncClient,
-    asked: Asked,
-    body: dict[str, t.Any],
-    stream: ChatStream,
-    guards: tuple[TextGuard, TextGuard],
+    asked: Asked, tls: ssl.SSLContext | None, body: bytes, stream: ChatStream, guards: tuple[TextGuard, TextGuard]
 ) -> None:
-    url = f"{asked.url.rstrip('/')}/chat/completions"
-    async with client.stream("POST", url, json=body, headers={"Accept": "text/event-stream"}) as answer:
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip()
-        text = "" if answer.status_code == 200 else (await answer.aread())[:2000].decode(errors="replace")
-        refused = refusal(answer.status_code, kind, text)
-        if refused:
-            raise refused
-        async for piece in answer.aiter_raw():
-            _feed(stream, guards, piece, time.monotonic())
-            if stream.done:
-                return
+    target = target_of(asked)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    lines = [
+        f"POST {target.path}/chat/completions HTTP/1.1",
+        f"Host: {host}:{target.port}",
+        "Accept: text/event-stream",
+        "Accept-Encoding: identity",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *([f"Authorization: Bearer {asked.api_key}"] if asked.api_key else []),
+    ]
+
+    def take(piece: bytes, now: float) -> bool:
+        # In parts, so that of a burst no more is taken than up to what is garbage.
+        for at in range(0, len(piece), _PART):
+            _feed(stream, guards, piece[at : at + _PART], now)
+        return stream.done
+
+    def begun(now: float) -> None:
+        stream.began = now
+
+    request = "\r\n".join([*lines, "", ""]).encode() + body
+    done = await exchange(target.host, target.port, tls, request, take, begun)
+    refused = refusal(done.status, done.kind, done.refusal.decode(errors="replace"))
+    if refused:
+        raise refused
+    if not stream.done:
         _feed(stream, guards, b"", time.monotonic(), final=True)
 
 
@@ -289,7 +305,9 @@ def _feed(
     stream: ChatStream, guards: tuple[TextGuard, TextGuard], piece: bytes, now: float, final: bool = False
 ) -> None:
     for delta in stream.feed(piece, now, final):
-        trip = guards[0].feed(delta.content) or guards[1].feed(delta.reasoning)
+        trip = (delta.content and guards[0].feed(delta.content)) or (
+            delta.reasoning and guards[1].feed(delta.reasoning)
+        )
         if trip:
             raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
 
@@ -319,9 +337,9 @@ async def _model(client: httpx.AsyncClient, asked: Asked) -> str:
         raise FabricError(text.replace(asked.api_key, "********") if asked.api_key else text) from None
 
 
-def _tls(asked: Asked) -> ssl.SSLContext | bool:
+def _tls(asked: Asked) -> ssl.SSLContext | None:
     if not asked.url.startswith("https"):
-        return False
+        return None
     try:
         context = ssl.create_default_context(cafile=asked.ca_path)
     except (OSError, ssl.SSLError) as exc:
@@ -350,12 +368,12 @@ def _named(asked: Asked) -> t.Iterator[None]:
         raise failure_of("unreachable", f"no connection within {asked.timeout:g} s") from None
     except (TimeoutError, httpx.TimeoutException):
         raise failure_of("hang", f"no answer within {asked.timeout:g} s") from None
-    except httpx.ConnectError as exc:
+    except (httpx.ConnectError, OSError) as exc:
         cause, words = _unconnected(exc)
         raise failure_of(cause, words) from None
-    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, Cut):
         raise failure_of("truncated", "the connection ended in the middle") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+    except (httpx.HTTPError, httpx.InvalidURL, WireError) as exc:
         raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
 
 
