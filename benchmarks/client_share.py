@@ -56,7 +56,9 @@ async def serve(port: object, pause: float) -> None:
                     word = WORDS[(number * 37 + token) % len(WORDS)] + " "
                     writer.write(chunk(BODY % (json.dumps(word), "null")))
                 writer.write(chunk(BODY % ('""', '"stop"')))
-                writer.write(chunk('{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":%d}}' % TOKENS))
+                writer.write(
+                    chunk(json.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": TOKENS}}))
+                )
                 writer.write(chunk("[DONE]") + b"0\r\n\r\n")
         except (OSError, asyncio.IncompleteReadError):
             writer.close()

@@ -52,9 +52,14 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The last `min_chars` characters or more are `repeats` exact repetitions of up to `max_period` characters."""
+    """The last `min_chars` characters or more are `repeats` exact repetitions of up to `max_period` characters.
+
+    Where the repeated text is structure, as in a list of equal values, it may end yet: then `structured_chars` are needed, or
+    the end of the whole text.
+    """
 
     min_chars: int
+    structured_chars: int
     repeats: int
     max_period: int
 
@@ -148,6 +153,23 @@ class _Window:
         return tuple(self.words[start + offset] for offset in range(self.n))
 
 
+def _marks(text: str) -> tuple[int, int]:
+    """Return how many characters of a text are punctuation, and how many are no space."""
+    solid = len("".join(text.split()))
+    return solid - sum(map(len, _LETTERS.findall(text))), solid
+
+
+def _is_structure(line: str) -> bool:
+    marks, solid = _marks(line)
+    return marks >= _STRUCTURED * max(solid, 1)
+
+
+def _is_list(text: str) -> bool:
+    """Whether it is structure with something in it: a value and what parts it from the next."""
+    marks, solid = _marks(text)
+    return _STRUCTURED * solid <= marks < solid
+
+
 def _end_of_line(text: str) -> int:
     """Return after how many characters the first line ends, 0 where it does not yet. A stuck model may never end its line."""
     newline = text.find("\n", 0, 2 * _PIECE)
@@ -187,7 +209,7 @@ class TextGuard:
         if self.trip is None and self._line:
             self._words(self._line)
         if self.trip is None:
-            self._look_at_end()
+            self._look_at_end(closed=True)
         single = self.limits.single
         if self.trip is None and self._tokens >= single.min_tokens:
             token, count = self._counts.most_common(1)[0]
@@ -216,11 +238,8 @@ class TextGuard:
         tokens = _TOKEN.findall(line)
         self._tokens += len(tokens)
         self._counts.update(tokens)
-        solid = len("".join(line.split()))
-        marks = solid - sum(map(len, _LETTERS.findall(line)))
         # A line of structure stands for a word that comes once, so that what it parts is not taken for neighbours.
-        structured = marks >= _STRUCTURED * max(solid, 1)
-        for word in [f"\n{self.length - len(self._line)}"] if structured else _WORD.findall(line.casefold()):
+        for word in [f"\n{self.length - len(self._line)}"] if _is_structure(line) else _WORD.findall(line.casefold()):
             self._flood.add(word)
             self._recent.add(word)
         if self.trip is None:
@@ -244,7 +263,7 @@ class TextGuard:
                 message = f"only {different} different words are among the last {len(recent.words)}"
                 self._found("stagnation", message, sample)
 
-    def _look_at_end(self) -> None:
+    def _look_at_end(self, closed: bool = False) -> None:
         loop = self.limits.loop
         tail = self._tail[-(loop.repeats * loop.max_period) :]
         if len(tail) < loop.min_chars:
@@ -254,7 +273,8 @@ class TextGuard:
             # The nearest earlier place at which the text ends alike: the period, or a part of it.
             before = tail.rfind(key, 0, end)
             period = len(tail) - _KEY - before
-            span = max(loop.min_chars, loop.repeats * period)
+            list_may_end = not closed and _is_list(tail[-period:])
+            span = max(loop.structured_chars if list_may_end else loop.min_chars, loop.repeats * period)
             if before < 0 or period > loop.max_period or span > len(tail):
                 return
             if tail[-span:-period] == tail[period - span :]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
 _MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server

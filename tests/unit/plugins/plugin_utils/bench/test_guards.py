@@ -110,6 +110,11 @@ HONEST = {
     ),
     "a JSON array of small records": json.dumps([{"x": n} for n in range(300)]),
     "a JSON array of numbers": json.dumps(list(range(600))),
+    "equal layers of a config.json": json.dumps(
+        {"layer_types": ["full_attention"] * 94, "vocab_size": 151936}, indent=2
+    ),
+    "layers of two kinds": json.dumps({"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 20}, indent=2),
+    "a vector of zeros": "The vector is [" + "0.0, " * 767 + "0.0], as was to be shown.",
     "a matrix": "\n".join(", ".join("1" if row == column else "0" for column in range(24)) for row in range(24)),
     "records in YAML": "".join(f"- name: spark{n}\n  state: up\n  mtu: 9000\n  driver: mlx5_core\n" for n in range(90)),
     "comma-separated values": "".join(f"2026-11-{1 + n % 28:02d},spark{n},open,open,closed,open\n" for n in range(150)),
@@ -168,8 +173,6 @@ def test_honest_text_does_not(name: str) -> None:
 
 def written() -> dict[str, str]:
     """Texts that people and programs wrote for this repository, of every kind in it, as long as an answer of 1000 tokens.
-
-    Not configurations that name the kind of each of a model's layers: such a list is an exact loop, as garbage is one.
     """
     files: dict[str, list[pathlib.Path]] = {}
     for path in sorted(path for folder in WRITTEN for path in (ROOT / folder).rglob("*") if path.is_file()):
@@ -179,7 +182,7 @@ def written() -> dict[str, str]:
         with contextlib.suppress(UnicodeDecodeError):
             text = path.read_text(encoding="utf-8")
             for begin in range(0, min(len(text), 3 * LENGTH), LENGTH):
-                if len(text) - begin >= 1000 and '"layer_types"' not in text:
+                if len(text) - begin >= 1000:
                     found[f"{path.relative_to(ROOT)} from {begin}"] = text[begin : begin + LENGTH]
     return found
 
