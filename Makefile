@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo test test-long link setup lab-deps clean bench
+.PHONY: help demo demo-bench test test-long link setup lab-deps clean bench
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -10,6 +10,10 @@ help: ## what can be made
 demo: ## four virtual Sparks from bare to verified fabric, on this machine
 	venv=$$(python3 tools/setup.py newest)
 	"$$venv/bin/python" tools/demo.py
+
+demo-bench: ## a small real model served on the CPU, measured, and its garbage caught
+	venv=$$(python3 tools/setup.py newest)
+	"$$venv/bin/python" tools/demo_bench.py
 
 test: setup lab-deps ## what CI runs
 	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py test $(STAGES)

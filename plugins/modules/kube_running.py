@@ -66,6 +66,10 @@ groups:
   type: list
   elements: dict
   returned: success
+requests:
+  description: How many requests its plan computes at once, or null where it was started without saying so.
+  type: int
+  returned: success
 unreached:
   description: Why RV(groups) is empty.
   type: str

@@ -5,12 +5,8 @@ The environment and the model are kept in the oracle's cache. Where PyPI cannot 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import time
 
@@ -21,9 +17,10 @@ if str(HERE.parents[1] / "tools") not in sys.path:
     sys.path.insert(0, str(HERE.parents[1] / "tools"))
 
 from engine_parsers import installed, tables  # noqa: E402
-from engine_parsers.sources import NotAvailable, cache  # noqa: E402
+from engine_parsers.sources import NotAvailable  # noqa: E402
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.engine import served  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.engine.planned import OWN, PROFILE, total_gib  # noqa: E402
 
 
@@ -42,19 +39,8 @@ def engine() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def model(engine: pathlib.Path) -> pathlib.Path:
-    """Return the folder of the tiny model, made once for each version of its script and environment."""
-    script = HERE / "tiny_model.py"
-    made_of = script.read_bytes() + (HERE / "answers.py").read_bytes() + str(engine).encode()
-    folder = cache() / "models" / f"tiny-{hashlib.sha256(made_of).hexdigest()[:16]}"
-    if not (folder / "made.txt").is_file():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        made = subprocess.run(
-            [str(engine / "python"), str(script), str(folder)], check=False, capture_output=True, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
-        assert made.returncode == 0, made.stdout + made.stderr
-        (folder / "made.txt").write_text(made.stdout, encoding="utf-8")
+    """Return the folder of the tiny model."""
+    folder = served.model(engine)
     print(f"\nmodel: {(folder / 'made.txt').read_text(encoding='utf-8').splitlines()[-1]}")
     return folder
 

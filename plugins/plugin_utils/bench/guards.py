@@ -32,6 +32,8 @@ _CANDIDATES = 64
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+"
 )
+_LETTERS = re.compile(r"[^\W_]+")  # what str.isalnum() is true of
+_SPACE = re.compile(r"\s")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -50,9 +52,14 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The last `min_chars` characters or more are `repeats` exact repetitions of up to `max_period` characters."""
+    """The last `min_chars` characters or more are `repeats` exact repetitions of up to `max_period` characters.
+
+    Where the repeated text is structure, as in a list of equal values, it may end yet: then `structured_chars` are needed, or
+    the end of the whole text.
+    """
 
     min_chars: int
+    structured_chars: int
     repeats: int
     max_period: int
 
@@ -146,6 +153,31 @@ class _Window:
         return tuple(self.words[start + offset] for offset in range(self.n))
 
 
+def _marks(text: str) -> tuple[int, int]:
+    """Return how many characters of a text are punctuation, and how many are no space."""
+    solid = len("".join(text.split()))
+    return solid - sum(map(len, _LETTERS.findall(text))), solid
+
+
+def _is_structure(line: str) -> bool:
+    marks, solid = _marks(line)
+    return marks >= _STRUCTURED * max(solid, 1)
+
+
+def _is_list(text: str) -> bool:
+    """Whether it is structure with something in it: a value and what parts it from the next."""
+    marks, solid = _marks(text)
+    return _STRUCTURED * solid <= marks < solid
+
+
+def _end_of_line(text: str) -> int:
+    """Return after how many characters the first line ends, 0 where it does not yet. A stuck model may never end its line."""
+    newline = text.find("\n", 0, 2 * _PIECE)
+    space = _SPACE.search(text, _PIECE - 1, 2 * _PIECE) if len(text) >= _PIECE else None
+    ends = [at + 1 for at in (newline, space.start() if space else -1) if at >= 0]
+    return min(ends) if ends else 2 * _PIECE if len(text) >= 2 * _PIECE else 0
+
+
 class TextGuard:
     """The guard of one request's text. The first thing that it finds stays in `trip`."""
 
@@ -177,7 +209,7 @@ class TextGuard:
         if self.trip is None and self._line:
             self._words(self._line)
         if self.trip is None:
-            self._look_at_end()
+            self._look_at_end(closed=True)
         single = self.limits.single
         if self.trip is None and self._tokens >= single.min_tokens:
             token, count = self._counts.most_common(1)[0]
@@ -189,27 +221,25 @@ class TextGuard:
         self.trip = Trip(guard, self.length, message, " ".join(sample.split())[:120] or repr(sample[:20]))
 
     def _take(self, piece: str) -> None:
-        self._tail = (self._tail + piece)[-(self.limits.loop.repeats * self.limits.loop.max_period) :]
-        for character in piece:
-            self.length += 1
-            self._line += character
-            long = len(self._line)
-            # A stuck model may never end its line.
-            if character == "\n" or (long >= _PIECE and character.isspace()) or long >= 2 * _PIECE:
-                self._words(self._line)
-                self._line = ""
-                if self.trip is not None:
-                    return
+        self._tail += piece
+        most = self.limits.loop.repeats * self.limits.loop.max_period
+        if len(self._tail) > 2 * most:
+            self._tail = self._tail[-most:]
+        self.length += len(piece)
+        self._line += piece
+        while self.trip is None:
+            end = _end_of_line(self._line)
+            if not end:
+                return
+            line, self._line = self._line[:end], self._line[end:]
+            self._words(line)
 
     def _words(self, line: str) -> None:
         tokens = _TOKEN.findall(line)
         self._tokens += len(tokens)
         self._counts.update(tokens)
-        marks = sum(not (character.isalnum() or character.isspace()) for character in line)
-        solid = sum(not character.isspace() for character in line)
         # A line of structure stands for a word that comes once, so that what it parts is not taken for neighbours.
-        structured = marks >= _STRUCTURED * max(solid, 1)
-        for word in [f"\n{self.length}"] if structured else _WORD.findall(line.casefold()):
+        for word in [f"\n{self.length - len(self._line)}"] if _is_structure(line) else _WORD.findall(line.casefold()):
             self._flood.add(word)
             self._recent.add(word)
         if self.trip is None:
@@ -233,8 +263,9 @@ class TextGuard:
                 message = f"only {different} different words are among the last {len(recent.words)}"
                 self._found("stagnation", message, sample)
 
-    def _look_at_end(self) -> None:
-        loop, tail = self.limits.loop, self._tail
+    def _look_at_end(self, closed: bool = False) -> None:
+        loop = self.limits.loop
+        tail = self._tail[-(loop.repeats * loop.max_period) :]
         if len(tail) < loop.min_chars:
             return
         key, end = tail[-_KEY:], len(tail) - 1
@@ -242,7 +273,8 @@ class TextGuard:
             # The nearest earlier place at which the text ends alike: the period, or a part of it.
             before = tail.rfind(key, 0, end)
             period = len(tail) - _KEY - before
-            span = max(loop.min_chars, loop.repeats * period)
+            list_may_end = not closed and _is_list(tail[-period:])
+            span = max(loop.structured_chars if list_may_end else loop.min_chars, loop.repeats * period)
             if before < 0 or period > loop.max_period or span > len(tail):
                 return
             if tail[-span:-period] == tail[period - span :]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many streamed chat requests at once to one server: httpx, one event loop, one state of the guards for each stream.
+"""Many streamed chat requests at once to one server: one event loop, one state of the guards for each stream.
 
 A *turn* is a number of requests, of which `n` run at one time. Times are taken where the bytes come in, before anything
 looks at them. What the client itself costs is the processor time of its one thread: where it nears the time that went by,
@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
+import math
 import ssl
 import time
 import typing as t
@@ -38,90 +40,200 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record, record_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wire import Cut, WireError, exchange
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
 Say = t.Callable[[str], None]
+_LOOK_S = 5.0  # between two words about progress, and two readings of /metrics
+_PART = 4096
+_BESIDE_S = 10.0  # how long /metrics may take
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked."""
+    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked.
+
+    begins: it is the first of some that belong together, which are done all or not at all. scrape: it is what is measured, so that
+    /metrics is read around it, and its end is told.
+    """
 
     n: int
     workload: Workload
     questions: t.Sequence[Question]
     seconds: float
+    scrape: bool = False
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of a turn. client_share: processor time of the client by the time that went by."""
+    """What came of a turn.
+
+    client_share: the processor time of the client's one thread by the time that went by. While it is busy no time is taken, so
+    that it bounds how much of the figures is the client's. scrapes: what /metrics said at the beginning, now and then, and at
+    the end; none where there is no /metrics.
+    """
 
     n: int
     records: tuple[Record, ...]
     not_asked: int
     wall_s: float
     client_share: float
+    scrapes: tuple[str, ...] = ()
 
 
-def turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say = lambda _text: None) -> list[Turn]:
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a server says of itself: the model's name, its metrics (empty: none), and JSON documents by path."""
+
+    model: str
+    metrics: str
+    documents: dict[str, t.Any]
+
+
+def turns(
+    asked: Asked,
+    planned: t.Sequence[Planned],
+    limits: Limits,
+    say: Say = lambda _text: None,
+    within_s: float = math.inf,
+) -> list[Turn]:
     """Ask all that is planned, one turn after the other. Raises FabricError where nothing can be asked at all.
+
+    No more turns are begun, after the first that belong together, that would hardly end within within_s: as long as the last.
 
     What is asked is the workload's: prompt and max_tokens in `asked` are not used, and its timeout bounds the workload's.
     """
+    _needed()
+    target_of(asked)
+    return asyncio.run(_turns(asked, planned, limits, say, within_s))
+
+
+def server_of(asked: Asked, paths: t.Iterable[str] = ()) -> Server:
+    """Return what the server says of itself, of these paths beside /metrics. Raises FabricError where it names no model."""
+    _needed()
+    target_of(asked)
+
+    async def ask() -> Server:
+        async with _client(asked) as client:
+            model = asked.model or await _model(client, asked)
+            metrics = await _beside(client, asked, "/metrics")
+            documents = {path: _document(await _beside(client, asked, path)) for path in paths}
+            return Server(model, metrics, documents)
+
+    return asyncio.run(ask())
+
+
+async def _beside(client: httpx.AsyncClient, asked: Asked, path: str) -> str:
+    """Return what lies beside the API, such as /metrics; nothing where nothing does."""
+    root = asked.url.rstrip("/").removesuffix("/v1")
+    try:
+        answer = await client.get(f"{root}{path}", timeout=_BESIDE_S)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return ""
+    return answer.text if answer.status_code == 200 else ""
+
+
+def _document(text: str) -> t.Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _needed() -> None:
     if httpx is None:
         raise FabricError(
             f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
         )
-    target_of(asked)
-    return asyncio.run(_turns(asked, planned, limits, say))
 
 
-async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
+def _client(asked: Asked) -> httpx.AsyncClient:
     headers = {"Accept-Encoding": "identity"}
     if asked.api_key:
         headers["Authorization"] = f"Bearer {asked.api_key}"
-    async with httpx.AsyncClient(
+    return httpx.AsyncClient(
         headers=headers,
-        verify=_tls(asked),
+        verify=_tls(asked) or False,
         timeout=asked.timeout,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         trust_env=False,
-    ) as client:
+    )
+
+
+async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say, within_s: float) -> list[Turn]:
+    began, marks, done = time.monotonic(), list[float](), list[Turn]()
+    async with _client(asked) as client:
         if not asked.model:
             asked = dataclasses.replace(asked, model=await _model(client, asked))
-        return [await _turn(client, asked, each, limits, say) for each in planned]
+        for each in planned:
+            if each.begins:
+                marks.append(time.monotonic())
+                if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
+                    break
+            done.append(await _turn(client, asked, each, limits, say))
+    return done
 
 
 async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limits: Limits, say: Say) -> Turn:
     n, questions, seconds = planned.n, planned.questions, planned.seconds
     asked = dataclasses.replace(asked, timeout=min(asked.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
+    streams, tls = set[ChatStream](), _tls(asked)
+    scrapes = [await _beside(client, asked, "/metrics")] if planned.scrape else []
     began, busy = time.monotonic(), time.thread_time()
 
     async def user() -> None:
         for question in left:
-            records.append(await _one(client, asked, planned.workload, question, limits))
-            say(f"{n} at once: {len(records)} of {len(questions)} requests, {time.monotonic() - began:.0f} s")
+            stream = ChatStream(time.monotonic())
+            streams.add(stream)
+            records.append(await _one(tls, asked, planned.workload, question, limits, stream))
+            streams.discard(stream)
             if time.monotonic() - began >= seconds:
                 return
 
-    await asyncio.gather(*(user() for _number in range(n)))
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            say(_progress(planned, records, streams, time.monotonic() - began))
+            if any(scrapes):
+                scrapes.append(await _beside(client, asked, "/metrics"))
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        await asyncio.gather(*(user() for _number in range(n)))
+    finally:
+        watching.cancel()
     wall, busy = time.monotonic() - began, time.thread_time() - busy
+    if any(scrapes):
+        scrapes.append(await _beside(client, asked, "/metrics"))
+    if planned.scrape:  # warm-up and greedy prompt end without a word
+        say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
-    return Turn(n, tuple(records), len(questions) - len(records), wall, busy / wall if wall else 0.0)
+    share = busy / wall if wall else 0.0
+    return Turn(n, tuple(records), len(questions) - len(records), wall, share, tuple(filter(None, scrapes)))
+
+
+def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collection[ChatStream], passed: float) -> str:
+    """Say how far a turn is. What is left is a guess from what is done, and no more than its bound."""
+    count, done = len(planned.questions), len(records)
+    tokens = sum(record.tokens for record in records) + sum(stream.tokens for stream in streams)
+    said = f"{planned.n} at once: {done} of {count} requests, {tokens} tokens, {passed:.0f} s"
+    if done == count or not done:
+        return said
+    left = min(passed / done * (count - done), max(planned.seconds, passed) - passed + passed / done * planned.n)
+    return f"{said}, about {left:.0f} s left"
 
 
 async def _one(
-    client: httpx.AsyncClient, asked: Asked, workload: Workload, question: Question, limits: Limits
+    tls: ssl.SSLContext | None, asked: Asked, workload: Workload, question: Question, limits: Limits, stream: ChatStream
 ) -> Record:
-    stream = ChatStream(time.monotonic())
     guards = (TextGuard(limits), TextGuard(limits))
     failure: Failure | None = None
     try:
         with _named(asked):
             async with asyncio.timeout(asked.timeout):
-                await _read(client, asked, _body(asked, workload, question), stream, guards)
+                await _read(asked, tls, _body(asked, workload, question), stream, guards)
         _judge(stream, guards)
     except StreamError as exc:
         failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
@@ -142,8 +254,8 @@ async def _one(
     )
 
 
-def _body(asked: Asked, workload: Workload, question: Question) -> dict[str, t.Any]:
-    return {
+def _body(asked: Asked, workload: Workload, question: Question) -> bytes:
+    body = {
         "model": asked.model,
         "messages": [{"role": "user", "content": question.text}],
         "max_tokens": workload.max_tokens,
@@ -152,26 +264,40 @@ def _body(asked: Asked, workload: Workload, question: Question) -> dict[str, t.A
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    return json.dumps(body).encode()
 
 
 async def _read(
-    client: httpx.AsyncClient,
-    asked: Asked,
-    body: dict[str, t.Any],
-    stream: ChatStream,
-    guards: tuple[TextGuard, TextGuard],
+    asked: Asked, tls: ssl.SSLContext | None, body: bytes, stream: ChatStream, guards: tuple[TextGuard, TextGuard]
 ) -> None:
-    url = f"{asked.url.rstrip('/')}/chat/completions"
-    async with client.stream("POST", url, json=body, headers={"Accept": "text/event-stream"}) as answer:
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip()
-        text = "" if answer.status_code == 200 else (await answer.aread())[:2000].decode(errors="replace")
-        refused = refusal(answer.status_code, kind, text)
-        if refused:
-            raise refused
-        async for piece in answer.aiter_raw():
-            _feed(stream, guards, piece, time.monotonic())
-            if stream.done:
-                return
+    target = target_of(asked)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    lines = [
+        f"POST {target.path}/chat/completions HTTP/1.1",
+        f"Host: {host}:{target.port}",
+        "Accept: text/event-stream",
+        "Accept-Encoding: identity",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *([f"Authorization: Bearer {asked.api_key}"] if asked.api_key else []),
+    ]
+
+    def take(piece: bytes, now: float) -> bool:
+        # In parts, so that of a burst no more is taken than up to what is garbage.
+        for at in range(0, len(piece), _PART):
+            _feed(stream, guards, piece[at : at + _PART], now)
+        return stream.done
+
+    def begun(now: float) -> None:
+        stream.began = now
+
+    request = "\r\n".join([*lines, "", ""]).encode() + body
+    done = await exchange(target.host, target.port, tls, request, take, begun)
+    refused = refusal(done.status, done.kind, done.refusal.decode(errors="replace"))
+    if refused:
+        raise refused
+    if not stream.done:
         _feed(stream, guards, b"", time.monotonic(), final=True)
 
 
@@ -179,7 +305,9 @@ def _feed(
     stream: ChatStream, guards: tuple[TextGuard, TextGuard], piece: bytes, now: float, final: bool = False
 ) -> None:
     for delta in stream.feed(piece, now, final):
-        trip = guards[0].feed(delta.content) or guards[1].feed(delta.reasoning)
+        trip = (delta.content and guards[0].feed(delta.content)) or (
+            delta.reasoning and guards[1].feed(delta.reasoning)
+        )
         if trip:
             raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
 
@@ -209,9 +337,9 @@ async def _model(client: httpx.AsyncClient, asked: Asked) -> str:
         raise FabricError(text.replace(asked.api_key, "********") if asked.api_key else text) from None
 
 
-def _tls(asked: Asked) -> ssl.SSLContext | bool:
+def _tls(asked: Asked) -> ssl.SSLContext | None:
     if not asked.url.startswith("https"):
-        return False
+        return None
     try:
         context = ssl.create_default_context(cafile=asked.ca_path)
     except (OSError, ssl.SSLError) as exc:
@@ -240,12 +368,12 @@ def _named(asked: Asked) -> t.Iterator[None]:
         raise failure_of("unreachable", f"no connection within {asked.timeout:g} s") from None
     except (TimeoutError, httpx.TimeoutException):
         raise failure_of("hang", f"no answer within {asked.timeout:g} s") from None
-    except httpx.ConnectError as exc:
+    except (httpx.ConnectError, OSError) as exc:
         cause, words = _unconnected(exc)
         raise failure_of(cause, words) from None
-    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, Cut):
         raise failure_of("truncated", "the connection ended in the middle") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+    except (httpx.HTTPError, httpx.InvalidURL, WireError) as exc:
         raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
 
 

@@ -8,22 +8,19 @@ Pure: bytes and the time at which they came go in, text and figures come out.
 
 from __future__ import annotations
 
-import codecs
 import json
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 
-_MOST = 1 << 20  # characters of one event; a server that sends more is no chat server
+_MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server
 
 
 class StreamError(FabricError):
     """What came is not a stream of chat completions, or the server says that it failed in the middle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(t.NamedTuple):
     """A piece of text: of the answer, or of the reasoning before it."""
 
     content: str = ""
@@ -34,33 +31,23 @@ class EventReader:
     """Server-sent events: pieces of bytes in, the `data` of whole events out (WHATWG HTML, section 9.2.6)."""
 
     def __init__(self) -> None:
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._text = ""
-        self._data: list[str] = []
+        self._rest = b""
+        self._data: list[bytes] = []
 
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
         """Yield the data of each event that this piece completes. final: nothing comes after it."""
-        self._text += self._decode(piece, final)
-        while True:
-            line, ended, rest = _line(self._text, final)
-            if not ended:
-                break
-            self._text = rest
-            if line.startswith("data:"):
-                self._data.append(line[5:].removeprefix(" "))
-            elif not line and self._data:
-                yield "\n".join(self._data)
+        lines = (self._rest + piece).splitlines(keepends=True)  # of bytes: at LF, CR LF and CR alone
+        # After a CR an LF may follow in the next piece.
+        whole = not lines or lines[-1].endswith(b"\n") or (final and lines[-1].endswith(b"\r"))
+        self._rest = b"" if whole else lines.pop()
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line.rstrip(b"\r\n")[5:].removeprefix(b" "))
+            elif self._data and line in (b"\n", b"\r\n", b"\r"):
+                yield b"\n".join(self._data).decode("utf-8", "replace")
                 self._data = []
-        if len(self._text) + sum(map(len, self._data)) > _MOST:
+        if len(self._rest) + sum(map(len, self._data)) > _MOST:
             raise StreamError("the server sends one event without an end.")
-
-
-def _line(text: str, final: bool) -> tuple[str, bool, str]:
-    """Return the first line, whether it has ended, and what follows. Lines end with LF, CR LF or CR."""
-    at = min((place for mark in "\r\n" if (place := text.find(mark)) >= 0), default=-1)
-    if at < 0 or (text[at:] == "\r" and not final):  # an LF may follow in the next piece
-        return "", False, text
-    return text[:at], True, text[at + (2 if text[at : at + 2] == "\r\n" else 1) :]
 
 
 def _number(value: t.Any, otherwise: int | None) -> int | None:

@@ -4,8 +4,9 @@
 """The last steps: tokens that come, and the proof that a real request took the fabric.
 
 `tokens` of the evidence is what module `serving_canary` returned: `groups`, each with `name`, `status`, `cause`,
-`message`, `remedy` and figures; `wire` has `counters`, by host `before` and `after` of `roce_counters`, read around the
-canary's requests. Either may be `reason` alone: why it was not done.
+`message`, `remedy` and figures, and under `together` what module `bench` returned as `workloads`; `wire` has `counters`, by
+host `before` and `after` of `roce_counters`, read around the canary's requests. Each may be `reason` alone: why it was not
+done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.collectives 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Place, Plain, Result
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.wire import Carried, carried, ports_of
 
+_REMEDY = "See the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size; `bench.yml` measures it again."
 _FIGURES = ("ttft_s", "tokens", "tokens_per_s", "finish_reason", "model", "text")
 
 
@@ -36,7 +38,27 @@ def tokens(evidence: Evidence) -> list[Result]:
         )
         for sign in done.get("signs") or ()
     ]
+    results += _together(done.get("together"))
     return results or [Result("tokens", "not run", (), "no rank group was named.")]
+
+
+def _together(asked: Plain | None) -> list[Result]:
+    """Judge requests that ran at once, by the benchmark's guards. None: the mode does not ask for it."""
+    if asked is None:
+        return []
+    if asked.get("reason"):
+        return [Result("tokens together", "not run", (), f"{str(asked['reason']).rstrip('.')}.")]
+    found = []
+    for level in (each for workload in asked["workloads"] for each in workload["levels"]):
+        figures = {key: value for key, value in level["figures"].items() if value is not None}
+        subject = f"tokens {level['n']} at once"
+        if level["verdict"] == "good":
+            message = f"{figures['ok']} good answers, {figures.get('wall_tokens_per_s', 0):.3g} tokens/s in all"
+            found.append(Result(subject, "pass", (), message, figures=figures))
+        else:
+            cause = f"tokens.{level['verdict']}"
+            found.append(Result(subject, "fail", (), level["message"], cause, None, _REMEDY, figures=figures))
+    return found
 
 
 def _group(evidence: Evidence, group: Plain) -> Result:

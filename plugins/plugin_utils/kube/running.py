@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, Plain, labels
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, REQUESTS, Plain, labels
 
 KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Service"))
 
@@ -25,8 +25,9 @@ def running(
     instance: str, namespace: str, objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]
 ) -> Plain:
     """Return what runs: `ranks` (how many there are to be), `hosts` (by rank), `pods` (what `nccl_transport` takes to
-    read their logs), `groups` (what `serving_canary` takes), `unreached` (why there are none), and `image` (its `name`, the `digest`
-    that all ranks run, the same by host as `digests`, and `problems`: ranks that differ, or another digest than came first).
+    read their logs), `groups` (what `serving_canary` takes), `unreached` (why there are none), `requests` (how many its plan
+    computes at once, None where it does not say), and `image` (its `name`, the `digest` that all ranks run, the same by host as
+    `digests`, and `problems`: ranks that differ, or another digest than came first).
 
     objects: by kind, as the API returns them; of ConfigMaps, the one that keeps images' digests. node_names: the node of a host where
     it has another name. Raises FabricError where nothing runs.
@@ -39,12 +40,14 @@ def running(
     nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}
     names = [hosts.get(node, node) for node in nodes.values() if node]
     url = _url(pods.get(0), objects["Service"])
+    told = str((sets[0]["metadata"].get("annotations") or {}).get(REQUESTS, ""))
     group = {"name": instance, "url": url, "hosts": names}
     return {
         "ranks": len(sets),
         "hosts": names,
         "pods": {"namespace": namespace, "label_selectors": selectors(instance), "container": CONTAINER},
         "groups": [group] if url else [],
+        "requests": int(told) if told.isdigit() and int(told) else None,
         "unreached": "" if url else _unreached(instance, pods.get(0)),
         "image": _image({hosts.get(node, node): pods[rank] for rank, node in nodes.items()}, objects["ConfigMap"]),
     }

@@ -23,6 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     MANAGER,
     PLAN,
     RANK,
+    REQUESTS,
     Plain,
     Settings,
     checksum,
@@ -92,6 +93,9 @@ def serving(
     group = dataclasses.replace(group, launch=f"{name}-launch-{stamp[:10]}")
     files = {key: {**value, "plan": stamp} for key, value in files.items()}
     told = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
+    requests = (plan.get("memory") or {}).get("max_running_requests")
+    if requests:
+        told[REQUESTS] = str(requests)
     sets = [_rank_set(member, group, instance, name, told) for member in members]
     attached = [member for member in members if member.attached]
     common = [

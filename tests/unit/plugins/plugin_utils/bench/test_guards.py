@@ -10,6 +10,8 @@ import itertools
 import json
 import pathlib
 import random
+import sysconfig
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -110,6 +112,11 @@ HONEST = {
     ),
     "a JSON array of small records": json.dumps([{"x": n} for n in range(300)]),
     "a JSON array of numbers": json.dumps(list(range(600))),
+    "equal layers of a config.json": json.dumps(
+        {"layer_types": ["full_attention"] * 94, "vocab_size": 151936}, indent=2
+    ),
+    "layers of two kinds": json.dumps({"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 20}, indent=2),
+    "a vector of zeros": "The vector is [" + "0.0, " * 767 + "0.0], as was to be shown.",
     "a matrix": "\n".join(", ".join("1" if row == column else "0" for column in range(24)) for row in range(24)),
     "records in YAML": "".join(f"- name: spark{n}\n  state: up\n  mtu: 9000\n  driver: mlx5_core\n" for n in range(90)),
     "comma-separated values": "".join(f"2026-11-{1 + n % 28:02d},spark{n},open,open,closed,open\n" for n in range(150)),
@@ -167,10 +174,7 @@ def test_honest_text_does_not(name: str) -> None:
 
 
 def written() -> dict[str, str]:
-    """Texts that people and programs wrote for this repository, of every kind in it, as long as an answer of 1000 tokens.
-
-    Not configurations that name the kind of each of a model's layers: such a list is an exact loop, as garbage is one.
-    """
+    """Texts that people and programs wrote for this repository, of every kind in it, as long as an answer of 1000 tokens."""
     files: dict[str, list[pathlib.Path]] = {}
     for path in sorted(path for folder in WRITTEN for path in (ROOT / folder).rglob("*") if path.is_file()):
         files.setdefault(path.suffix, []).append(path)
@@ -179,7 +183,7 @@ def written() -> dict[str, str]:
         with contextlib.suppress(UnicodeDecodeError):
             text = path.read_text(encoding="utf-8")
             for begin in range(0, min(len(text), 3 * LENGTH), LENGTH):
-                if len(text) - begin >= 1000 and '"layer_types"' not in text:
+                if len(text) - begin >= 1000:
                     found[f"{path.relative_to(ROOT)} from {begin}"] = text[begin : begin + LENGTH]
     return found
 
@@ -314,3 +318,39 @@ def test_wrong_limits_are_named() -> None:
     spoilt = {**entries, "loop": {**entries["loop"], "values": {"min_chars": 600, "repeats": 4, "maximum": 3}}}
     with pytest.raises(FabricError, match=r"guards\.loop: unknown key 'maximum'"):
         limits_of(spoilt)
+
+
+MACHINE = {
+    "the standard library": (sysconfig.get_path("stdlib"), "*.py"),
+    "packages": (sysconfig.get_path("purelib"), "**/*.py"),
+    "Markdown": (sysconfig.get_path("purelib"), "**/*.md"),
+    "JSON": (sysconfig.get_path("purelib"), "**/*.json"),
+    "YAML": (sysconfig.get_path("purelib"), "**/*.yml"),
+    "JavaScript": (sysconfig.get_path("purelib"), "**/*.js"),
+    "licences": ("/usr/share/common-licenses", "*"),
+    "copyright notes": ("/usr/share/doc", "*/copyright"),
+    "headers in C": ("/usr/include", "**/*.h"),
+    "Perl": ("/usr/share/perl", "**/*.pm"),
+    "tables of locales": ("/usr/share/i18n/locales", "*"),
+    "lessons in many languages and scripts": ("/usr/share/vim", "**/tutor.*"),
+}
+
+
+@pytest.mark.long
+def test_no_false_alarm_on_what_lies_on_this_machine() -> None:
+    trips, looked = {}, Counter[str]()
+    for kind, (folder, pattern) in MACHINE.items():
+        files = sorted(path for path in pathlib.Path(folder).glob(pattern) if path.is_file())
+        for path in files[:MOST_OF_A_KIND]:
+            with contextlib.suppress(UnicodeDecodeError, OSError):
+                text = path.read_text(encoding="utf-8")
+                for begin in range(0, min(len(text), 3 * LENGTH), LENGTH):
+                    if len(text) - begin >= 1000:
+                        looked[kind] += 1
+                        trip = look(text[begin : begin + LENGTH])
+                        if trip:
+                            trips[f"{path} from {begin}"] = trip.message
+    print(f"\n{looked.total()} texts: {dict(looked)}")
+    if looked.total() < 300:
+        pytest.skip(f"not run: {looked.total()} texts are here")
+    assert trips == {}

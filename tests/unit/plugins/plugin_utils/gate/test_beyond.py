@@ -397,3 +397,25 @@ def test_the_image_that_ranks_run_is_told_and_one_that_has_changed_fails() -> No
     changed = judge(Cluster(4), pod={**nccl(), "image": {**image, "digest": None, "problems": ["spark4 differs."]}})
     assert step(changed, "pod")["status"] == "fail"
     assert "spark4 differs." in str(changed["causes"])
+
+
+# --- requests at once -------------------------------------------------------------------------------------------------
+
+
+def level(n: int, verdict: str, message: str = "") -> dict[str, Any]:
+    return {"n": n, "verdict": verdict, "message": message, "figures": {"ok": n, "wall_tokens_per_s": 44.0}}
+
+
+def test_garbage_at_the_plan_s_number_of_requests_fails_though_one_alone_is_good() -> None:
+    levels = [level(1, "good"), level(8, "garbage", "8 at once: 3 answers are garbage.")]
+    canary = CANARY | {"together": {"workloads": [{"name": "chat", "levels": levels}]}}
+    report = judge(Cluster(4), **ALL | {"tokens": canary})
+    assert report["verdict"] == "failed"
+    (cause,) = report["causes"]
+    assert (cause["id"], cause["message"]) == ("tokens.garbage", "8 at once: 3 answers are garbage.")
+    assert step(report, "tokens")["summary"].startswith("2 passed, 1 failed")
+
+
+def test_a_number_of_requests_that_nobody_knows_is_not_run() -> None:
+    report = judge(Cluster(4), **ALL | {"tokens": CANARY | {"together": {"reason": "the plan does not say"}}})
+    assert report["verdict"] == "incomplete"

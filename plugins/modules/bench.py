@@ -1,0 +1,213 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bench
+short_description: Measure a served model at several numbers of requests at once
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Asks an OpenAI-compatible server, from the controller, with 1, 4, 8 … streamed requests at once, and returns the figures of
+    each request and of each level. Speed counts only of answers that pass the quality guards at that concurrency.
+  - Guards read each stream while it comes; others compare the requests of a level after their end. A level with garbage is
+    V(garbage), whatever its speed; one with a request that failed is V(failed).
+  - The task fails where a level is not good. Its result holds the whole report all the same, so that it can be written before
+    the play ends (C(failed_when) V(false), then an assertion).
+  - In check mode it asks nothing, and is skipped.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  url:
+    description: The server's address with the version, such as V(http://10.0.0.1:30000/v1).
+    type: str
+    required: true
+  model:
+    description: The served model's name. By default the first that the server names.
+    type: str
+  key_file:
+    description: A file on the controller with the server's API key. It is sent to the server and shown nowhere.
+    type: path
+  api_key:
+    description: The server's API key, instead of O(key_file).
+    type: str
+  workloads:
+    description:
+      - What is asked, by the names of C(knowledge/workloads) and of the owner's folders, such as V(chat), V(generation),
+        V(long-context), V(code), V(reasoning) or V(agents).
+    type: list
+    elements: str
+    default: [chat]
+  levels:
+    description: Requests at once.
+    type: list
+    elements: int
+    default: [1, 4, 8, 16]
+  rounds:
+    description: How many requests each of those that run at once sends in turn.
+    type: int
+    default: 2
+  seconds:
+    description: After how many seconds a level begins no more requests. What was begun may take its workload's time.
+    type: float
+    default: 120
+  seed:
+    description: Of the filling text and of the server's sampling. By default the workload's own.
+    type: int
+  mode:
+    description:
+      - V(quick) takes about a minute, asks short answers at more and more requests at once, and says in C(answer) what users get
+        and what limits it. O(workloads), O(levels), O(rounds) and O(seconds) are not used then.
+    type: str
+    choices: [full, quick]
+    default: full
+  keep_to:
+    description: A folder on the controller for every answer's whole text, one compressed file for each workload and level.
+    type: path
+  log_file:
+    description: A file on the controller with the engine's log, read for the acceptance where its metrics do not tell it.
+    type: path
+  crosscheck:
+    description:
+      - Another tool to run against the same server afterwards, as it is installed on the controller. Its figures are put beside
+        these and not judged.
+      - V(llama-benchy) is a package of PyPI. It is refused where the server asks for a key, which it takes on its command line.
+    type: str
+    choices: [llama-benchy]
+  crosscheck_arguments:
+    description: More arguments of that tool, such as V(--tokenizer) and its folder.
+    type: list
+    elements: str
+    default: []
+  validate_certs:
+    description: Whether the server's certificate is checked.
+    type: bool
+    default: true
+  ca_path:
+    description: A file with the certificates of the authority that signed the server's.
+    type: path
+  knowledge_dirs:
+    description: The owner's folders of knowledge, laid over the shipped one. Kinds C(workloads), C(guards) and C(metrics) are used.
+    type: list
+    elements: path
+    default: []
+requirements:
+  - httpx (Python library, on the controller)
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.serving_canary
+"""
+
+EXAMPLES = r"""
+- name: Measure at one and at eight requests at once
+  dgxspark.cluster.bench:
+    url: http://10.0.0.1:30000/v1
+    workloads: [chat, generation]
+    levels: [1, 8]
+    keep_to: reports/answers
+  run_once: true
+  delegate_to: localhost
+  register: measured
+"""
+
+RETURN = r"""
+bench:
+  description: The report; its form is fixed by C(docs/schema/bench-report.json).
+  returned: when the server could be asked
+  type: dict
+  contains:
+    format:
+      description: The form's number.
+      returned: always
+      type: int
+    url:
+      description: What was asked.
+      returned: always
+      type: str
+    model:
+      description: The served model's name.
+      returned: always
+      type: str
+    started:
+      description: When it began, in UTC.
+      returned: always
+      type: str
+    finished:
+      description: When it ended, in UTC.
+      returned: always
+      type: str
+    mode:
+      description: V(full) or V(quick).
+      returned: always
+      type: str
+    client_share:
+      description: The largest share of a level's time in which the client's one thread was busy. Near 1 the figures are the client's.
+      returned: always
+      type: float
+    workloads:
+      description: For each its C(name) and C(levels).
+      returned: always
+      type: list
+      elements: dict
+    acceptance:
+      description: Of speculation over the whole run C(length), C(rate) and C(source), or null.
+      returned: always
+      type: dict
+    engine:
+      description: C(name) and C(version), where the server says them.
+      returned: always
+      type: dict
+    crosscheck:
+      description: The other tool's C(tool), C(version), C(command) and figures by level, or null.
+      returned: always
+      type: dict
+    answer:
+      description: What it comes to, in sentences. Empty in mode V(full).
+      returned: always
+      type: list
+      elements: str
+problem:
+  description: Why a level is not good; else empty.
+  returned: when the server could be asked
+  type: str
+table:
+  description: The same as lines for a terminal.
+  returned: when the server could be asked
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "url": {"type": "str", "required": True},
+    "model": {"type": "str"},
+    "key_file": {"type": "path", "no_log": False},
+    "api_key": {"type": "str", "no_log": True},
+    "workloads": {"type": "list", "elements": "str", "default": ["chat"]},
+    "levels": {"type": "list", "elements": "int", "default": [1, 4, 8, 16]},
+    "rounds": {"type": "int", "default": 2},
+    "seconds": {"type": "float", "default": 120},
+    "seed": {"type": "int"},
+    "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
+    "keep_to": {"type": "path"},
+    "log_file": {"type": "path"},
+    "crosscheck": {"type": "str", "choices": ["llama-benchy"]},
+    "crosscheck_arguments": {"type": "list", "elements": "str", "default": []},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_path": {"type": "path"},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(msg="bench runs on the controller, by its action plugin. Call it as dgxspark.cluster.bench.")
+
+
+if __name__ == "__main__":
+    main()

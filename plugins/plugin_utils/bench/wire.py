@@ -1,0 +1,172 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One HTTP/1.1 request whose answer is taken the moment that its bytes come: asyncio's transport and nothing between.
+
+For streams of one event a token. httpx goes through four layers and several tasks for each piece (75 of its 125 microseconds a
+token), so that it, and not the server, is what a level with many streams measures; it asks for everything that is no stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+import typing as t
+from http import client as http_client
+from io import BytesIO
+
+# Takes bytes of the body and when they came; True: no more is needed.
+Take = t.Callable[[bytes, float], bool]
+_MOST_HEAD = 1 << 16
+_MOST_REFUSAL = 2000  # bytes of a refusal that are kept
+
+
+class WireError(Exception):
+    """What came is no HTTP/1.1."""
+
+
+class Cut(Exception):
+    """The connection ended in the middle."""
+
+
+class Exchange(asyncio.Protocol):
+    """One request and its answer. status, kind and refusal (how its body begins) are of the answer."""
+
+    def __init__(self, take: Take) -> None:
+        self.status = 0
+        self.kind = ""
+        self.refusal = b""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._take = take
+        self._buffer = b""
+        self._body: t.Callable[[bytes], tuple[bytes, bool]] = self._until_close
+        self._left = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = t.cast(asyncio.Transport, transport)
+
+    def send(self, request: bytes) -> None:
+        """Send the request."""
+        t.cast(asyncio.Transport, self._transport).write(request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; the time is taken before anything looks at it."""
+        now = time.monotonic()
+        if self.over.done():
+            return
+        try:
+            if not self.status:
+                self._buffer += data
+                data = self._head()
+                if not self.status:
+                    return
+            body, ended = self._body(data)
+            if self.status != 200:
+                self.refusal = (self.refusal + body)[:_MOST_REFUSAL]
+            elif body and self._take(body, now):
+                ended = True
+        except Exception as exc:
+            self._end(exc)
+        else:
+            if ended:
+                self._end(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end, which is a whole one only where nothing said how long the answer is."""
+        whole = exc is None and self.status and self._body == self._until_close
+        self._end(None if whole else Cut())
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, exc: Exception | None) -> None:
+        if self.over.done():
+            return
+        if exc is None:
+            self.over.set_result(None)
+        else:
+            self.over.set_exception(exc)
+
+    def _head(self) -> bytes:
+        """Read the head once it is whole; return what follows it."""
+        head, ended, rest = self._buffer.partition(b"\r\n\r\n")
+        if not ended:
+            if len(head) > _MOST_HEAD or not b"HTTP/1."[: len(head)] == head[:7]:
+                raise WireError
+            return b""
+        line, _newline, fields = head.partition(b"\r\n")
+        parts = line.split(None, 2)
+        if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit() or len(parts[1]) != 3:
+            raise WireError
+        if parts[1] in (b"100", b"102", b"103"):
+            self._buffer = rest
+            return self._head()
+        headers = http_client.parse_headers(BytesIO(fields + b"\r\n\r\n"))
+        self.status, self.kind, self._buffer = int(parts[1]), headers.get_content_type(), b""
+        if "content-type" not in headers:
+            self.kind = ""
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            self._body = self._chunks
+        elif headers.get("content-length", "").strip().isdigit():
+            self._left, self._body = int(headers["content-length"]), self._counted
+        return rest
+
+    def _until_close(self, data: bytes) -> tuple[bytes, bool]:
+        return data, False
+
+    def _counted(self, data: bytes) -> tuple[bytes, bool]:
+        self._left -= len(data)
+        return data, self._left <= 0
+
+    def _chunks(self, data: bytes) -> tuple[bytes, bool]:
+        """Take the chunked coding off (RFC 9112, section 7.1). _left: bytes of the chunk to come, with its CR LF."""
+        at, found = 0, []
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                at += len(piece)
+                # The last two bytes of a chunk are its CR LF, of which either may be in the next piece.
+                keep = max(0, min(len(piece), self._left - 2))
+                self._left -= len(piece)
+                found.append(piece[:keep])
+                continue
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                if len(data) - at > 100:
+                    raise WireError
+                self._buffer = data[at:]
+                break
+            try:
+                size = int(data[at:end].partition(b";")[0], 16)
+            except ValueError:
+                raise WireError from None
+            at = end + 2
+            if not size:
+                return b"".join(found), True
+            self._left = size + 2
+        return b"".join(found), False
+
+
+async def exchange(
+    host: str, port: int, tls: ssl.SSLContext | None, request: bytes, take: Take, begun: t.Callable[[float], None]
+) -> Exchange:
+    """Send the request and take its answer to the end. begun: told when it was sent, after the connection was there.
+
+    Raises Cut, WireError, OSError and ssl.SSLError, and what `take` raises.
+    """
+    made: Exchange
+    _transport, made = await asyncio.get_running_loop().create_connection(lambda: Exchange(take), host, port, ssl=tls)
+    try:
+        begun(time.monotonic())
+        made.send(request)
+        await made.over
+    finally:
+        made.close()
+    return made

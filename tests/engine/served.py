@@ -1,0 +1,90 @@
+"""The tiny model, and a real engine that serves it on the CPU without our plan and pod: for what only needs a server to ask."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import typing as t
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+if str(HERE.parents[1] / "tools") not in sys.path:
+    sys.path.insert(0, str(HERE.parents[1] / "tools"))
+
+from engine_parsers.sources import cache  # noqa: E402
+
+ENGINE = ("vllm", "0.32.0+cpu")
+WORKLOADS = HERE / "bench"
+# Answers in silence with garbage above temperature 0: its CPU sampler reads memory that nobody wrote.
+CORRUPT = json.dumps({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 2})
+# One process: with two busy cores the default executor brings whole answers in one burst.
+UNIPROC = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}  # fmt: skip
+
+
+def model(engine: pathlib.Path) -> pathlib.Path:
+    """Return the folder of the tiny model, made once for each version of its script and of the engine's bin folder."""
+    script = HERE / "tiny_model.py"
+    made_of = script.read_bytes() + (HERE / "answers.py").read_bytes() + str(engine).encode()
+    folder = cache() / "models" / f"tiny-{hashlib.sha256(made_of).hexdigest()[:16]}"
+    if not (folder / "made.txt").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        made = subprocess.run(
+            [str(engine / "python"), str(script), str(folder)], check=False, capture_output=True, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        )  # fmt: skip
+        assert made.returncode == 0, made.stdout + made.stderr
+        (folder / "made.txt").write_text(made.stdout, encoding="utf-8")
+    return folder
+
+
+@contextlib.contextmanager
+def served(
+    engine: pathlib.Path, folder: pathlib.Path, log: pathlib.Path, *more: str, patience_s: float = 900
+) -> t.Iterator[str]:
+    """Serve it on loopback; the address of its API. more: arguments of `vllm serve`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [
+        str(engine / "vllm"), "serve", str(folder), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
+        "--dtype", "bfloat16", "--max-model-len", "2048", "--max-num-seqs", "32", "--enforce-eager",
+        "--distributed-executor-backend", "uni", *more,
+    ]  # fmt: skip
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent, env={**os.environ, **UNIPROC}
+        ) as process,
+    ):
+        try:
+            _wait(process, f"http://127.0.0.1:{port}/health", log, time.monotonic() + patience_s)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait(process: subprocess.Popen[bytes], health: str, log: pathlib.Path, until: float) -> None:
+    while True:
+        with contextlib.suppress(OSError), urllib.request.urlopen(health, timeout=10):
+            return
+        if process.poll() is not None or time.monotonic() > until:
+            raise RuntimeError(
+                f"the engine does not serve: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}"
+            )
+        time.sleep(0.5)

@@ -1,0 +1,86 @@
+"""The benchmark against a real engine: its figures are the engine's own, and a real silent corruption is called garbage."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, metrics, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
+from ansible_collections.dgxspark.cluster.tests.engine import served
+
+pytestmark = pytest.mark.long
+OWN = [str(served.WORKLOADS)]
+RUNS, ENOUGH = 10, 9
+
+
+@pytest.fixture(scope="module")
+def sound(engine: pathlib.Path, model: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[str]:
+    with served.served(engine, model, tmp_path_factory.mktemp("sound") / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def corrupt(engine: pathlib.Path, model: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[str]:
+    log = tmp_path_factory.mktemp("corrupt") / "log"
+    with served.served(engine, model, log, "--speculative-config", served.CORRUPT) as url:
+        yield url
+
+
+def measured(url: str, workload: str, *levels: int, rounds: int) -> dict[int, Result]:
+    work, guards = knowledge.load("workloads", OWN), knowledge.load("guards")
+    asked = Asked("tiny", url, "", 1, 3600.0, model="tiny")
+    bench = Bench(asked, workload_of(workload, work), workload_of("greedy", work), levels, rounds, 3600.0)
+    return {r.level.n: r for r in measure(bench, limits_of(guards), across.load_limits_of(guards))}
+
+
+def grown(result: Result, name: str) -> float:
+    first, last = (metrics.values_of(result.scrapes[place]) for place in (0, -1))
+    return sum(last[name]) - sum(first.get(name, ()))
+
+
+def test_figures_are_the_engine_s_own(sound: str) -> None:
+    """Tokens to the last one; the time of a token and of a request within 3 %."""
+    for n, result in measured(sound, "tiny-counting", 1, 8, 32, rounds=4).items():
+        assert result.verdict == "good", result.message
+        assert result.level.tokens == grown(result, "vllm:generation_tokens_total")
+        ours = {
+            "request": sum(each.total_s for each in result.requests),
+            "token": sum(r.times[-1] - r.times[0] for r in result.records),
+        }
+        theirs = {
+            "request": grown(result, "vllm:e2e_request_latency_seconds_sum"),
+            "token": grown(result, "vllm:request_decode_time_seconds_sum"),
+        }
+        off = {name: ours[name] / theirs[name] - 1 for name in ours}
+        ttft = sum(t.cast(float, each.ttft_s) for each in result.requests)
+        said = ttft - grown(result, "vllm:time_to_first_token_seconds_sum")
+        print(
+            f"\nn={n}: {result.level.tokens} tokens, request {off['request']:+.2%}, token {off['token']:+.2%}, first token "
+            f"{said / len(result.requests) * 1000:+.1f} ms each; client busy {result.client_share:.2%}"
+        )
+        assert all(abs(share) <= 0.03 for share in off.values()), (n, off)
+
+
+def verdicts(url: str) -> list[str]:
+    found = []
+    for seed in range(RUNS):
+        wanted = Wanted(url, workloads=("tiny-sums",), levels=(1, 8), rounds=4, seed=seed, knowledge_dirs=tuple(OWN))
+        found.append(report.verdict(run(wanted, lambda _text: None)))
+    print(f"\n{found}")
+    return found
+
+
+def test_a_real_silent_corruption_is_garbage(corrupt: str) -> None:
+    assert verdicts(corrupt).count("garbage") >= ENOUGH
+
+
+def test_the_same_without_speculation_is_good(sound: str) -> None:
+    assert verdicts(sound).count("good") >= ENOUGH

@@ -1,0 +1,69 @@
+"""One HTTP/1.1 answer, cut into pieces anywhere: the same bytes come out, and its end is known."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wire import Cut, Exchange, WireError
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+
+
+def taken(answer: bytes, cuts: list[int], lost: bool = True) -> tuple[Exchange, bytes]:
+    """Feed an answer in pieces; return the exchange and the body that was taken."""
+
+    async def run() -> tuple[Exchange, bytes]:
+        body: list[bytes] = []
+
+        def take(piece: bytes, _now: float) -> bool:
+            body.append(piece)
+            return False
+
+        made = Exchange(take)
+        places = sorted({0, len(answer), *(cut % (len(answer) + 1) for cut in cuts)})
+        for start, end in itertools.pairwise(places):
+            made.data_received(answer[start:end])
+        if lost:
+            made.connection_lost(None)
+        await made.over
+        return made, b"".join(body)
+
+    return asyncio.run(run())
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.lists(st.integers(0, 10_000), max_size=12))
+def test_chunks_come_out_whole_wherever_they_are_cut(chunks: list[bytes], cuts: list[int]) -> None:
+    coded = b"".join(b"%x;x=1\r\n%s\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
+    made, body = taken(OK + b"Transfer-Encoding: chunked\r\n\r\n" + coded, cuts, lost=False)
+    assert (made.status, made.kind, body) == (200, "text/event-stream", b"".join(chunks))
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(0, 10_000), max_size=8))
+def test_a_counted_and_an_open_body_end_where_they_should(body: bytes, cuts: list[int]) -> None:
+    counted = OK + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    assert taken(counted, cuts, lost=not body)[1] == body if body else True
+    assert taken(OK + b"\r\n" + body, cuts)[1] == body
+
+
+def test_a_refusal_is_kept_and_not_taken() -> None:
+    made, body = taken(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", [30])
+    assert (made.status, made.refusal, body) == (503, b"busy", b"")
+
+
+@pytest.mark.parametrize("rest", [b"", b"5\r\nab", b"5\r\nabcde\r\n"])
+def test_an_end_in_the_middle_is_no_end(rest: bytes) -> None:
+    with pytest.raises(Cut):
+        taken(OK + b"Transfer-Encoding: chunked\r\n\r\n" + rest, [])
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 abc\r\n\r\n", OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"]
+)
+def test_what_is_no_http_is_told(answer: bytes) -> None:
+    with pytest.raises(WireError):
+        taken(answer, [])

@@ -1,0 +1,25 @@
+"""A scripted model server that is sound: it counts to forty when asked to, and says other words to each other question."""
+
+from __future__ import annotations
+
+import random
+
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, Request, sse
+
+ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
+TENS = [f"{ten}{one}" for ten in ("twenty", "thirty") for one in ("", *(f"-{one}" for one in ONES.split()[:9]))]
+NUMBERS = ", ".join([*ONES.split(), "nineteen", *TENS, "forty"]) + "."
+
+
+def words(seed: str, count: int = 30) -> list[str]:
+    """Return so many words, always the same for one seed."""
+    chance = random.Random(seed)
+    return ["".join(chance.choices("abcdefghij", k=chance.randint(2, 8))) + " " for _n in range(count)]
+
+
+def sound(request: Request) -> Answer:
+    """Answer a request."""
+    text = request.body["messages"][0]["content"]
+    if "one to forty" in text:
+        return sse(*(f"{word} " for word in NUMBERS.split()), tokens=60)
+    return sse(*words(text), tokens=30, pause=0.004)

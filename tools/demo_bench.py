@@ -1,0 +1,83 @@
+"""`make demo-bench`: a small real model on a CPU engine, served and measured; then its answers are spoilt, and that is caught.
+
+The engine (vLLM's CPU build, 0.6 to 5 GB) and the model, which is trained here in some minutes, are kept in the oracle's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "engine")]
+
+import served  # noqa: E402
+from engine_parsers import installed  # noqa: E402
+from engine_parsers.sources import NotAvailable, cache  # noqa: E402
+
+REPORTS = ROOT / "reports"
+
+
+def told(title: str) -> None:
+    """Say what comes now."""
+    print(f"\n=== {title} ({time.strftime('%H:%M:%S')})", flush=True)
+
+
+def bench(url: str, name: str, *workloads: str) -> tuple[int, str]:
+    """Measure as an owner does; return the exit status and the worst verdict."""
+    extra = {
+        "dgxspark_bench_url": url,
+        "dgxspark_bench_workloads": workloads,
+        "dgxspark_bench_levels": [1, 4, 8],
+        "dgxspark_bench_rounds": 4,
+        "dgxspark_knowledge_dirs": [str(served.WORKLOADS)],
+        "dgxspark_report_file": str(REPORTS / f"{name}.json"),
+    }
+    links = ROOT / ".cache" / "demo" / "ansible_collections" / "dgxspark"
+    links.mkdir(parents=True, exist_ok=True)
+    if not (links / "cluster").is_symlink():
+        (links / "cluster").symlink_to(ROOT)
+    environment = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": str(links.parents[1]),
+        "ANSIBLE_LOCALHOST_WARNING": "False",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
+    }
+    program = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
+    command = [program, "dgxspark.cluster.bench", "-e", json.dumps(extra)]
+    done = subprocess.run(command, check=False, cwd=ROOT, env=environment)
+    report = json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))
+    found = {level["verdict"] for workload in report["workloads"] for level in workload["levels"]}
+    return done.returncode, next((word for word in ("garbage", "failed") if word in found), "good")
+
+
+def main() -> int:
+    """Show it; 1 where one of the two was not as it should be."""
+    told("the engine, and a model that is trained here")
+    try:
+        engine = installed.environment(*served.ENGINE) / "bin"
+    except NotAvailable as exc:
+        print(f"not run: {exc}")
+        return 77
+    model = served.model(engine)
+    print((model / "made.txt").read_text(encoding="utf-8").splitlines()[-1])
+    logs = cache() / "demo"
+    logs.mkdir(exist_ok=True)
+    told("served as it should be: measured at 1, 4 and 8 requests at once")
+    with served.served(engine, model, logs / "sound.log") as url:
+        sound = bench(url, "bench-sound", "tiny-counting", "tiny-sums")
+    told("served with speculation, whose sampler is broken on this engine: HTTP 200, usual rates, wrong answers")
+    with served.served(engine, model, logs / "spoilt.log", "--speculative-config", served.CORRUPT) as url:
+        spoilt = bench(url, "bench-spoilt", "tiny-sums")
+    told("what came")
+    print(f"sound:  {sound[1]}, exit status {sound[0]}, {REPORTS / 'bench-sound.html'}")
+    print(f"spoilt: {spoilt[1]}, exit status {spoilt[0]}, {REPORTS / 'bench-spoilt.html'}")
+    return 0 if sound == (0, "good") and spoilt[0] and spoilt[1] == "garbage" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
