@@ -13,10 +13,9 @@ from ansible.utils.display import Display
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.modules.bench import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run, seldom
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
 
 display = Display()
-_SAY_EVERY_S = 5.0
 
 
 class ActionModule(ActionBase):
@@ -38,9 +37,9 @@ class ActionModule(ActionBase):
         if self._task.check_mode:
             return {**result, "skipped": True, "msg": "Check mode asks the server nothing."}
         try:
-            made = run(Wanted(**given), seldom(display.display, _SAY_EVERY_S))
+            made = run(Wanted(**given), display.display)
         except FabricError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.bench: {exc}"}
-        result["bench"] = made
-        bad = report.problems(made)
-        return {**result, "failed": True, "msg": " ".join(bad)} if bad else result
+        result |= {"bench": made, "table": report.table(made)}
+        result["problem"] = " ".join(report.problems(made))
+        return {**result, "failed": True, "msg": result["problem"]} if result["problem"] else result

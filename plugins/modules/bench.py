@@ -31,6 +31,9 @@ options:
   key_file:
     description: A file on the controller with the server's API key. It is sent to the server and shown nowhere.
     type: path
+  api_key:
+    description: The server's API key, instead of O(key_file).
+    type: str
   workloads:
     description:
       - What is asked, by the names of C(knowledge/workloads) and of the owner's folders, such as V(chat), V(generation),
@@ -64,6 +67,21 @@ options:
   keep_to:
     description: A folder on the controller for every answer's whole text, one compressed file for each workload and level.
     type: path
+  log_file:
+    description: A file on the controller with the engine's log, read for the acceptance where its metrics do not tell it.
+    type: path
+  crosscheck:
+    description:
+      - Another tool to run against the same server afterwards, as it is installed on the controller. Its figures are put beside
+        these and not judged.
+      - V(llama-benchy) is a package of PyPI. It is refused where the server asks for a key, which it takes on its command line.
+    type: str
+    choices: [llama-benchy]
+  crosscheck_arguments:
+    description: More arguments of that tool, such as V(--tokenizer) and its folder.
+    type: list
+    elements: str
+    default: []
   validate_certs:
     description: Whether the server's certificate is checked.
     type: bool
@@ -142,11 +160,24 @@ bench:
       description: C(name) and C(version), where the server says them.
       returned: always
       type: dict
+    crosscheck:
+      description: The other tool's C(tool), C(version), C(command) and figures by level, or null.
+      returned: always
+      type: dict
     answer:
       description: What it comes to, in sentences. Empty in mode V(full).
       returned: always
       type: list
       elements: str
+problem:
+  description: Why a level is not good; else empty.
+  returned: when the server could be asked
+  type: str
+table:
+  description: The same as lines for a terminal.
+  returned: when the server could be asked
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -155,6 +186,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str"},
     "key_file": {"type": "path", "no_log": False},
+    "api_key": {"type": "str", "no_log": True},
     "workloads": {"type": "list", "elements": "str", "default": ["chat"]},
     "levels": {"type": "list", "elements": "int", "default": [1, 4, 8, 16]},
     "rounds": {"type": "int", "default": 2},
@@ -162,6 +194,9 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "seed": {"type": "int"},
     "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
     "keep_to": {"type": "path"},
+    "log_file": {"type": "path"},
+    "crosscheck": {"type": "str", "choices": ["llama-benchy"]},
+    "crosscheck_arguments": {"type": "list", "elements": "str", "default": []},
     "validate_certs": {"type": "bool", "default": True},
     "ca_path": {"type": "path"},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},

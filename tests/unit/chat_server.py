@@ -72,9 +72,10 @@ class Request:
 
 @dataclass
 class ChatServer:
-    """The stand-in. `models`: what GET /v1/models says."""
+    """The stand-in. `models`: what GET /v1/models says. `pages`: what GET says at other paths, which is not kept; else 404."""
 
     models: t.Any = field(default_factory=lambda: {"data": [{"id": "stand-in"}]})
+    pages: dict[str, t.Callable[[], str]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
 
@@ -114,6 +115,11 @@ class ChatServer:
             method, path, _version = source.readline().decode().split()
             headers = {name.lower(): value for name, value in parse_headers(source).items()}
             body = source.read(int(headers.get("content-length", 0)))
+        if method == "GET" and not path.endswith("/models"):
+            text = self.pages[path]().encode() if path in self.pages else b""
+            status = "200 OK" if path in self.pages else "404 Not Found"
+            line.sendall(head(status, "text/plain", chunked=False, Content_Length=str(len(text))) + text)
+            return
         request = Request(method, path, headers, json.loads(body) if body else None)
         self.requests.append(request)
         if path.endswith("/models"):

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
+import math
 import ssl
 import time
 import typing as t
@@ -41,49 +43,100 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
 Say = t.Callable[[str], None]
+_LOOK_S = 5.0  # between two words about progress, and two readings of /metrics
+_BESIDE_S = 10.0  # how long /metrics may take
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked."""
+    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked.
+
+    begins: it is the first of some that belong together, which are done all or not at all. scrape: it is what is measured, so that
+    /metrics is read around it, and its end is told.
+    """
 
     n: int
     workload: Workload
     questions: t.Sequence[Question]
     seconds: float
+    scrape: bool = False
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of a turn. client_share: processor time of the client by the time that went by."""
+    """What came of a turn.
+
+    client_share: the processor time of the client's one thread by the time that went by. While it is busy no time is taken, so
+    that it bounds how much of the figures is the client's. scrapes: what /metrics said at the beginning, now and then, and at
+    the end; none where there is no /metrics.
+    """
 
     n: int
     records: tuple[Record, ...]
     not_asked: int
     wall_s: float
     client_share: float
+    scrapes: tuple[str, ...] = ()
 
 
-def turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say = lambda _text: None) -> list[Turn]:
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a server says of itself: the model's name, its metrics (empty: none), and JSON documents by path."""
+
+    model: str
+    metrics: str
+    documents: dict[str, t.Any]
+
+
+def turns(
+    asked: Asked,
+    planned: t.Sequence[Planned],
+    limits: Limits,
+    say: Say = lambda _text: None,
+    within_s: float = math.inf,
+) -> list[Turn]:
     """Ask all that is planned, one turn after the other. Raises FabricError where nothing can be asked at all.
+
+    No more turns are begun, after the first that belong together, that would hardly end within within_s: as long as the last.
 
     What is asked is the workload's: prompt and max_tokens in `asked` are not used, and its timeout bounds the workload's.
     """
     _needed()
     target_of(asked)
-    return asyncio.run(_turns(asked, planned, limits, say))
+    return asyncio.run(_turns(asked, planned, limits, say, within_s))
 
 
-def model_served(asked: Asked) -> str:
-    """Return the first model that the server names. Raises FabricError where it names none."""
+def server_of(asked: Asked, paths: t.Iterable[str] = ()) -> Server:
+    """Return what the server says of itself, of these paths beside /metrics. Raises FabricError where it names no model."""
     _needed()
     target_of(asked)
 
-    async def ask() -> str:
+    async def ask() -> Server:
         async with _client(asked) as client:
-            return await _model(client, asked)
+            model = asked.model or await _model(client, asked)
+            metrics = await _beside(client, asked, "/metrics")
+            documents = {path: _document(await _beside(client, asked, path)) for path in paths}
+            return Server(model, metrics, documents)
 
     return asyncio.run(ask())
+
+
+async def _beside(client: httpx.AsyncClient, asked: Asked, path: str) -> str:
+    """Return what lies beside the API, such as /metrics; nothing where nothing does."""
+    root = asked.url.rstrip("/").removesuffix("/v1")
+    try:
+        answer = await client.get(f"{root}{path}", timeout=_BESIDE_S)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return ""
+    return answer.text if answer.status_code == 200 else ""
+
+
+def _document(text: str) -> t.Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _needed() -> None:
@@ -106,36 +159,73 @@ def _client(asked: Asked) -> httpx.AsyncClient:
     )
 
 
-async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say) -> list[Turn]:
+async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say, within_s: float) -> list[Turn]:
+    began, marks, done = time.monotonic(), list[float](), list[Turn]()
     async with _client(asked) as client:
         if not asked.model:
             asked = dataclasses.replace(asked, model=await _model(client, asked))
-        return [await _turn(client, asked, each, limits, say) for each in planned]
+        for each in planned:
+            if each.begins:
+                marks.append(time.monotonic())
+                if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
+                    break
+            done.append(await _turn(client, asked, each, limits, say))
+    return done
 
 
 async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limits: Limits, say: Say) -> Turn:
     n, questions, seconds = planned.n, planned.questions, planned.seconds
     asked = dataclasses.replace(asked, timeout=min(asked.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
+    streams: set[ChatStream] = set()
+    scrapes = [await _beside(client, asked, "/metrics")] if planned.scrape else []
     began, busy = time.monotonic(), time.thread_time()
 
     async def user() -> None:
         for question in left:
-            records.append(await _one(client, asked, planned.workload, question, limits))
-            say(f"{n} at once: {len(records)} of {len(questions)} requests, {time.monotonic() - began:.0f} s")
+            stream = ChatStream(time.monotonic())
+            streams.add(stream)
+            records.append(await _one(client, asked, planned.workload, question, limits, stream))
+            streams.discard(stream)
             if time.monotonic() - began >= seconds:
                 return
 
-    await asyncio.gather(*(user() for _number in range(n)))
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            say(_progress(planned, records, streams, time.monotonic() - began))
+            if any(scrapes):
+                scrapes.append(await _beside(client, asked, "/metrics"))
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        await asyncio.gather(*(user() for _number in range(n)))
+    finally:
+        watching.cancel()
     wall, busy = time.monotonic() - began, time.thread_time() - busy
+    if any(scrapes):
+        scrapes.append(await _beside(client, asked, "/metrics"))
+    if planned.scrape:  # warm-up and greedy prompt end without a word
+        say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
-    return Turn(n, tuple(records), len(questions) - len(records), wall, busy / wall if wall else 0.0)
+    share = busy / wall if wall else 0.0
+    return Turn(n, tuple(records), len(questions) - len(records), wall, share, tuple(filter(None, scrapes)))
+
+
+def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collection[ChatStream], passed: float) -> str:
+    """Say how far a turn is. What is left is a guess from what is done, and no more than its bound."""
+    count, done = len(planned.questions), len(records)
+    tokens = sum(record.tokens for record in records) + sum(stream.tokens for stream in streams)
+    said = f"{planned.n} at once: {done} of {count} requests, {tokens} tokens, {passed:.0f} s"
+    if done == count or not done:
+        return said
+    left = min(passed / done * (count - done), max(planned.seconds, passed) - passed + passed / done * planned.n)
+    return f"{said}, about {left:.0f} s left"
 
 
 async def _one(
-    client: httpx.AsyncClient, asked: Asked, workload: Workload, question: Question, limits: Limits
+    client: httpx.AsyncClient, asked: Asked, workload: Workload, question: Question, limits: Limits, stream: ChatStream
 ) -> Record:
-    stream = ChatStream(time.monotonic())
     guards = (TextGuard(limits), TextGuard(limits))
     failure: Failure | None = None
     try:

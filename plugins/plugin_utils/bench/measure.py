@@ -10,6 +10,7 @@ whatever its speed.
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ class Bench:
     """What to measure. levels: requests at once; each asks `rounds` times as many, and no more after `seconds`.
 
     greedy: the workload whose first prompt is asked alone, twice, and then at each level, so that its answers can be compared.
+    within_s: no level is begun, after the first, that would hardly end within so many seconds.
     """
 
     asked: Asked
@@ -43,6 +45,7 @@ class Bench:
     levels: tuple[int, ...]
     rounds: int
     seconds: float
+    within_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,14 @@ class Result:
     records: tuple[Record, ...]
     not_asked: int
     client_share: float
+    scrapes: tuple[str, ...] = ()
 
 
 def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
     """Measure all levels. Raises FabricError for bounds that are none, and where nothing can be asked at all."""
     if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
         raise FabricError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
-    _warm, alone, *done = turns(bench.asked, _planned(bench), limits, say)
+    _warm, alone, *done = turns(bench.asked, _planned(bench), limits, say, bench.within_s)
     results, start = [], 0
     # Of each level: warm-up, the greedy prompt, the load.
     for greedy, load in zip(done[1::3], done[2::3], strict=True):
@@ -89,9 +93,9 @@ def _planned(bench: Bench) -> list[Planned]:
     for n in bench.levels:
         asked = questions(bench.workload, n * bench.rounds, start)
         start += len(asked)
-        planned.append(Planned(n, warm, hello(n), bench.seconds))
+        planned.append(Planned(n, warm, hello(n), bench.seconds, begins=True))
         planned.append(Planned(n, greedy, same(n), bench.seconds))
-        planned.append(Planned(n, bench.workload, asked, bench.seconds))
+        planned.append(Planned(n, bench.workload, asked, bench.seconds, scrape=True))
     return planned
 
 
@@ -137,6 +141,7 @@ def judged(
         records=load.records,
         not_asked=load.not_asked,
         client_share=load.client_share,
+        scrapes=load.scrapes,
     )
 
 

@@ -10,13 +10,15 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Result
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.metrics import Acceptance
 
 FORMAT = 1
 Plain = dict[str, t.Any]
+COLUMNS = ("n", "verdict", "peak", "wall", "each", "slowest", "TTFT", "p99", "ITL", "p99", "ok", "failed", "accept")
 
 
-def level(result: Result) -> Plain:
-    """Return a level's plain form."""
+def level(result: Result, speculation: Acceptance | None = None) -> Plain:
+    """Return a level's plain form. speculation: what it came to during it."""
     figures = to_plain(result.level)
     causes = figures.pop("causes")
     n = figures.pop("n")
@@ -27,6 +29,7 @@ def level(result: Result) -> Plain:
         "figures": figures | {"not_asked": result.not_asked},
         "causes": causes,
         "client_share": result.client_share,
+        "acceptance": None if speculation is None else to_plain(speculation),
         "signs": to_plain(result.signs),
         "requests": [
             _request(record, to_plain(each)) for record, each in zip(result.records, result.requests, strict=True)
@@ -53,3 +56,71 @@ def problems(report: t.Mapping[str, t.Any]) -> list[str]:
         for each in workload["levels"]
         if each["verdict"] != "good"
     ]
+
+
+def table(report: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the lines for a terminal."""
+    engine = " ".join(filter(None, (report["engine"]["name"], report["engine"]["version"]))) or "engine unknown"
+    lines = [f"{report['model']} at {report['url']} ({engine})", *report["answer"]]
+    for workload in report["workloads"]:
+        rows = [row(each) for each in workload["levels"]]
+        widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+        lines += ["", f"{workload['name']}: tokens/s as the sum of requests (peak) and by the clock (wall); ms"]
+        lines += [
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in (COLUMNS, *rows)
+        ]
+    lines += ["", *([] if report["answer"] else problems(report))]  # the answer has them
+    lines += [
+        f"{workload['name']}, {each['n']} at once: {sign['message']} {sign['remedy']}"
+        for workload in report["workloads"]
+        for each in workload["levels"]
+        for sign in each["signs"]
+        if sign["severity"] == "warning"
+    ]
+    if report["acceptance"]:
+        lines.append(f"Speculation: {accepted(report['acceptance'])} ({report['acceptance']['source']}).")
+    if report["crosscheck"]:
+        lines += ["", *_beside(report["crosscheck"])]
+    lines.append(f"The client was busy for {report['client_share']:.1%} of the time at most.")
+    return lines
+
+
+def _beside(checked: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the lines of the other tool: tg is by the clock between first and last token, of its own prompts."""
+    lines = [f"{checked['tool']} {checked['version']} on its own prompts: {' '.join(checked['command'][1:])}"]
+    for each in checked["levels"]:
+        lines.append(
+            f"{each['n']:>4} at once: {number(each['tokens_per_s'])} tokens/s, {number(each['per_request_tokens_per_s'])} each, "
+            f"first token after {number(each['ttft_ms'])} ms, {each['runs']} values"
+        )
+    return lines
+
+
+def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Return the cells of a level, under COLUMNS."""
+    figures, speculation = level["figures"], level["acceptance"]
+    speeds = ("peak_tokens_per_s", "wall_tokens_per_s", "per_request_tokens_per_s", "slowest_tokens_per_s")
+    times = ("ttft_median_s", "ttft_p99_s", "itl_median_s", "itl_p99_s")
+    return (
+        str(level["n"]),
+        str(level["verdict"]),
+        *(number(figures[name]) for name in speeds),
+        *(number(figures[name], 1000) for name in times),
+        str(figures["ok"]),
+        str(figures["failed"] + figures["garbage"]),
+        number(speculation["length"]) if speculation else "-",
+    )
+
+
+def number(value: float | None, factor: float = 1) -> str:
+    """Return a figure with about three digits; a dash where it is unknown."""
+    if value is None:
+        return "-"
+    value *= factor
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def accepted(found: t.Mapping[str, t.Any]) -> str:
+    """Return an acceptance in words."""
+    rate = "" if found["rate"] is None else f", {found['rate']:.0%} of drafted tokens accepted"
+    return f"{number(found['length'])} tokens a step{rate}"

@@ -9,23 +9,25 @@ import dataclasses
 import datetime
 import gzip
 import json
+import math
 import os
 import pathlib
 import re
-import time
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, crosscheck, metrics, quick, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, limits_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, model_served
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, Server, server_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Workload, workload_of
 
 Plain = dict[str, t.Any]
+_ENGINE = ("name", "version")
+_QUICK_LEVELS, _QUICK_S, _QUICK_TOKENS = (1, 4, 8, 16, 32), 20.0, 128
 _A_DAY_S = 86400.0  # a request's own bound is its workload's
 
 
@@ -43,6 +45,10 @@ class Wanted:
     seed: int | None = None
     mode: str = "full"
     keep_to: str | None = None
+    log_file: str | None = None
+    api_key: str | None = None
+    crosscheck: str | None = None
+    crosscheck_arguments: tuple[str, ...] = ()
     validate_certs: bool = True
     ca_path: str | None = None
     knowledge_dirs: tuple[str, ...] = ()
@@ -50,37 +56,100 @@ class Wanted:
 
 def run(wanted: Wanted, say: Say) -> Plain:
     """Measure; return the report. Raises FabricError for what cannot be measured at all."""
-    greedy, work = _workload(wanted, "greedy"), [_workload(wanted, name) for name in wanted.workloads]
-    if not work:
-        raise FabricError("workloads: name one or more.")
-    asked = _asked(wanted)
-    asked = dataclasses.replace(asked, model=asked.model or model_served(asked))
-    started = _now()
-    found = [
-        _measured(wanted, Bench(asked, each, greedy, wanted.levels, wanted.rounds, wanted.seconds), say)
-        for each in work
-    ]
+    folders = list(wanted.knowledge_dirs)
+    engines, constants = knowledge.load("metrics", folders), knowledge.load("constants", folders)
+    wanted = _quick(wanted) if wanted.mode == "quick" else wanted
+    benches = _benches(wanted, constants["bench.quick_time"]["value"] if wanted.mode == "quick" else math.inf)
+    server = server_of(benches[0].asked, [entry["version"]["path"] for entry in engines.values()])
+    engine = metrics.engine_of(server.metrics, engines)
+    beside = _beside(wanted, server.model, bool(benches[0].asked.api_key))
+    started, measured = _now(), []
+    for bench in benches:
+        named = dataclasses.replace(bench, asked=dataclasses.replace(bench.asked, model=server.model))
+        measured.append((bench.workload.name, _measured(wanted, named, say)))
+    if beside:
+        say(f"{beside[0]} runs beside it")
     return {
         "format": report.FORMAT,
         "url": wanted.url,
-        "model": asked.model,
+        "model": server.model,
         "started": started,
         "finished": _now(),
         "mode": wanted.mode,
-        "client_share": max(level["client_share"] for workload in found for level in workload["levels"]),
-        "workloads": found,
-        "acceptance": None,
-        "engine": {"name": None, "version": None},
-        "answer": [],
+        "client_share": max(result.client_share for _name, results in measured for result in results),
+        "workloads": [
+            {"name": name, "levels": [report.level(result, _accepted([result], engine)) for result in results]}
+            for name, results in measured
+        ],
+        "acceptance": _whole(wanted, [result for _name, results in measured for result in results], engine, engines),
+        "engine": {"name": engine["id"], "version": _version(server, engine)} if engine else dict.fromkeys(_ENGINE),
+        "crosscheck": crosscheck.run(beside, _A_DAY_S) if beside else None,
+        "answer": _answer(measured[0][1], engine, constants) if wanted.mode == "quick" else [],
     }
 
 
-def _measured(wanted: Wanted, bench: Bench, say: Say) -> Plain:
+def _beside(wanted: Wanted, model: str, has_key: bool) -> list[str]:
+    if not wanted.crosscheck:
+        return []
+    return crosscheck.command(wanted.url, model, wanted.levels, wanted.crosscheck_arguments, has_key)
+
+
+def _quick(wanted: Wanted) -> Wanted:
+    return dataclasses.replace(wanted, workloads=("chat",), levels=_QUICK_LEVELS, rounds=1, seconds=_QUICK_S)
+
+
+def _benches(wanted: Wanted, within_s: float) -> list[Bench]:
+    if not wanted.workloads:
+        raise FabricError("workloads: name one or more.")
+    asked, greedy = _asked(wanted), _workload(wanted, "greedy")
+    work = [_workload(wanted, name) for name in wanted.workloads]
+    if wanted.mode == "quick":
+        greedy = dataclasses.replace(greedy, max_tokens=_QUICK_TOKENS // 2)
+        work = [dataclasses.replace(each, max_tokens=_QUICK_TOKENS, cut=True) for each in work]
+    return [Bench(asked, each, greedy, wanted.levels, wanted.rounds, wanted.seconds, within_s) for each in work]
+
+
+def _measured(wanted: Wanted, bench: Bench, say: Say) -> list[Result]:
     name, (limits, over) = bench.workload.name, _limits(wanted)
     results = measure(bench, limits, over, lambda text: say(f"{name}: {text}"))
     if wanted.keep_to:
         _keep(pathlib.Path(wanted.keep_to), name, results)
-    return {"name": name, "levels": [report.level(result) for result in results]}
+    return results
+
+
+def _accepted(results: t.Sequence[Result], engine: t.Mapping[str, t.Any] | None) -> metrics.Acceptance | None:
+    return metrics.acceptance([result.scrapes for result in results], engine) if engine else None
+
+
+def _whole(
+    wanted: Wanted,
+    results: t.Sequence[Result],
+    engine: t.Mapping[str, t.Any] | None,
+    engines: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> Plain | None:
+    """Return the acceptance of the whole run: from the metrics, else from the engine's log."""
+    found = _accepted(results, engine)
+    if found is None and wanted.log_file:
+        try:
+            text = pathlib.Path(wanted.log_file).read_text(encoding="utf-8", errors="replace")
+        except OSError as exc:
+            raise FabricError(f"log_file: {wanted.log_file} cannot be read: {exc}.") from exc
+        found = metrics.acceptance_of_log(text, engines)
+    return None if found is None else t.cast(Plain, to_plain(found))
+
+
+def _version(server: Server, engine: t.Mapping[str, t.Any]) -> str | None:
+    said = server.documents.get(engine["version"]["path"])
+    version = said.get(engine["version"]["key"]) if isinstance(said, dict) else None
+    return None if version is None else str(version)
+
+
+def _answer(
+    results: t.Sequence[Result], engine: t.Mapping[str, t.Any] | None, constants: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> list[str]:
+    queues = {r.level.n: metrics.waited(r.scrapes, engine) for r in results} if engine else {}
+    marks = quick.Marks(*(float(constants[f"bench.{name}"]["value"]) for name in ("pace", "flat", "busy")))
+    return quick.answer(results, queues, marks)
 
 
 def _limits(wanted: Wanted) -> tuple[Limits, across.LoadLimits]:
@@ -101,7 +170,7 @@ def _asked(wanted: Wanted) -> Asked:
         max_tokens=1,
         timeout=_A_DAY_S,
         model=wanted.model,
-        api_key=_key(wanted.key_file),
+        api_key=wanted.api_key or _key(wanted.key_file),
         validate_certs=wanted.validate_certs,
         ca_path=wanted.ca_path,
     )
@@ -135,16 +204,3 @@ def _keep(folder: pathlib.Path, name: str, results: t.Sequence[Result]) -> None:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seldom(say: Say, every_s: float, clock: t.Callable[[], float] = time.monotonic) -> Say:
-    """Return a `say` that speaks once in `every_s` seconds at most."""
-    last = -every_s
-
-    def spoken(text: str) -> None:
-        nonlocal last
-        if clock() - last >= every_s:
-            last = clock()
-            say(text)
-
-    return spoken

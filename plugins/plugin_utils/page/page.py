@@ -44,31 +44,35 @@ _PHONE, _DESK = (342.0, 230.0), (560.0, 300.0)  # sizes of the plot, in CSS pixe
 
 def page(report: t.Any) -> str:
     """Return the page of a report. Raises FabricError for what is no report of this version."""
-    if jinja2 is None:
-        raise FabricError(f"The Python package jinja2 is missing on the controller ({JINJA2_ERROR}).")
     if not isinstance(report, t.Mapping) or report.get("schema") != SCHEMA:
         form = report.get("schema") if isinstance(report, t.Mapping) else type(report).__name__
         raise FabricError(f"this is no report of the form {SCHEMA}, but {form!r}. Make it again with verify.yml.")
-    folder = pathlib.Path(__file__).resolve().parent
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {
+    made = environment()
+    made.filters |= {
         "mark": MARKS.__getitem__,
         "word": lambda status: WORDS.get(status, status),
         "gist": gist,
         "state": state,
         "commands": _commands,
     }
-    template = environment.get_template("page.html.j2")
+    template = made.get_template("page.html.j2")
     try:
         return str(template.render(**_content(report)))
     except (KeyError, TypeError, jinja2.UndefinedError) as exc:
         raise FabricError(f"the report is damaged: {exc}. Its form is in docs/schema/fabric-report.json.") from exc
+
+
+def environment() -> t.Any:
+    """Return what renders the pages' templates. Raises FabricError where Jinja is missing."""
+    if jinja2 is None:
+        raise FabricError(f"The Python package jinja2 is missing on the controller ({JINJA2_ERROR}).")
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).resolve().parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
 
 
 def _commands(words: str) -> t.Any:

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The owners' common yardstick beside our own: llama-benchy, as it is installed, against the same server.
+
+Its figures are shown and never judged by: it exits with 0 whatever fails, drops answers that come in one burst, and leaves the
+temperature to the server.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+Plain = dict[str, t.Any]
+PROGRAM = "llama-benchy"
+# llama-benchy 0.4.0: its key → ours, each a mean.
+_FIGURES = {
+    "tg_throughput": "tokens_per_s",
+    "tg_req_throughput": "per_request_tokens_per_s",
+    "peak_throughput": "peak_second_tokens_per_s",
+    "pp_throughput": "prompt_tokens_per_s",
+    "e2e_ttft": "ttft_ms",
+}
+
+
+def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str], has_key: bool) -> list[str]:
+    """Return the command, without where its result goes. Raises FabricError where it cannot or must not be run."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise FabricError(
+            f"crosscheck: {PROGRAM} is not installed on the controller, or not on PATH. Install it: pip install {PROGRAM}"
+        )
+    if has_key:
+        raise FabricError(
+            f"crosscheck: {PROGRAM} takes the API's key on its command line alone, where every user of this machine reads it. "
+            "Leave crosscheck out, or measure a server that asks for no key."
+        )
+    said = [program, "--base-url", url, "--model", model, "--served-model-name", model, "--format", "json"]
+    return [*said, "--concurrency", *map(str, levels), *more]
+
+
+def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
+    """Run it; return its version, its command and its figures. Raises FabricError where it brings none."""
+    with tempfile.TemporaryDirectory(prefix="dgxspark-bench-") as folder:
+        saved = pathlib.Path(folder) / "result.json"
+        try:
+            done = subprocess.run(
+                [*argv, "--save-result", str(saved)],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                cwd=folder,
+            )
+        except subprocess.TimeoutExpired:
+            raise FabricError(f"crosscheck: {PROGRAM} did not end within {timeout_s:.0f} s.") from None
+        try:
+            result = json.loads(saved.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            said = " ".join((done.stderr or done.stdout).split())[-400:]
+            raise FabricError(
+                f"crosscheck: {PROGRAM} brought no result (exit status {done.returncode}): {said} Its tokenizer and its book are "
+                "downloaded unless crosscheck_arguments say where they are (--tokenizer, --book-url)."
+            ) from None
+    return {"tool": PROGRAM, "version": str(result.get("version") or ""), "command": list(argv), "levels": rows(result)}
+
+
+def rows(result: t.Mapping[str, t.Any]) -> list[Plain]:
+    """Return the figures of each level of its JSON; None where it has none."""
+    found = []
+    for test in result.get("benchmarks") or ():
+        means = {ours: (test.get(theirs) or {}).get("mean") for theirs, ours in _FIGURES.items()}
+        values = (test.get("tg_throughput") or {}).get("values") or ()
+        found.append({"n": int(test.get("concurrency") or 1), "runs": len(values), **means})
+    return found

@@ -1,0 +1,114 @@
+"""bench.yml as an owner runs it, against a scripted server: without any inventory, with garbage, in check mode."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import jsonschema
+import pytest
+
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer, sse
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCHEMA = json.loads((ROOT / "docs" / "schema" / "bench-report.json").read_text(encoding="utf-8"))
+KEY = "sk-not-to-be-seen"
+
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
+
+
+@pytest.fixture
+def server() -> t.Iterator[ManyServer]:
+    with ManyServer(answering=sound) as made:
+        yield made
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
+    collection = tmp_path / "collections" / "ansible_collections" / "dgxspark"
+    collection.mkdir(parents=True)
+    (collection / "cluster").symlink_to(ROOT)
+    (tmp_path / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
+
+    def playbook(extra: t.Mapping[str, t.Any], *arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(pathlib.Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / "bench.yml"), "-e",
+             json.dumps(extra), *arguments],
+            cwd=tmp_path, check=False, capture_output=True, text=True, timeout=600,
+            env={
+                **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"), "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"), "PATH": "/usr/bin:/bin",
+            },
+        )  # fmt: skip
+        output = " ".join((done.stdout + done.stderr).split())
+        assert "Traceback" not in output
+        return done.returncode, output
+
+    return playbook
+
+
+def test_a_sound_server_passes_with_report_and_page(
+    server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "key").write_text(KEY, encoding="utf-8")
+    extra = {
+        "dgxspark_bench_url": server.url, "dgxspark_bench_levels": [1, 4], "dgxspark_bench_rounds": 1,
+        "dgxspark_bench_api_key_file": "key", "dgxspark_report_file": "out/bench.json", "dgxspark_bench_keep": "out/answers",
+    }  # fmt: skip
+    code, output = bench(extra, "-vvv")
+    assert code == 0, output
+    report = json.loads((tmp_path / "out" / "bench.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert [level["verdict"] for level in report["workloads"][0]["levels"]] == ["good", "good"]
+    page = (tmp_path / "out" / "bench.html").read_text(encoding="utf-8")
+    assert "<h1>Good</h1>" in page
+    assert "4 at once: 4 of 4 requests" in output
+    assert "tokens/s as the sum of requests (peak) and by the clock (wall)" in output
+    assert len(list((tmp_path / "out" / "answers").iterdir())) == 2
+    assert "changed=0" in output
+    assert KEY not in output + page + json.dumps(report)
+
+
+def test_garbage_ends_with_another_status_and_the_report_is_there(
+    server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)
+    code, output = bench(
+        {"dgxspark_bench_url": server.url, "dgxspark_bench_mode": "quick", "dgxspark_report_file": "b.json"}
+    )
+    assert code != 0
+    assert "With 8 at once its speed does not count, the answers are garbage" in output
+    assert (
+        json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["workloads"][0]["levels"][0]["verdict"]
+        == "garbage"
+    )
+    assert "<h1>Garbage</h1>" in (tmp_path / "b.html").read_text(encoding="utf-8")
+
+
+def test_check_mode_asks_nothing_and_an_absent_tool_is_one_sentence(
+    server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    extra = {"dgxspark_bench_url": server.url, "dgxspark_report_file": "b.json"}
+    code, output = bench(extra, "--check")
+    assert code == 0, output
+    assert not server.requests
+    assert not (tmp_path / "b.json").exists()
+    code, output = bench({**extra, "dgxspark_bench_crosscheck": "llama-benchy"})
+    assert code != 0
+    assert (
+        "llama-benchy is not installed on the controller, or not on PATH. Install it: pip install llama-benchy"
+        in output
+    )
+    assert not any(request.body for request in server.requests)
+
+
+def test_without_a_url_an_inventory_is_needed(bench: t.Callable[..., tuple[int, str]]) -> None:
+    code, output = bench({})
+    assert code != 0
+    assert "inventory" in output
