@@ -220,6 +220,9 @@ def planned(
             key = digest([matrix.profile, overrides])
             by_id[key] = Case(key, name, labels, overrides, {}, blocked=str(exc))
             continue
+        if made.get("variant", "default") != "default":
+            # Said, so that a better row does not make another variant of the same case later.
+            overrides = {**overrides, "variant": made["variant"]}
         key = digest(identity(made))
         if key in by_id:
             first = by_id[key]

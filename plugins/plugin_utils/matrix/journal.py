@@ -96,6 +96,11 @@ class Journal:
         self.entries.append(entry)
 
     @property
+    def lock(self) -> int:
+        """The descriptor of the lock: whoever inherits it holds the lock, too."""
+        return self._lock
+
+    @property
     def head(self) -> Plain | None:
         """The plan that counts: the first line, or the latest one that a changed matrix brought."""
         return next((entry for entry in reversed(self.entries) if entry["event"] == "plan"), None)

@@ -201,6 +201,7 @@ def _whole(about: Plain, cases: list[Plain]) -> Plain:
     counts: dict[str, int] = {}
     for case in cases:
         counts[case["outcome"]] = counts.get(case["outcome"], 0) + 1
+    counts = dict(sorted(counts.items(), key=lambda item: (item[0] != "good", -item[1])))
     return about | {
         "cases": cases,
         "counts": counts,
@@ -239,8 +240,9 @@ def merit(case: t.Mapping[str, t.Any], shape: str, which: str) -> float | None:
 
 
 def ranked(cases: t.Sequence[Plain], shape: str, which: str) -> list[Plain]:
-    """Return the cases, best first; those that have no merit there at the end, as they came."""
-    return sorted(cases, key=lambda case: -(merit(case, shape, which) or 0.0))
+    """Return the cases, best first; then those that passed and were not measured for the shape; then the others."""
+    passed = ("good", "requests_failed")
+    return sorted(cases, key=lambda case: (-(merit(case, shape, which) or 0.0), case["outcome"] not in passed))
 
 
 def winners(cases: t.Sequence[Plain]) -> dict[str, dict[str, Plain]]:
