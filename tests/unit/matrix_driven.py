@@ -185,7 +185,8 @@ def run(folder: pathlib.Path, steps: driver.Steps | None = None, **bounds: t.Any
         journal.begin(driver.head(made, planned))
 
         def recorded() -> None:
-            rows.write(folder / "overlay/evidence/mine.yml", rows.rows_of(planned, journal.done, made.id))
+            own = rows.rows_of(planned, journal.done, made.id)
+            rows.write(folder / "overlay/evidence/mine.yml", {"entries": own})
 
         recorded()
         limits = driver.Bounds(**{"clock": lambda: float(next(ticks)), **bounds})

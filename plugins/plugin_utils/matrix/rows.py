@@ -111,10 +111,48 @@ def rows_of(cases: t.Iterable[Case], done: t.Mapping[str, Plain], matrix: str, i
     return [row for row in found if row is not None]
 
 
-def write(path: pathlib.Path, rows: t.Sequence[Plain]) -> None:
-    """Write rows into a file of an overlay, whole or not at all. FabricError where it cannot be written."""
-    lines = "---\n# Rows of playbooks/matrix.yml, written again after each case. An edit is lost.\n"
-    text = lines + yaml.safe_dump({"entries": list(rows)}, sort_keys=False, allow_unicode=True, width=120)
+def profile_of(
+    matrix: str, base: t.Mapping[str, t.Any], cases: t.Iterable[Case], winners: t.Mapping[str, t.Any]
+) -> Plain | None:
+    """Return a profile whose variants are the winners, so that it is served and `recommend`ed by shape; None without any.
+
+    base: the profile that was measured.
+    """
+    by_id = {case.id: case for case in cases}
+    won = {shape: by_id[best["peak"]["id"]] for shape, best in winners.items() if "peak" in best}
+    if not won:
+        return None
+    variants: dict[str, Plain] = {}
+    for case in won.values():
+        under = base.get("variants", {}).get(case.overrides.get("variant"), {})
+        laid = {
+            key: case.overrides[key]
+            for key in ("engine", "parallel", "settings", "environment")
+            if key in case.overrides
+        }
+        made = knowledge.merged({key: value for key, value in under.items() if key not in ("title", "proven")}, laid)
+        variants[_variant(case)] = {"title": case.name, "proven": "measured", **made}
+    made = {
+        "id": f"{base['id']}-{matrix}",
+        "title": f"{base['title']}: the winners of matrix {matrix}",
+        "extends": base["id"],
+        "proven": "measured",
+        "shapes": {shape: _variant(case) for shape, case in won.items()},
+        "variants": variants,
+        "source": [{"of": "variants", "from": f"Own measurement, matrix {matrix}", "verified": "measured"}],
+    }
+    knowledge.validate("profile", made, f"profile {made['id']!r}")
+    return made
+
+
+def _variant(case: Case) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") or case.id
+
+
+def write(path: pathlib.Path, entry: Plain) -> None:
+    """Write a file of an overlay, whole or not at all. FabricError where it cannot be written."""
+    lines = "---\n# Of playbooks/matrix.yml, which writes it again after each case. An edit is lost.\n"
+    text = lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(

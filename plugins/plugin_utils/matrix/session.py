@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cas
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page import matrix_page
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 
 Plain = dict[str, t.Any]
 PAGE, LOG, SAID = "matrix.html", "matrix.md", "progress.log"
@@ -76,7 +76,9 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
     """Measure what is left. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
     matrix, found = planned(wishes)
     folder = pathlib.Path(wishes.folder)
-    written = pathlib.Path(wishes.rows_to) / "evidence" / f"matrix-{matrix.id}.yml"
+    overlay = pathlib.Path(wishes.rows_to)
+    written = overlay / "evidence" / f"matrix-{matrix.id}.yml"
+    base = profile.find(matrix.profile, wishes.knowledge_dirs)
     stopping = Stopping()
     with Journal(folder) as journal:
         journal.begin(driver.head(matrix, found), accept=wishes.accept_changed)
@@ -89,9 +91,11 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
 
         def recorded() -> None:
             own = rows.rows_of(found, journal.done, matrix.id, wishes.image)
-            if own:
-                rows.write(written, own)
             made = results.of_journal(journal.entries)
+            if own:
+                rows.write(written, {"entries": own})
+            if won := rows.profile_of(matrix.id, base, found, made["winners"]):
+                rows.write(overlay / "model_profiles" / f"{won['id']}.yml", won)
             _write(folder / PAGE, matrix_page.page(made))
             _write(folder / LOG, report.markdown(made))
             if wishes.share and own:
@@ -104,6 +108,8 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
         result = driver.run(matrix, found, journal, steps, bounds, wishes.knowledge_dirs, recorded)
         made = results.of_journal(journal.entries)
     paths = {"page": str(folder / PAGE), "log": str(folder / LOG), "rows": str(written)}
+    # To be served by shape: the winners as variants of a profile of the owner's.
+    paths |= {"profile": f"{base['id']}-{matrix.id}"} if made["winners"] else {}
     return {**result, **paths, "table": report.table(made, result, paths)}
 
 

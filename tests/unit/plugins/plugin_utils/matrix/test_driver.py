@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, journal, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.matrix_driven import Scripted
 
@@ -203,8 +203,17 @@ def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> No
         "digest": "sha256:" + "0" * 64,
     }
     made = rows.rows_of(planned, {planned[0].id: entry}, "mine")
-    rows.write(tmp_path / "evidence" / "mine.yml", made)
+    rows.write(tmp_path / "evidence" / "mine.yml", {"entries": made})
     again = [plan.launch_plan(matrix.profile, cluster, case.overrides, [str(tmp_path)]) for case in planned]
     assert [each["verdict"] for each in again] == ["proven", "unproven"]
     assert again[0]["evidence"][0]["id"] == f"mine-{planned[0].id}"
-    assert plan.recommend(matrix.profile, "single", [str(tmp_path)])["better"] == f"mine-{planned[0].id}"
+    row = f"mine-{planned[0].id}"
+    assert plan.recommend(matrix.profile, "single", [str(tmp_path)])["better"] == row
+    # The winner as a variant of a profile of the owner's: that one is recommended, proven, and planned by its shape.
+    won = rows.profile_of("mine", profile.find(matrix.profile), planned, {"single": {"peak": {"id": planned[0].id}}})
+    assert won is not None
+    rows.write(tmp_path / "model_profiles" / "mine.yml", won)
+    found = plan.recommend(won["id"], "single", [str(tmp_path)])
+    assert (found["row"], found["verdict"], found["variant"]) == (row, "proven", won["shapes"]["single"])
+    again = plan.launch_plan(won["id"], cluster, {"variant": found["variant"]}, [str(tmp_path)])
+    assert again["verdict"] == "proven"
