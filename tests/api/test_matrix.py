@@ -129,6 +129,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
     made.server.shutdown()
 
 
+@pytest.mark.long
 def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
     owner.serve()
     before = owner.sets()
@@ -218,6 +219,7 @@ def begun(owner: Owner, step: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_after_the_case_and_the_model_before_serves(owner: Owner) -> None:
     owner.serve()
     before = owner.sets()
@@ -231,6 +233,7 @@ def test_ctrl_c_stops_after_the_case_and_the_model_before_serves(owner: Owner) -
     assert owner.sets() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["switch", "bench-1"])
 def test_killed_it_goes_on_where_it_was(owner: Owner, step: str) -> None:
     owner.serve()
@@ -252,6 +255,7 @@ def test_killed_it_goes_on_where_it_was(owner: Owner, step: str) -> None:
     assert owner.sets() == before
 
 
+@pytest.mark.long
 def test_a_matrix_that_changed_is_noticed(owner: Owner) -> None:
     owner.given["dgxspark_matrix_hours"] = 0.0001
     code, said, _changed = owner.run(**owner.given)

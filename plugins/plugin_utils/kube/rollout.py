@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import STARTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, RANK, Plain, plan_of
 
 GIB_IN_KIB = 1024 * 1024
@@ -79,6 +80,7 @@ def kept(there: t.Sequence[t.Mapping[str, t.Any]], instance: str) -> Plain:
         each.get("startupProbe") or {} for made in head for each in made["spec"]["template"]["spec"]["containers"]
     ]
     start = max((probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10) for probe in probes), default=0)
+    start //= STARTS  # which the probe allows
     return {
         "name": f"serve-{instance}",
         "plan": plan_of(head[0]) if head else None,
