@@ -9,7 +9,8 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, plan_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import STARTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, RANK, Plain, plan_of
 
 GIB_IN_KIB = 1024 * 1024
 # Of the memory that the plan counts on: what the kernel keeps for itself differs a little from boot to boot.
@@ -66,6 +67,39 @@ def restorable(there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:
             {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": _spec(made["spec"])}
         )
     return sorted(found, key=lambda made: str(made["metadata"]["name"]), reverse=True)
+
+
+def kept(there: t.Sequence[t.Mapping[str, t.Any]], instance: str) -> Plain:
+    """Return what an instance has in the cluster in the form of `kube_serving`, so that it can be served again as it is.
+
+    `head` is empty where nothing is served. there: everything of the instance, as the API returns it.
+    """
+    sets = restorable(there)
+    head = [made for made in sets if (made["spec"]["template"]["metadata"].get("labels") or {}).get(RANK) == "0"]
+    probes = [
+        each.get("startupProbe") or {} for made in head for each in made["spec"]["template"]["spec"]["containers"]
+    ]
+    start = max((probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10) for probe in probes), default=0)
+    start //= STARTS  # which the probe allows
+    return {
+        "name": f"serve-{instance}",
+        "plan": plan_of(head[0]) if head else None,
+        "head": head,
+        "workers": [made for made in sets if made not in head],
+        "common": [_applicable(made) for made in there if made.get("kind") != "StatefulSet"],
+        "nodes": {},
+        "bounds": {"start_s": start},
+    }
+
+
+def _applicable(made: t.Mapping[str, t.Any]) -> Plain:
+    """Return an object without what the server wrote; a Service's own address is the server's to give."""
+    metadata = {key: value for key, value in made["metadata"].items() if key not in _SERVER}
+    again = {key: value for key, value in made.items() if key not in ("metadata", "status")} | {"metadata": metadata}
+    if made.get("kind") == "Service":
+        own = ("clusterIP", "clusterIPs", "healthCheckNodePort")
+        again["spec"] = {k: v for k, v in made["spec"].items() if k not in own or (k == "clusterIP" and v == "None")}
+    return again
 
 
 def _spec(spec: t.Mapping[str, t.Any]) -> Plain:

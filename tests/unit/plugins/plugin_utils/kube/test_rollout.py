@@ -141,3 +141,35 @@ def test_a_real_fault_is_one() -> None:
     fault = {"changed": False, "error": {"msg": "Failed to apply object: spec.colour: unknown"}}
     with pytest.raises(FabricError, match=r"spec\.colour"):
         apply.outcome([SPACE, MAP], {"result": {"results": [{"changed": False}, fault]}})
+
+
+def test_what_serves_is_kept_as_it_can_be_served_again() -> None:
+    old, new = served("glm-4.7-nvfp4"), served()
+    there = [*in_cluster(old), *(each for each in old["common"] if each["kind"] == "Service")]
+    service = next(each for each in there if each["kind"] == "Service" and each["spec"].get("clusterIP") != "None")
+    service["spec"] = {**service["spec"], "clusterIP": "10.43.0.9", "clusterIPs": ["10.43.0.9"]}
+    kept = rollout.kept(there, "default")
+    assert (kept["plan"], kept["bounds"]["start_s"]) == (old["plan"], pytest.approx(old["bounds"]["start_s"], abs=10))
+    for part in ("head", "workers"):
+        again, before = ({made["metadata"]["name"]: made["spec"] for made in each[part]} for each in (kept, old))
+        assert again == before
+    assert not [made for made in (*kept["common"], *kept["head"]) if "uid" in made["metadata"] or "status" in made]
+    assert not [made for made in kept["common"] if made.get("spec", {}).get("clusterIP") == "10.43.0.9"]
+    # Beside another model that serves now it replaces it, and takes that one's files away; beside itself it does nothing.
+    assert rollout.decide(kept, in_cluster(new))["action"] == "replace"
+    assert len(rollout.decide(kept, in_cluster(new))["stale"]) == len(
+        [o for o in new["common"] if o["kind"] == "ConfigMap"]
+    )
+    assert rollout.decide(kept, in_cluster(old)) == {"action": "none", "old": old["plan"], "restore": [], "stale": []}
+
+
+def test_where_nothing_serves_nothing_is_kept() -> None:
+    assert rollout.kept([], "default") == {
+        "name": "serve-default",
+        "plan": None,
+        "head": [],
+        "workers": [],
+        "common": [],
+        "nodes": {},
+        "bounds": {"start_s": 0},
+    }

@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: matrix
+short_description: Measure many configurations of a model, one after the other
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Plans the cases of a matrix, leaves out what is blocked and what is equal to another, and takes the rest through switch, quick
+    proof and benchmark, the most promising first. What served before serves again at the end.
+  - Each step is a run of one of the collection's playbooks (C(serve), C(verify), C(bench), C(ranks)) in a process of its own, with
+    the options of the run that this task is in. One case's failure never ends the rest; a node that is lost does.
+  - Every case ends with a line of the journal. A run that was killed goes on where it was; Ctrl-C stops it after the case.
+  - In check mode it plans and shows the cases only.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.actiongroup
+attributes:
+  check_mode:
+    description: Plans, and measures nothing.
+    support: full
+  diff_mode:
+    description: Has no diff.
+    support: none
+options:
+  matrix:
+    description: The id of a matrix, shipped or in the owner's folders, or the path of a file.
+    type: str
+    required: true
+  folder:
+    description: Where journal, page, log and every case's evidence go, on the controller.
+    type: path
+    required: true
+  rows_to:
+    description: The owner's folder of knowledge that the measured rows go to.
+    type: path
+    required: true
+  cluster:
+    description: As M(dgxspark.cluster.launch_plan) takes it.
+    type: dict
+    default: {}
+  overrides:
+    description: What the owner overrides in all cases, such as C(instance).
+    type: dict
+    default: {}
+  hours:
+    description: No case is begun that would likely end later. By default there is no bound.
+    type: float
+  accept_changed:
+    description: Go on although the matrix is no longer the one that the journal began with.
+    type: bool
+    default: false
+  share:
+    description: A file for the rows without names of hosts and addresses.
+    type: path
+  names:
+    description: Names and addresses that O(share) must not hold.
+    type: list
+    elements: str
+    default: []
+  versions:
+    description: Versions of what each node runs, as M(dgxspark.cluster.node_health) returns them, for the rows.
+    type: list
+    elements: dict
+    default: []
+  image:
+    description: The image that runs where it is not the plan's.
+    type: str
+    default: ""
+  knowledge_dirs:
+    description: The owner's folders of knowledge, laid over the shipped one.
+    type: list
+    elements: path
+    default: []
+requirements:
+  - jsonschema (Python library, on the controller)
+  - jmespath (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.bench
+  - module: dgxspark.cluster.launch_plan
+"""
+
+EXAMPLES = r"""
+- name: Measure the cases of a matrix
+  dgxspark.cluster.matrix:
+    matrix: 002-gemma-4-31b
+    folder: matrix/gemma
+    rows_to: "{{ inventory_dir }}/dgxspark"
+    hours: 8
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+measured:
+  description: How many cases were measured in this run.
+  returned: when not in check mode
+  type: int
+left:
+  description: How many are still to be measured.
+  returned: when not in check mode
+  type: int
+ended:
+  description: Why it ended - V(done), V(time), V(stopped) or V(lost).
+  returned: when not in check mode
+  type: str
+page:
+  description: The page with the results.
+  returned: when not in check mode
+  type: str
+log:
+  description: The same in Markdown.
+  returned: when not in check mode
+  type: str
+rows:
+  description: The file with the measured rows.
+  returned: when not in check mode
+  type: str
+table:
+  description: The results, or in check mode the plan, as lines for a terminal.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "matrix": {"type": "str", "required": True},
+    "folder": {"type": "path", "required": True},
+    "rows_to": {"type": "path", "required": True},
+    "cluster": {"type": "dict", "default": {}},
+    "overrides": {"type": "dict", "default": {}},
+    "hours": {"type": "float"},
+    "accept_changed": {"type": "bool", "default": False},
+    "share": {"type": "path"},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "versions": {"type": "list", "elements": "dict", "default": []},
+    "image": {"type": "str", "default": ""},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(msg="matrix runs on the controller, by its action plugin. Call it as dgxspark.cluster.matrix.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a matrix to its cases: combinations are planned, equal ones made one, blocked ones told, the rest put in order.
+
+Two cases are equal where the engine would run with the same settings, whatever a file says. Pure but for the planner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import pathlib
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import SHAPES
+
+KIND = "matrices"
+Plain = dict[str, t.Any]
+
+_SPREAD = ("nodes", "tp", "pp", "ep")
+_ENGINE = ("version", "image")
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A checked entry of kind `matrices`. minutes: of a case, before the journal knows better."""
+
+    id: str
+    title: str
+    profile: str
+    base: t.Mapping[str, t.Any]
+    axes: t.Mapping[str, t.Any]
+    exclude: tuple[t.Mapping[str, t.Any], ...]
+    cases: t.Mapping[str, t.Mapping[str, t.Any]]
+    accept: tuple[str, ...]
+    repeats: int
+    workloads: tuple[str, ...]
+    levels: tuple[int, ...]
+    minutes: float
+    rows: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What is expected of a case. kind: by an equal row, a near one, an estimate, or nothing; figures: tokens/s by n1, n4, n8."""
+
+    kind: t.Literal["measured", "near", "estimate", "unknown"] = "unknown"
+    figures: t.Mapping[str, float] = field(default_factory=dict)
+    row: str = ""
+
+    @property
+    def merit(self) -> float:
+        """The geometric mean of the figures; 0 where there are none."""
+        values = [value for value in self.figures.values() if value > 0]
+        return math.prod(values) ** (1 / len(values)) if values else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One configuration. labels: its value on each axis; blocked: why it will not run; also: names of cases equal to it."""
+
+    id: str
+    name: str
+    labels: t.Mapping[str, str]
+    overrides: t.Mapping[str, t.Any]
+    plan: t.Mapping[str, t.Any]
+    blocked: str = ""
+    also: tuple[str, ...] = ()
+    promise: Promise = Promise()
+
+
+class Plan(t.Protocol):
+    """Plans a case: `launch_plan` with profile, cluster and the owner's knowledge bound."""
+
+    def __call__(self, overrides: t.Mapping[str, t.Any]) -> Plain:
+        """Return the plan; FabricError where there is nothing to plan."""
+
+
+Estimate = t.Callable[[t.Mapping[str, t.Any]], t.Mapping[str, float]]
+
+
+def no_estimate(plan: t.Mapping[str, t.Any]) -> t.Mapping[str, float]:
+    """Return tokens/s by n1, n4, n8 that a plan is expected to reach: nothing is known without a prediction."""
+    del plan
+    return {}
+
+
+def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
+    """Build a matrix of a checked entry. FabricError for an exclusion that names no axis or no value of it."""
+    bench = entry.get("bench", {})
+    made = Matrix(
+        id=entry["id"],
+        title=entry["title"],
+        profile=entry["profile"],
+        base=entry.get("base", {}),
+        axes=entry.get("axes", {}),
+        exclude=tuple(entry.get("exclude", ())),
+        cases=entry.get("cases", {}),
+        accept=tuple(entry.get("accept", ())),
+        repeats=entry.get("repeats", 1),
+        workloads=tuple(bench.get("workloads", ())),
+        levels=tuple(bench.get("levels", ())),
+        minutes=float(entry.get("minutes", 30)),
+        rows=tuple(entry.get("rows", ())),
+        source=tuple(entry["source"]),
+    )
+    for number, exclusion in enumerate(made.exclude):
+        for axis, values in exclusion.items():
+            where = f"matrix {made.id!r}: exclude.{number}.{axis}"
+            if axis not in made.axes:
+                raise FabricError(f"{where}: there is no such axis. Axes: {', '.join(made.axes) or 'none'}.")
+            known = [label for label, _choices in _values(axis, made.axes[axis])]
+            for label in map(_label, values if isinstance(values, list) else [values]):
+                if label not in known:
+                    raise FabricError(f"{where}: {label!r} is no value of the axis. Values: {', '.join(known)}.")
+    return made
+
+
+def load(name: str, overlays: t.Sequence[str] = ()) -> Matrix:
+    """Return a matrix by its id, shipped or the owner's, or of a file. KnowledgeError names a bad entry."""
+    if not name.endswith((".yml", ".yaml")):
+        return matrix_of(knowledge.get(KIND, name, overlays))
+    place = pathlib.Path(name).expanduser()
+    entry = knowledge.read_yaml(place)
+    knowledge.validate(KIND, entry, str(place))
+    return matrix_of(entry)
+
+
+def _label(value: t.Any) -> str:
+    return (
+        {True: "on", False: "off", None: "unset"}.get(value, str(value))
+        if isinstance(value, (bool, type(None)))
+        else str(value)
+    )
+
+
+def _values(axis: str, values: t.Any) -> list[tuple[str, t.Mapping[str, t.Any]]]:
+    if isinstance(values, t.Mapping):
+        return [(str(label), choices) for label, choices in values.items()]
+    return [(_label(value), {axis: value}) for value in values]
+
+
+def combinations(matrix: Matrix) -> list[tuple[str, dict[str, str], Plain]]:
+    """Return name, labels and choices of every case that is not excluded: those of the axes, then those by name."""
+    found: list[tuple[str, dict[str, str], Plain]] = []
+    axes = [[(axis, *value) for value in _values(axis, values)] for axis, values in matrix.axes.items()]
+    for picked in itertools.product(*axes) if axes else ():
+        labels = {axis: label for axis, label, _choices in picked}
+        if any(_excluded(labels, exclusion) for exclusion in matrix.exclude):
+            continue
+        choices: Plain = {}
+        for _axis, _chosen, more in picked:
+            choices |= more
+        found.append(("/".join(labels.values()), labels, choices))
+    found += [(name, {"case": name}, dict(choices)) for name, choices in matrix.cases.items()]
+    return found
+
+
+def _excluded(labels: t.Mapping[str, str], exclusion: t.Mapping[str, t.Any]) -> bool:
+    return all(
+        labels[axis] in map(_label, values if isinstance(values, list) else [values])
+        for axis, values in exclusion.items()
+    )
+
+
+def overrides_of(matrix: Matrix, choices: t.Mapping[str, t.Any], under: t.Mapping[str, t.Any] | None = None) -> Plain:
+    """Return what `launch_plan` and the role are told of a case. under: what the owner overrides anyway."""
+    made: Plain = {}
+    for key, value in {**matrix.base, **choices}.items():
+        if key in _SPREAD:
+            made.setdefault("parallel", {})[key] = value
+        elif key in _ENGINE:
+            made.setdefault("engine", {})[key] = value
+        elif key == "variant":
+            made["variant"] = value
+        else:
+            made.setdefault("settings", {})[key] = value
+    if matrix.accept:
+        made["accept"] = list(matrix.accept)
+    return knowledge.merged(under or {}, made)
+
+
+def identity(plan: t.Mapping[str, t.Any]) -> Plain:
+    """Return what makes a case itself: model, engine, spread, and every setting that the engine runs with."""
+    runs = {key: found["value"] for key, found in plan["resolved"].items() if found["by"] != "unknown"}
+    return {
+        "model": plan["model"],
+        "engine": plan["engine"],
+        "parallel": plan["parallel"],
+        "settings": {**plan["settings"], **runs},
+    }
+
+
+def digest(value: t.Any) -> str:
+    """Return a short name for a plain value."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def planned(
+    matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = None, estimate: Estimate = no_estimate
+) -> list[Case]:
+    """Return all cases: those that will run, the most promising first, then the blocked ones in the file's order.
+
+    FabricError where no case would run: with the reasons, since then the file is mostly at fault.
+    """
+    by_id: dict[str, Case] = {}
+    for name, labels, choices in combinations(matrix):
+        overrides = overrides_of(matrix, choices, under)
+        try:
+            made = plan(overrides)
+        except FabricError as exc:
+            key = digest([matrix.profile, overrides])
+            by_id[key] = Case(key, name, labels, overrides, {}, blocked=str(exc))
+            continue
+        if made.get("variant", "default") != "default":
+            # Said, so that a better row does not make another variant of the same case later.
+            overrides = {**overrides, "variant": made["variant"]}
+        key = digest(identity(made))
+        if key in by_id:
+            first = by_id[key]
+            by_id[key] = Case(**{**_fields(first), "also": (*first.also, name)})
+            continue
+        by_id[key] = Case(key, name, labels, overrides, made, _reason(made), (), promise(made, estimate))
+    cases = list(by_id.values())
+    runnable = [case for case in cases if not case.blocked]
+    if not runnable:
+        reasons = dict.fromkeys(case.blocked for case in cases)
+        raise FabricError(f"matrix {matrix.id!r}: no case would run. {' '.join(reasons)}"[:2000])
+    place = {case.id: number for number, case in enumerate(cases)}
+    kinds = ("measured", "near", "estimate", "unknown")
+    # A near row says as much as an equal one of where to begin; what nothing is known of comes last, in the file's order.
+    runnable.sort(
+        key=lambda case: (
+            kinds.index(case.promise.kind) > 1,
+            kinds.index(case.promise.kind) > 2,
+            -case.promise.merit,
+            place[case.id],
+        )
+    )
+    return [*runnable, *(case for case in cases if case.blocked)]
+
+
+def _fields(case: Case) -> Plain:
+    return {name: getattr(case, name) for name in Case.__slots__}
+
+
+def _reason(plan: t.Mapping[str, t.Any]) -> str:
+    if plan["verdict"] != "blocked":
+        return ""
+    return " ".join(f["message"] for f in plan["findings"] if f["severity"] == "error")
+
+
+def promise(plan: t.Mapping[str, t.Any], estimate: Estimate = no_estimate) -> Promise:
+    """Return what is expected of a plan: an equal stable row's figures, else those of the nearest, else an estimate."""
+    stable = [row for row in plan["evidence"] if row["verdict"] == "stable" and _figures(row)]
+    for row in stable:
+        if row["equal"]:
+            return Promise("measured", _figures(row), row["id"])
+    if guess := dict(estimate(plan)):
+        return Promise("estimate", guess)
+    near = min(stable, key=lambda row: len(row["differs"]), default=None)
+    return Promise("near", _figures(near), near["id"]) if near else Promise()
+
+
+def _figures(row: t.Mapping[str, t.Any]) -> dict[str, float]:
+    return {key: float(row[key]) for key in SHAPES.values() if row.get(key)}

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a case came to: its class, and the line of a log that shows it. Pure: logs and reports in, an outcome out.
+
+The logs' known lines (`knowledge/signatures`) decide first, causes before what follows from them; where they say nothing, what
+happened does: a rank that ended, one that was started again, one that answered no more.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+
+Stage = t.Literal["switch", "verify", "bench"]
+Plain = dict[str, t.Any]
+
+# Classes in words. `site`: the nodes or the cluster are at fault, so that it says nothing of the configuration.
+CLASSES: dict[str, str] = {
+    "good": "good",
+    "garbage": "garbage",
+    "requests_failed": "requests failed",
+    "crash": "crash",
+    "startup_crash": "start-up crash",
+    "out_of_memory_loading": "out of memory while loading",
+    "out_of_memory": "out of memory under load",
+    "illegal_instruction": "illegal instruction",
+    "watchdog": "watchdog",
+    "hang": "hang",
+    "worker_restarted": "worker restarted",
+    "transport": "transport not IB",
+    "not_started": "not started by the cluster",
+    "not_verified": "not verified",
+}
+SITE = frozenset({"transport", "not_started", "not_verified"})
+_SILENT = "tokens.hang"
+_FAULT = re.compile(
+    r"(?:\w*(?:Error|Exception)\b: |^(?:Fatal|FATAL|Segmentation fault|Aborted|Killed)\b|SIG[A-Z]{3,5}\b)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a case ended. stage None: it came through; message: of the stage that failed; timed_out: its time was over.
+
+    restarts: by pod, how often its container was started again; report: of the bench, as far as it came; logs: by name.
+    """
+
+    stage: Stage | None
+    message: str = ""
+    timed_out: bool = False
+    restarts: t.Mapping[str, int] = field(default_factory=dict)
+    report: t.Mapping[str, t.Any] | None = None
+    logs: t.Mapping[str, str] = field(default_factory=dict)
+    socket: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A case's class, with the line that shows it and the log that it stands in. cause, remedy: of a known line."""
+
+    cls: str
+    message: str = ""
+    line: str = ""
+    where: str = ""
+    signature: str = ""
+    cause: str = ""
+    remedy: str = ""
+
+    @property
+    def says_of_configuration(self) -> bool:
+        """Whether the same configuration would end like this anywhere: such an outcome becomes evidence."""
+        return self.cls not in SITE
+
+
+def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> Outcome:
+    """Return the outcome. classes: of signatures, by their ids."""
+    verdicts = _verdicts(ended.report)
+    if "garbage" in verdicts:
+        return _garbage(ended)
+    if ended.stage is None and "failed" not in verdicts and not any(ended.restarts.values()):
+        return Outcome("good")
+    if ended.stage == "verify":
+        return _shown(
+            Outcome("transport" if ended.socket else "not_verified", ended.message),
+            ended,
+            table,
+            classes,
+            ("transport",),
+        )
+    known = _known(ended, table, classes)
+    loading = ended.stage == "switch"
+    if known and known[1] and known[1] != "transport":
+        finding, cls = known
+        cls = "out_of_memory_loading" if cls == "out_of_memory" and loading else cls
+        return _of(finding, cls, ended.message)
+    if known and known[1] == "transport" and loading:
+        return _of(known[0], "transport", ended.message)
+    return _by_what_happened(ended, known[0] if known else None)
+
+
+def _by_what_happened(ended: Ended, finding: Plain | None) -> Outcome:
+    if ended.stage == "switch":
+        # A container that ended or was started again is a crash; one that runs on and is not ready hangs.
+        crashed = (
+            any(ended.restarts.values()) or _last_fault(ended.logs) is not None or (finding and not ended.timed_out)
+        )
+        cls = "startup_crash" if crashed else "hang" if ended.timed_out and ended.logs else "not_started"
+    elif any(ended.restarts.values()):
+        cls = "worker_restarted"
+    else:
+        cls = "hang" if ended.timed_out or _silent(ended.report) else "requests_failed"
+    message = ended.message or _first_message(ended.report)
+    if finding:
+        return _of(finding, cls, message)
+    where, line = _last_fault(ended.logs) or _last_line(ended) or ("", "")
+    return Outcome(cls, message, line, where)
+
+
+def _known(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> tuple[Plain, str] | None:
+    """Return the finding that explains most, and its class: one with a class before one without, causes before effects."""
+    readings = signatures.read_all(ended.logs.items(), table)
+    faults = [f for f in signatures.findings(readings, table) if not f["benign"] and f["severity"] != "info"]
+    for finding in faults:
+        if cls := classes.get(finding["id"], ""):
+            return finding, cls
+    errors = [finding for finding in faults if finding["severity"] == "error"]
+    return (errors[0], "") if errors else None
+
+
+def _shown(
+    outcome: Outcome, ended: Ended, table: signatures.Table, classes: t.Mapping[str, str], wanted: t.Container[str]
+) -> Outcome:
+    """Return the outcome with the first known line of a class that is wanted."""
+    readings = signatures.read_all(ended.logs.items(), table)
+    for finding in signatures.findings(readings, table):
+        if classes.get(finding["id"]) in wanted:
+            return _of(finding, outcome.cls, outcome.message)
+    return outcome
+
+
+def _of(finding: Plain, cls: str, message: str) -> Outcome:
+    place = finding["seen"][0]
+    where = f"{place['log']}:{place['first']}"
+    return Outcome(cls, message, place["excerpt"], where, finding["id"], finding["cause"], finding["remedy"])
+
+
+def _garbage(ended: Ended) -> Outcome:
+    message = _first_message(ended.report, "garbage")
+    return Outcome("garbage", message, message, "bench")
+
+
+def _levels(report: t.Mapping[str, t.Any] | None) -> list[Plain]:
+    return [level for workload in (report or {}).get("workloads", ()) for level in workload["levels"]]
+
+
+def _verdicts(report: t.Mapping[str, t.Any] | None) -> set[str]:
+    return {level["verdict"] for level in _levels(report)}
+
+
+def _first_message(report: t.Mapping[str, t.Any] | None, verdict: str | None = None) -> str:
+    return next((lv["message"] for lv in _levels(report) if lv["message"] and verdict in (None, lv["verdict"])), "")
+
+
+def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
+    """Whether a level had no answer at all, because none came in time."""
+    failed = (level for level in _levels(report) if level["verdict"] == "failed" and not level["figures"]["ok"])
+    return any(set(level["causes"]) == {_SILENT} for level in failed)
+
+
+def _last_fault(logs: t.Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the last line that looks like an error's: of a stack's end, mostly the cause."""
+    for name, text in logs.items():
+        lines = text.splitlines()
+        for number in range(len(lines), 0, -1):
+            if _FAULT.search(lines[number - 1]):
+                return f"{name}:{number}", excerpt(lines[number - 1])
+    return None
+
+
+def _last_line(ended: Ended) -> tuple[str, str] | None:
+    """Return the last line of the log of a pod that was started again, else of the first."""
+    names = sorted(ended.logs, key=lambda name: not any(pod in name for pod, count in ended.restarts.items() if count))
+    for name in names:
+        lines = ended.logs[name].splitlines()
+        if lines:
+            return f"{name}:{len(lines)}", excerpt(lines[-1])
+    return None

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two logs side by side, of two versions or drivers: what got slower or faster beyond the noise, and what no longer passes.
+
+Noise is what the repeats of a case show on either side; without repeats the share that two runs of one configuration are known to
+differ by. A difference counts beyond twice its noise.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, journal, results
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.report import WORDS, figure
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import NOISE
+
+Plain = dict[str, t.Any]
+_SIGMA = 2.0
+_PASSED = ("good", "requests_failed")
+
+
+def load(name: str, overlays: t.Sequence[str] = ()) -> Plain:
+    """Return the results of a journal (its folder or file), or of a shipped matrix by its id. FabricError for anything else."""
+    place = pathlib.Path(name).expanduser()
+    if place.exists():
+        return results.of_journal(journal.read(place))
+    if name in knowledge.load(cases.KIND, overlays):
+        return results.of_rows(cases.load(name, overlays), overlays)
+    raise FabricError(f"{name}: there is no such folder or journal, and no matrix of that id.")
+
+
+def compare(before: Plain, after: Plain) -> Plain:
+    """Return `about` (what differs of engine and platform), `rows` by case, n and sum, and `broken`, `mended`, `only`.
+
+    Cases are matched by their names: their settings may well resolve otherwise in another version.
+    """
+    one, other = ({case["name"]: case for case in each["cases"]} for each in (before, after))
+    both = [name for name in one if name in other]
+    rows = [row for name in both for row in _rows(one[name], other[name])]
+    known = {"engine": "version", "image": "image"}
+    about = {what: (before["engine"].get(key), after["engine"].get(key)) for what, key in known.items()}
+    for key in sorted(before["platform"].keys() | after["platform"].keys()):
+        about[key] = before["platform"].get(key), after["platform"].get(key)
+    measured = [name for name in both if "open" not in (one[name]["outcome"], other[name]["outcome"])]
+    return {
+        "about": {key: list(values) for key, values in about.items() if values[0] != values[1]},
+        "rows": rows,
+        "broken": [_turned(one[n], other[n]) for n in measured if _passes(one[n]) and not _passes(other[n])],
+        "mended": [_turned(one[n], other[n]) for n in measured if not _passes(one[n]) and _passes(other[n])],
+        "only": {"before": [n for n in one if n not in other], "after": [n for n in other if n not in one]},
+    }
+
+
+def _passes(case: Plain) -> bool:
+    return case["outcome"] in _PASSED
+
+
+def _turned(before: Plain, after: Plain) -> Plain:
+    why = after["line"] or after["message"]
+    return {"case": before["name"], "before": before["outcome"], "after": after["outcome"], "why": why}
+
+
+def _rows(before: Plain, after: Plain) -> list[Plain]:
+    found = []
+    for n in sorted(before["levels"].keys() & after["levels"].keys()):
+        old, new = before["levels"][n], after["levels"][n]
+        if "garbage" in (old["verdict"], new["verdict"]) or not (_passes(before) and _passes(after)):
+            continue
+        for which in results.SUMS:
+            if not old[which] or not new[which]:
+                continue
+            change = new[which] / old[which] - 1
+            noise = _noise(old, new, which)
+            verdict = "same" if abs(change) <= _SIGMA * noise else "slower" if change < 0 else "faster"
+            found.append(
+                {
+                    "case": before["name"],
+                    "n": n,
+                    "sum": which,
+                    "before": old[which],
+                    "after": new[which],
+                    "change": round(change, 4),
+                    "noise": round(noise, 4),
+                    "verdict": verdict,
+                }
+            )
+    return found
+
+
+def _noise(old: Plain, new: Plain, which: str) -> float:
+    """Return the relative standard deviation of the difference: of both sides' repeats, else what is known of two runs."""
+    spreads = [each["noise"][which] for each in (old, new) if which in each["noise"]]
+    if not spreads:
+        return NOISE / _SIGMA
+    # A side without repeats is taken to be as noisy as the other.
+    return math.hypot(spreads[0], spreads[-1])
+
+
+def table(compared: Plain) -> list[str]:
+    """Return lines for a terminal: what differs, what broke, what got slower or faster, worst first."""
+    lines = [f"{what}: {old or 'not known'} -> {new or 'not known'}" for what, (old, new) in compared["about"].items()]
+    lines = lines or ["Engine, image and platform are the same, as far as they are known."]
+    for title, key in (("NO LONGER PASSES", "broken"), ("PASSES NOW", "mended")):
+        for each in compared[key]:
+            why = f": {each['why']}" if key == "broken" and each["why"] else ""
+            lines.append(f"{title}  {each['case']}: {WORDS[each['before']]} -> {WORDS[each['after']]}{why}")
+    moved = sorted((row for row in compared["rows"] if row["verdict"] != "same"), key=lambda row: row["change"])
+    for row in moved:
+        lines.append(
+            f"{row['verdict'].upper():<6}  {row['case']}, n={row['n']}, {row['sum']}: {figure(row['before'])} -> "
+            f"{figure(row['after'])} tok/s, {100 * row['change']:+.1f} % (noise {100 * row['noise']:.1f} %)"
+        )
+    same = len(compared["rows"]) - len(moved)
+    lines.append(f"{same} of {len(compared['rows'])} figures are the same within their noise.")
+    for side, names in compared["only"].items():
+        lines += [f"Only {side}: {', '.join(names)}."] if names else []
+    return lines
+
+
+def matrix_compare(before: str, after: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
+    """Compare two logs by their names; return the comparison, and under `table` its lines."""
+    compared = compare(load(before, knowledge_dirs), load(after, knowledge_dirs))
+    return compared | {"table": table(compared)}

@@ -1,0 +1,216 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a journal to knowledge: measured rows for the owner's folder, and the same free of names for others.
+
+n1, n4, n8 are the sum of the requests' own tokens/s, as in the shipped rows; `wall` has the tokens by wall time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pathlib
+import re
+import statistics
+import tempfile
+import typing as t
+
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.classify import CLASSES, SITE
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import evidence_export
+
+Plain = dict[str, t.Any]
+_VERDICTS = {"good": "stable", "requests_failed": "stable", "garbage": "garbage"}
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?![\w:])"
+)
+
+
+def merged_levels(runs: t.Sequence[t.Mapping[str, t.Any]], workload: str | None = None) -> dict[int, list[Plain]]:
+    """Return by n what each run of a case had there: of one workload, or the first."""
+    found: dict[int, list[Plain]] = {}
+    for run in runs:
+        for work in run["workloads"]:
+            if work["name"] == (workload or run["workloads"][0]["name"]):
+                for level in work["levels"]:
+                    found.setdefault(level["n"], []).append(level)
+    return found
+
+
+def mean(levels: t.Sequence[t.Mapping[str, t.Any]], figure: str) -> float | None:
+    """Return the mean of a figure over the runs in which the level was not garbage; None where none has it."""
+    values = [v for lv in levels if lv["verdict"] != "garbage" and (v := lv["figures"].get(figure)) is not None]
+    return statistics.fmean(values) if values else None
+
+
+def measured_of(entry: t.Mapping[str, t.Any]) -> Plain:
+    """Return the figures of a journal's case as a row has them."""
+    found: Plain = {}
+    for n, levels in sorted(merged_levels(entry["runs"]).items()):
+        good = [level for level in levels if level["figures"]["ok"]]
+        for key, figure in ((None, "peak_tokens_per_s"), ("wall", "wall_tokens_per_s"), ("ttft_ms", "ttft_median_s")):
+            # Garbage rows carry their bogus figures, as the shipped ones do.
+            values = [level["figures"][figure] for level in good if level["figures"].get(figure) is not None]
+            if values:
+                value = round(statistics.fmean(values) * (1000 if key == "ttft_ms" else 1), 2)
+                (found if key is None else found.setdefault(key, {}))[f"n{n}"] = value
+        found.setdefault("requests", {})[f"n{n}"] = {
+            "ok": sum(level["figures"]["ok"] for level in levels),
+            "failed": sum(level["figures"]["failed"] + level["figures"]["garbage"] for level in levels),
+        }
+    accepted = [run["acceptance"] for run in entry["runs"] if run.get("acceptance")]
+    for key, name in (("accept_len", "length"), ("accept_rate", "rate")):
+        values = [each[name] for each in accepted if each.get(name) is not None]
+        if values:
+            found[key] = round(statistics.fmean(values), 3)
+    found |= {key: value for key, value in (entry.get("memory") or {}).items() if key in ("weights_gib", "kv_gib")}
+    return found
+
+
+def row_of(case: Case, entry: t.Mapping[str, t.Any], matrix: str, image: str = "") -> Plain | None:
+    """Return a case's row; None where its outcome says nothing of the configuration. image: what ran instead of the plan's."""
+    if entry["outcome"] in SITE:
+        return None
+    verdict = _VERDICTS.get(entry["outcome"], "crash")
+    measured = measured_of(entry)
+    if verdict == "stable" and not any(re.fullmatch(r"n\d+", key) for key in measured):
+        verdict = "crash"  # not one request was answered
+    note = "" if entry["outcome"] == "good" else f"{CLASSES[entry['outcome']]}: {entry['line'] or entry['message']}"
+    row = evidence_export(
+        case.plan,
+        f"{matrix}-{case.id}",
+        verdict,  # type: ignore[arg-type,unused-ignore]
+        measured,
+        [f"own measurement, matrix {matrix}, case {entry['name']}, {entry['finished']}"],
+        note,
+    )
+    if image:
+        row["engine"]["image"] = image
+    if entry.get("digest"):
+        row["engine"]["digest"] = entry["digest"]
+    platform = {key: str(value) for key, value in (entry.get("platform") or {}).items() if value}
+    if platform:
+        row["platform"] = platform
+    row |= {"date": entry["finished"][:10], "case": entry["name"], "resolved": _resolved(case.plan)}
+    knowledge.validate("evidence", row, f"row {row['id']!r}")
+    return row
+
+
+def _resolved(plan: t.Mapping[str, t.Any]) -> Plain:
+    return {key: found["value"] for key, found in plan["resolved"].items() if found["by"] != "unknown"}
+
+
+def rows_of(cases: t.Iterable[Case], done: t.Mapping[str, Plain], matrix: str, image: str = "") -> list[Plain]:
+    """Return the rows of all measured cases."""
+    found = (row_of(case, done[case.id], matrix, image) for case in cases if case.id in done and case.plan)
+    return [row for row in found if row is not None]
+
+
+def profile_of(
+    matrix: str, base: t.Mapping[str, t.Any], cases: t.Iterable[Case], winners: t.Mapping[str, t.Any]
+) -> Plain | None:
+    """Return a profile whose variants are the winners, so that it is served and `recommend`ed by shape; None without any.
+
+    base: the profile that was measured.
+    """
+    by_id = {case.id: case for case in cases}
+    won = {shape: by_id[best["peak"]["id"]] for shape, best in winners.items() if "peak" in best}
+    if not won:
+        return None
+    variants: dict[str, Plain] = {}
+    for case in won.values():
+        under = base.get("variants", {}).get(case.overrides.get("variant"), {})
+        laid = {
+            key: case.overrides[key]
+            for key in ("engine", "parallel", "settings", "environment")
+            if key in case.overrides
+        }
+        made = knowledge.merged({key: value for key, value in under.items() if key not in ("title", "proven")}, laid)
+        variants[_variant(case)] = {"title": case.name, "proven": "measured", **made}
+    made = {
+        "id": f"{base['id']}-{matrix}",
+        "title": f"{base['title']}: the winners of matrix {matrix}",
+        "extends": base["id"],
+        "proven": "measured",
+        "shapes": {shape: _variant(case) for shape, case in won.items()},
+        "variants": variants,
+        "source": [{"of": "variants", "from": f"Own measurement, matrix {matrix}", "verified": "measured"}],
+    }
+    knowledge.validate("profile", made, f"profile {made['id']!r}")
+    return made
+
+
+def _variant(case: Case) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") or case.id
+
+
+def write(path: pathlib.Path, entry: Plain) -> None:
+    """Write a file of an overlay, whole or not at all. FabricError where it cannot be written."""
+    lines = "---\n# Of playbooks/matrix.yml, which writes it again after each case. An edit is lost.\n"
+    text = lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=".", suffix=".new", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        made = pathlib.Path(file.name)
+        made.chmod(0o644)
+        made.replace(path)
+    except OSError as exc:
+        raise FabricError(f"{path}: cannot be written: {exc.strerror}.") from exc
+
+
+def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> list[Plain]:
+    """Return rows without the names: hosts, addresses and whatever else of them is known, and every address besides.
+
+    FabricError where one would still be in them.
+    """
+    known = sorted({name for name in names if len(name) > 1}, key=len, reverse=True)
+    clean = [t.cast(Plain, _without(row, known)) for row in rows]
+    text = yaml.safe_dump(clean, width=100000)
+    still = [name for name in known if re.search(_whole(name), text, re.IGNORECASE)] + _addresses(text)
+    if still:
+        raise FabricError(
+            f"the rows to share would still hold {still[0]!r}: nothing was written. Take it out of the setting that has it."
+        )
+    return clean
+
+
+def _whole(name: str) -> str:
+    # "spark1" is not in "spark10" nor in "dgx-spark1-image", but it is in "spark1.lan" and in "pod x on spark1".
+    return rf"(?<![A-Za-z0-9_-]){re.escape(name)}(?![A-Za-z0-9_-])"
+
+
+def _without(value: t.Any, names: t.Sequence[str]) -> t.Any:
+    if isinstance(value, t.Mapping):
+        return {key: _without(each, names) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without(each, names) for each in value]
+    if not isinstance(value, str):
+        return value
+    for name in names:
+        value = re.sub(_whole(name), "HOST", value, flags=re.IGNORECASE)
+    for address in _addresses(value):
+        value = value.replace(address, "ADDRESS")
+    return value
+
+
+def _addresses(text: str) -> list[str]:
+    """Return what is an address, of a version number or a time of day alike to one only the look is."""
+    found = []
+    for match in _ADDRESS.finditer(text):
+        try:
+            ipaddress.ip_address(match.group())
+        except ValueError:
+            if not re.fullmatch(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", match.group()):
+                continue
+        found.append(match.group())
+    return found

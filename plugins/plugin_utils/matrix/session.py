@@ -1,0 +1,134 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run of a matrix from the owner's wishes to what he finds in the folder: journal, rows, page and log."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pathlib
+import signal
+import socket
+import typing as t
+from dataclasses import dataclass
+
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page import matrix_page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
+
+Plain = dict[str, t.Any]
+PAGE, LOG, SAID = "matrix.html", "matrix.md", "progress.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """folder: of the journal; rows_to: the overlay that the rows go to; names: what a file to share must not hold."""
+
+    matrix: str
+    folder: str
+    cluster: t.Mapping[str, t.Any]
+    overrides: t.Mapping[str, t.Any]
+    knowledge_dirs: tuple[str, ...]
+    rows_to: str
+    hours: float | None = None
+    accept_changed: bool = False
+    share: str | None = None
+    names: tuple[str, ...] = ()
+    versions: tuple[t.Mapping[str, t.Any], ...] = ()
+    image: str = ""
+
+
+class Stopping:
+    """Whether somebody asked to stop: by Ctrl-C, by ending ansible-playbook, or by killing it."""
+
+    def __init__(self) -> None:
+        """Take the signals that Ansible passes on to the task: the case at work is brought to its end."""
+        self.asked = False
+        self._parent = os.getppid()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+
+    def _stop(self, *_what: object) -> None:
+        self.asked = True
+
+    def __call__(self) -> bool:
+        """Return whether to stop after the case."""
+        return self.asked or os.getppid() != self._parent
+
+
+def planned(wishes: Wishes) -> tuple[cases.Matrix, list[cases.Case]]:
+    """Return the matrix and its cases. Raises FabricError."""
+    matrix = cases.load(wishes.matrix, wishes.knowledge_dirs)
+
+    def made(overrides: t.Mapping[str, t.Any]) -> Plain:
+        return plan.launch_plan(matrix.profile, wishes.cluster, overrides, wishes.knowledge_dirs)
+
+    return matrix, cases.planned(matrix, made, wishes.overrides)
+
+
+def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
+    """Measure what is left. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
+    matrix, found = planned(wishes)
+    folder = pathlib.Path(wishes.folder)
+    overlay = pathlib.Path(wishes.rows_to)
+    written = overlay / "evidence" / f"matrix-{matrix.id}.yml"
+    base = profile.find(matrix.profile, wishes.knowledge_dirs)
+    stopping = Stopping()
+    with Journal(folder) as journal:
+        journal.begin(driver.head(matrix, found), accept=wishes.accept_changed)
+
+        def tell(text: str) -> None:
+            with (folder / SAID).open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+            if not stopping():  # nobody reads any more what Ansible would show
+                say(text)
+
+        def recorded() -> None:
+            own = rows.rows_of(found, journal.done, matrix.id, wishes.image)
+            made = results.of_journal(journal.entries)
+            if own:
+                rows.write(written, {"entries": own})
+            if won := rows.profile_of(matrix.id, base, found, made["winners"]):
+                rows.write(overlay / "model_profiles" / f"{won['id']}.yml", won)
+            _write(folder / PAGE, matrix_page.page(made))
+            _write(folder / LOG, report.markdown(made))
+            if wishes.share and own:
+                clean = rows.shared(own, [*wishes.names, socket.gethostname(), socket.getfqdn(), getpass.getuser()])
+                _write(pathlib.Path(wishes.share), yaml.safe_dump({"entries": clean}, sort_keys=False, width=120))
+
+        recorded()
+        steps = Playbooks(folder, matrix, options, _platform(wishes), journal.lock)
+        bounds = driver.Bounds(hours=wishes.hours, stopping=stopping, say=tell)
+        result = driver.run(matrix, found, journal, steps, bounds, wishes.knowledge_dirs, recorded)
+        made = results.of_journal(journal.entries)
+    paths = {"page": str(folder / PAGE), "log": str(folder / LOG), "rows": str(written)}
+    # To be served by shape: the winners as variants of a profile of the owner's.
+    paths |= {"profile": f"{base['id']}-{matrix.id}"} if made["winners"] else {}
+    return {**result, **paths, "table": report.table(made, result, paths)}
+
+
+def _platform(wishes: Wishes) -> dict[str, str]:
+    """Return what the nodes run: all values where they differ, and what the owner says over that."""
+    seen = {key: sorted({str(each[key]) for each in wishes.versions if each.get(key)}) for key in ("driver", "kernel")}
+    told = {
+        key: str(value)
+        for key, value in (wishes.cluster.get("platform") or {}).items()
+        if key in ("driver", "kernel", "nccl")
+    }
+    return {key: ", ".join(values) for key, values in seen.items() if values} | told
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as exc:
+        raise FabricError(f"{path}: cannot be written: {exc.strerror}.") from exc

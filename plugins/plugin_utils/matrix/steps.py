@@ -1,0 +1,250 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The steps of a case as the owner would take them: each is a run of one of the collection's playbooks, in a process of its own.
+
+So a step begins with no facts of the one before it, may fail or lose a node as it likes, and a Ctrl-C at the terminal does not
+reach it. What it printed is kept with the case.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case, Matrix
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
+
+Plain = dict[str, t.Any]
+BEFORE = "before.json"
+_FATAL = re.compile(r"^fatal: \[([^\]\s]+)[^\]]*\]: (FAILED|UNREACHABLE)! => (\{.*\})$", re.MULTILINE)
+_LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # what kube_wait says when its time is over
+_LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # what the role says of hosts that Ansible has dropped
+_END_S = 20.0
+_DAY_S = 86400.0
+# Options of ansible-playbook that are for the run of the matrix alone.
+_OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--list-hosts", "--syntax-check"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a playbook: its exit status, what it printed, and whether it was ended because its time was over."""
+
+    status: int
+    output: str
+    timed_out: bool
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The hosts that did not answer."""
+        found = [host for host, what, _result in _FATAL.findall(self.output) if what == "UNREACHABLE"]
+        told = _LOST.match(self.message)
+        return tuple(dict.fromkeys([*found, *(told[1].split(", ") if told else ())]))
+
+    @property
+    def message(self) -> str:
+        """Why it failed: what the last task that failed says."""
+        for _host, _what, result in reversed(_FATAL.findall(self.output)):
+            try:
+                said = json.loads(result).get("msg")
+            except ValueError:
+                continue
+            if said:
+                return " ".join(str(said).split())
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        return (
+            f"it ended with status {self.status}: {lines[-1].strip()}"
+            if lines
+            else f"it ended with status {self.status}"
+        )
+
+
+def options_of(argv: t.Sequence[str], playbooks: t.Container[str]) -> list[str]:
+    """Return what the owner told ansible-playbook, for further playbooks: without its own, and without check mode."""
+    return [word for word in argv[1:] if word not in _OWN and word not in playbooks]
+
+
+@dataclass(frozen=True, slots=True)
+class Playbooks:
+    """options: of ansible-playbook (inventory, limit, variables); lock: the journal's, which a step holds while it runs.
+
+    A run that was killed leaves its step at work: the next one waits for it by the lock.
+    """
+
+    root: pathlib.Path
+    matrix: Matrix
+    options: t.Sequence[str]
+    platform: t.Mapping[str, str]
+    lock: int
+    program: t.Sequence[str] = (sys.executable, "-m", "ansible", "playbook")
+
+    def play(self, name: str, folder: pathlib.Path, log: str, variables: Plain, limit_s: float = _DAY_S) -> Ran:
+        """Run a playbook of the collection; what it prints goes to a file of the folder, compressed."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        given, printed = folder / f"{log}.vars.json", folder / f"{log}.log"
+        given.write_text(json.dumps(variables, indent=2), encoding="utf-8")
+        command = [*self.program, *self.options, "-e", f"@{given}", f"dgxspark.cluster.{name}"]
+        env = {
+            **os.environ,
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_FORCE_COLOR": "0",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        }
+        env |= {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", "ANSIBLE_LOG_PATH": ""}
+        with printed.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+                pass_fds=(self.lock,),
+            )
+            late = _ended(process, limit_s)
+        text = printed.read_text(encoding="utf-8", errors="replace")
+        _compress(printed)
+        return Ran(process.returncode, text, late)
+
+    def save(self) -> Step:
+        """Keep what serves."""
+        return self._ranks("keep", self.root, "keep", k8s_dgx_kept_file=str(self.root / BEFORE))
+
+    def restore(self) -> Step:
+        """Serve what was kept, where something was."""
+        if not (self.root / BEFORE).exists():
+            return Step(True)
+        return self._ranks("restore", self.root, "restore", k8s_dgx_kept_file=str(self.root / BEFORE))
+
+    def _ranks(self, what: str, folder: pathlib.Path, log: str, **variables: t.Any) -> Step:
+        ran = self.play("ranks", folder, log, {"ranks_do": what, **variables})
+        return Step(True) if ran.status == 0 else Step(False, ran.message, ran.timed_out, ran.lost)
+
+    def switch(self, case: Case, folder: pathlib.Path) -> Step:
+        """Serve the case. One that does not come up is kept as it is: its logs are wanted."""
+        variables = {
+            "k8s_dgx_state": "present",
+            "k8s_dgx_model_profile": self.matrix.profile,
+            "k8s_dgx_overrides": dict(case.overrides),
+            "k8s_dgx_on_failure": "keep",
+        }
+        ran = self.play("serve", folder, "switch", variables)
+        if ran.status == 0:
+            return Step(True)
+        return Step(False, ran.message, ran.timed_out or bool(_LATE.search(ran.message)), ran.lost)
+
+    def verify(self, case: Case, folder: pathlib.Path) -> Step:
+        """Prove the fabric quickly, and that the ranks' logs show it."""
+        place = folder / "verify.json"
+        variables = {
+            "dgxspark_verify_mode": "quick",
+            "dgxspark_verify_run": ["pod"],
+            "dgxspark_report_file": str(place),
+        }
+        ran = self.play("verify", folder, "verify", variables, 3600.0)
+        report = _json(place)
+        unseen = tuple(host["name"] for host in report.get("hosts", ()) if host["status"] == "not seen")
+        if ran.status == 0 and not unseen:
+            return Step(True)
+        pod = next((step["status"] for step in report.get("steps", ()) if step["id"] == "pod"), "")
+        return Step(False, ran.message, ran.timed_out, unseen or ran.lost, {"socket": pod == "fail"})
+
+    def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
+        """Measure, and keep every answer."""
+        place = folder / f"bench-{run}.json"
+        variables: Plain = {"dgxspark_report_file": str(place), "dgxspark_bench_keep": str(folder / f"answers-{run}")}
+        if self.matrix.workloads:
+            variables["dgxspark_bench_workloads"] = list(self.matrix.workloads)
+        if self.matrix.levels:
+            variables["dgxspark_bench_levels"] = list(self.matrix.levels)
+        ran = self.play("bench", folder, f"bench-{run}", variables)
+        report = _json(place)
+        if place.exists():
+            _compress(place)
+        return Step(
+            ran.status == 0,
+            "" if ran.status == 0 else ran.message,
+            ran.timed_out,
+            ran.lost,
+            {"report": report} if report else {},
+        )
+
+    def collect(self, case: Case, folder: pathlib.Path) -> Step:
+        """Bring the ranks' logs, and what is known of pods and platform."""
+        place = folder / "logs"
+        step = self._ranks("logs", folder, "logs", k8s_dgx_logs_to=str(place))
+        # What a rank said before it was started again comes first: there is why.
+        names = (
+            sorted(place.glob("*.log"), key=lambda path: (".previous" not in path.name, path.name))
+            if place.is_dir()
+            else []
+        )
+        logs = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in names}
+        pods = _json(place / "pods.json") or []
+        for path in place.iterdir() if place.is_dir() else ():
+            _compress(path)
+        data: Plain = {"logs": logs, "platform": {**self.platform, **_nccl(logs)}}
+        return Step(step.ok, step.message, step.timed_out, step.lost, data | facts_of(t.cast(t.Any, pods)))
+
+
+def facts_of(pods: t.Sequence[t.Mapping[str, t.Any]]) -> Plain:
+    """Return how often each pod's container was started again, and the digest of the image that runs."""
+    restarts: dict[str, int] = {}
+    digests = set()
+    for pod in pods:
+        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+            name = pod["metadata"]["name"]
+            ended = bool((status.get("state") or {}).get("terminated"))
+            restarts[name] = max(restarts.get(name, 0), int(status.get("restartCount", 0)) + ended)
+            digests |= set(re.findall(r"sha256:[0-9a-f]{64}", str(status.get("imageID", ""))))
+    return {"restarts": restarts, "digest": digests.pop() if len(digests) == 1 else None}
+
+
+def _nccl(logs: t.Mapping[str, str]) -> dict[str, str]:
+    reader = Reader([])
+    for name, text in logs.items():
+        reader.read(name, text_lines(text))
+    versions = sorted(reader.finish().versions)
+    return {"nccl": ", ".join(versions)} if versions else {}
+
+
+def _json(path: pathlib.Path) -> t.Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _compress(path: pathlib.Path) -> None:
+    with path.open("rb") as plain, gzip.open(f"{path}.gz", "wb") as packed:
+        shutil.copyfileobj(plain, packed)
+    path.unlink()
+
+
+def _ended(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Wait for a playbook; end it when its time is over, by the signal on which Ansible ends its workers, too."""
+    until = time.monotonic() + limit_s
+    while process.poll() is None and time.monotonic() < until:
+        time.sleep(0.2)
+    if process.poll() is not None:
+        return False
+    for number in (signal.SIGINT, signal.SIGKILL):
+        process.send_signal(number)
+        try:
+            process.wait(_END_S)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    return True

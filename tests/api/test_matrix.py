@@ -1,0 +1,268 @@
+"""playbooks/matrix.yml as its owner runs it: one Spark that is this machine, a stand-in of the cluster, a scripted model server."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import journal
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, sse
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
+
+Plain = dict[str, t.Any]
+pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+PROFILE = "qwen3-vl-8b-instruct-fp8"
+CRASHING = "registry.example/crashing:1"
+SIGNATURES = knowledge.load("signatures")
+ENTRY = {
+    "id": "three",
+    "title": "Three cases",
+    "profile": PROFILE,
+    "cases": {
+        "sound": {"chunked_prefill_size": 4096},
+        "garbage": {"chunked_prefill_size": 2048},
+        "crash": {"image": CRASHING},
+    },
+    "bench": {"workloads": ["chat"], "levels": [1, 4]},
+    "source": ["test"],
+    "verified": "inferred",
+}
+
+
+class Owner(harness.Site):
+    """The site, its cluster, and the server that answers as the case that is served has it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.cluster = kube_api.Cluster(["spark1"])
+        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
+        self.model = ManyServer(answering=self.answer)
+        local = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "ansible_host": "192.0.2.17",
+        }
+        super().__init__(
+            folder,
+            folder / "kubeconfig",
+            {"spark1": local},
+            k8s_dgx_image="",
+            k8s_dgx_free_gib={"spark1": 110},
+            dgxspark_plan={"hosts": {}},
+            dgxspark_fabric={"topology": "single", "hardware": "lab"},
+        )
+        (folder / "three.yml").write_text(yaml.safe_dump(ENTRY), encoding="utf-8")
+        self.cluster.logs["serve-default-rank0-0"] = (
+            "loading\n" + SIGNATURES["engine.illegal-instruction"]["example"] + "\n"
+        )
+        self.playbook = str(harness.ROOT / "playbooks" / "matrix.yml")
+        self.given = {
+            "dgxspark_matrix": "three.yml",
+            "dgxspark_matrix_share": "share.yml",
+            "dgxspark_bench_url": "",
+            "dgxspark_bench_rounds": 1,
+        }
+        self.over = threading.Event()
+        threading.Thread(target=self.crash, daemon=True).start()
+
+    def crash(self) -> None:
+        """Let the container of the image that crashes end again and again."""
+        count = 0
+        while not self.over.wait(1):
+            count += 1
+            ended = {"exitCode": 1, "reason": "Error", "startedAt": f"{count}", "finishedAt": f"{count}"}
+            status = {"name": "rank", "image": CRASHING, "ready": False, "restartCount": count}
+            status |= {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
+            conditions = [{"type": "Ready", "status": "False"}]
+            with self.cluster.lock:
+                for pod in self.cluster.pods().values():
+                    if pod["spec"]["containers"][0]["image"] == CRASHING:
+                        pod["status"] = {"phase": "Running", "containerStatuses": [status], "conditions": conditions}
+
+    def argv(self) -> str:
+        """Return what the rank that serves was started with."""
+        made = [m for m in self.cluster.objects.values() if m["kind"] in ("ConfigMap", "StatefulSet")]
+        return json.dumps([m for m in made if m["metadata"]["name"].startswith("serve-default")])
+
+    def answer(self, request: Request) -> Answer:
+        """Answer as the served case does."""
+        garbage = '"2048' in self.argv().replace("\\", "") or " 2048" in self.argv()
+        return sse(*["!"] * 200, tokens=200) if garbage else sound(request)
+
+    def serve(self) -> None:
+        """Serve a model, as before the matrix."""
+        self.playbook = "play.yml"
+        self.good(k8s_dgx_model_profile=PROFILE)
+        self.playbook = str(harness.ROOT / "playbooks" / "matrix.yml")
+
+    def sets(self) -> list[Plain]:
+        """Return the specifications of what is served."""
+        return [made["spec"] for made in self.cluster.of("StatefulSet").values()]
+
+    def done(self) -> dict[str, Plain]:
+        """Return the outcomes by the case's name."""
+        place = self.folder / "matrix" / "three" / journal.NAME
+        return {e["name"]: e for e in journal.outcomes(journal.read(place)).values()} if place.exists() else {}
+
+
+@pytest.fixture
+def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
+    made = Owner(tmp_path)
+    with made.model:
+        made.given["dgxspark_bench_url"] = made.model.url
+        yield made
+    made.over.set()
+    made.server.shutdown()
+
+
+@pytest.mark.long
+def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
+    owner.serve()
+    before = owner.sets()
+    # What it would do, without doing it.
+    code, said, _changed = owner.run("--check", **owner.given)
+    assert code == 0, said
+    assert "3 of 3 cases would be measured" in said
+    assert not (owner.folder / "matrix").exists()
+    code, said, _changed = owner.run(**owner.given)
+    assert code == 0, said
+    done = owner.done()
+    assert {name: entry["outcome"] for name, entry in done.items()} == {
+        "sound": "good",
+        "garbage": "garbage",
+        "crash": "illegal_instruction",
+    }, done
+    # The model before serves again, exactly.
+    assert owner.sets() == before
+    # Each case's evidence is found from the table: answers, logs, what each step printed.
+    folder = owner.folder / "matrix" / "three"
+    crash, sound_case = folder / done["crash"]["evidence"], folder / done["sound"]["evidence"]
+    with gzip.open(crash / "logs/serve-default-rank0-0.log.gz", "rt") as log:
+        assert done["crash"]["line"] in log.read()
+    assert done["crash"]["where"].startswith("serve-default-rank0-0")
+    assert list((sound_case / "answers-1").iterdir())
+    assert {"switch.log.gz", "verify.log.gz", "bench-1.log.gz", "bench-1.json.gz"} <= {
+        p.name for p in sound_case.iterdir()
+    }
+    page = (folder / "matrix.html").read_text()
+    assert done["crash"]["evidence"] in page
+    # Rows lie in the owner's folder and count: the plan of the case is proven, and the crash is blocked.
+    rows = {
+        row["case"]: row
+        for row in yaml.safe_load((owner.folder / "dgxspark/evidence/matrix-three.yml").read_text())["entries"]
+    }
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "sound": "stable",
+        "garbage": "garbage",
+        "crash": "crash",
+    }
+    assert set(rows["sound"]["measured"]) >= {"n1", "n4", "wall", "ttft_ms", "requests"}
+    # To be shared: not one name or address of what went in.
+    shared = (owner.folder / "share.yml").read_text()
+    for name in ("spark1", "192.0.2.17", "127.0.0.1", os.uname().nodename, str(owner.folder)):
+        assert not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", shared), name
+    # Again: nothing is left, nothing is touched.
+    owner.cluster.writes.clear()
+    code, said, changed = owner.run(**owner.given)
+    assert (code, changed) == (0, 0), said
+    assert owner.cluster.writes == []
+
+
+def started(owner: Owner) -> subprocess.Popen[str]:
+    """Begin a run that a test can stop."""
+    env = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(owner.folder / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": f"{owner.folder / 'collections'}{os.pathsep}{harness.collections()}",
+        "ANSIBLE_HOME": str(owner.folder / "home"),
+    }
+    place = owner.folder / "variables.json"
+    place.write_text(json.dumps(owner.given), encoding="utf-8")
+    command = [
+        str(pathlib.Path(sys.executable).parent / "ansible-playbook"),
+        "-i",
+        "hosts.yml",
+        owner.playbook,
+        "-e",
+        f"@{place}",
+    ]
+    return subprocess.Popen(
+        command,
+        cwd=owner.folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def begun(owner: Owner, step: str) -> None:
+    """Wait until a step of the first case runs."""
+    until = time.monotonic() + 120
+    while not list((owner.folder / "matrix/three").glob(f"cases/*/{step}.vars.json")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.long
+def test_ctrl_c_stops_after_the_case_and_the_model_before_serves(owner: Owner) -> None:
+    owner.serve()
+    before = owner.sets()
+    process = started(owner)
+    begun(owner, "switch")
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=180)[0]
+    assert process.returncode != 0
+    assert "interrupted" in said
+    assert len(owner.done()) == 1, said
+    assert owner.sets() == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", ["switch", "bench-1"])
+def test_killed_it_goes_on_where_it_was(owner: Owner, step: str) -> None:
+    owner.serve()
+    before = owner.sets()
+    process = started(owner)
+    begun(owner, step)
+    process.kill()
+    process.communicate(timeout=60)
+    until = time.monotonic() + 180
+    while True:  # the case at work comes to its end, and meanwhile nobody else begins
+        code, said, _changed = owner.run(**owner.given)
+        if code == 0:
+            break
+        assert "another run" in said, said
+        assert time.monotonic() < until
+    assert set(owner.done()) == {"sound", "garbage", "crash"}
+    names = [entry["name"] for entry in journal.read(owner.folder / "matrix/three") if entry["event"] == "case"]
+    assert len(names) == 3
+    assert owner.sets() == before
+
+
+@pytest.mark.long
+def test_a_matrix_that_changed_is_noticed(owner: Owner) -> None:
+    owner.given["dgxspark_matrix_hours"] = 0.0001
+    code, said, _changed = owner.run(**owner.given)
+    assert code == 0, said
+    assert "2 cases are left (the time is over)" in said
+    entry = {**ENTRY, "cases": {**ENTRY["cases"], "more": {"chunked_prefill_size": 1024}}}  # type: ignore[dict-item]
+    (owner.folder / "three.yml").write_text(yaml.safe_dump(entry), encoding="utf-8")
+    code, said, _changed = owner.run(**owner.given)
+    assert code != 0
+    assert "1 cases are new (more), 0 are gone" in " ".join(said.split())

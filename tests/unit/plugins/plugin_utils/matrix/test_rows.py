@@ -1,0 +1,69 @@
+"""What is shared holds none of the names and addresses that went in, and all else."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, rows
+from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
+
+Plain = dict[str, t.Any]
+NAMES = ["spark1", "spark2", "spark10", "ctrl.home.example", "ctrl", "alice", "192.0.2.17", "2001:db8::5", "dgx-a_1"]
+SAID = (
+    "pod on {0}: RuntimeError at 10.100.3.1:50000 (peer {1}, aa:bb:cc:dd:ee:0f, fe80::1%eth0); 0.5.11 of {0}.lan at 12:30:05",
+    "{1} lost",
+    "see /home/{0}/log",
+)
+
+
+def row(text: str) -> Plain:
+    """Return a row whose note and one setting have a text."""
+    case = cases.planned(matrix_driven.matrix(), matrix_driven.planner)[0]
+    entry = {
+        "outcome": "worker_restarted",
+        "name": "x",
+        "finished": "2026-11-24T10:00:00Z",
+        "runs": [matrix_driven.report("good", 50.0, 0)],
+        "line": text,
+        "message": "",
+        "platform": {"driver": "580.142", "kernel": "6.19.11-custom", "nccl": "2.29.7+cuda13.2"},
+    }
+    made = rows.row_of(case, entry, "mine")
+    assert made is not None
+    made["settings"]["chat_template"] = text
+    return made
+
+
+@given(st.sampled_from(SAID), st.permutations(NAMES))
+def test_no_name_that_went_in_comes_out(said: str, names: list[str]) -> None:
+    text = said.format(*names)
+    (made,) = rows.shared([row(text)], names)
+    shown = yaml.safe_dump(made, width=100000)
+    for name in [*names, "10.100.3.1", "aa:bb:cc:dd:ee:0f", "fe80::1"]:
+        assert not re.search(rf"(?<![A-Za-z0-9_-]){re.escape(name)}(?![A-Za-z0-9_-])", shown, re.IGNORECASE), name
+    knowledge.validate("evidence", made, "shared")
+    plain = row(text)
+    assert {key: made[key] for key in ("measured", "engine", "platform", "model", "date", "verdict")} == {
+        key: plain[key] for key in ("measured", "engine", "platform", "model", "date", "verdict")
+    }
+
+
+def test_versions_and_times_are_no_addresses() -> None:
+    text = "0.5.11, driver 580.142, 2.29.7, at 12:30:05, sha256:" + "ab" * 32
+    (made,) = rows.shared([row(text)], ["spark1"])
+    assert made["settings"]["chat_template"] == text
+
+
+def test_a_name_in_a_key_is_refused() -> None:
+    made = row("x")
+    made["settings"]["alice"] = 1
+    with pytest.raises(FabricError, match="would still hold 'alice': nothing was written"):
+        rows.shared([made], ["alice"])

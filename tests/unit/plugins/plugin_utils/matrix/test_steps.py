@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pathlib
+import sys
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, steps
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks, Ran
+from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
+
+Plain = dict[str, t.Any]
+
+
+def test_the_owners_options_go_on_without_the_playbook_and_check_mode() -> None:
+    argv = [
+        "ansible-playbook",
+        "-i",
+        "hosts.yml",
+        "-l",
+        "spark[1:4]",
+        "playbooks/matrix.yml",
+        "-e",
+        "a=1",
+        "-D",
+        "--check",
+        "-v",
+    ]
+    assert steps.options_of(argv, ("playbooks/matrix.yml",)) == [
+        "-i",
+        "hosts.yml",
+        "-l",
+        "spark[1:4]",
+        "-e",
+        "a=1",
+        "-v",
+    ]
+
+
+FATAL = """
+fatal: [spark3]: UNREACHABLE! => {"changed": false, "msg": "Failed to connect to the host via ssh", "unreachable": true}
+fatal: [spark1 -> localhost]: FAILED! => {"changed": false, "msg": "the  first"}
+fatal: [spark2]: FAILED! => {"assertion": "x", "msg": "spark3, spark4 were lost in this run: see above."}
+"""
+
+
+def test_what_a_playbook_printed_says_why_and_who_is_lost() -> None:
+    ran = Ran(2, FATAL, False)
+    assert ran.message == "spark3, spark4 were lost in this run: see above."
+    assert ran.lost == ("spark3", "spark4")
+    assert Ran(2, FATAL.rsplit("fatal", 1)[0], False).message == "the first"
+    assert Ran(4, "ERROR! no such file\n\n", False).message == "it ended with status 4: ERROR! no such file"
+
+
+def played(tmp_path: pathlib.Path, code: str, limit_s: float = 60.0) -> Ran:
+    """Run a program in ansible-playbook's place."""
+    made = Playbooks(tmp_path, matrix_driven.matrix(), ["-i", "x"], {}, 0, (sys.executable, "-c", code))
+    return made.play("serve", tmp_path / "case", "switch", {"a": 1}, limit_s)
+
+
+def test_a_step_is_told_its_variables_and_what_it_printed_is_kept(tmp_path: pathlib.Path) -> None:
+    ran = played(tmp_path, "import sys; print(sys.argv[1:]); sys.exit(3)")
+    assert (ran.status, ran.timed_out) == (3, False)
+    assert ran.output.strip() == str(
+        ["-i", "x", "-e", f"@{tmp_path / 'case/switch.vars.json'}", "dgxspark.cluster.serve"]
+    )
+    assert (tmp_path / "case/switch.log.gz").is_file()
+    assert not (tmp_path / "case/switch.log").exists()
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_step_that_does_not_end_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, deaf: bool) -> None:
+    monkeypatch.setattr(steps, "_END_S", 1.0)
+    ignore = "signal.signal(signal.SIGINT, signal.SIG_IGN);" if deaf else ""
+    ran = played(tmp_path, f"import signal, time; {ignore} print('up', flush=True); time.sleep(60)", 1.5)
+    assert ran.timed_out
+    assert ran.status != 0
+
+
+def pod(name: str, restarts: int, image: str, state: Plain | None = None) -> Plain:
+    status = {"name": "rank", "restartCount": restarts, "imageID": image, "state": state or {"running": {}}}
+    return {"metadata": {"name": name}, "status": {"containerStatuses": [status]}}
+
+
+def test_pods_say_who_was_started_again_and_which_image_runs() -> None:
+    image = "registry.example/engine@sha256:" + "ab" * 32
+    ended = {"terminated": {"exitCode": 1}}
+    assert steps.facts_of([pod("a", 0, image), pod("b", 2, image), pod("c", 0, image, ended)]) == {
+        "restarts": {"a": 0, "b": 2, "c": 1},
+        "digest": "sha256:" + "ab" * 32,
+    }
+    assert steps.facts_of([pod("a", 0, image), pod("b", 0, image.replace("ab", "cd"))])["digest"] is None
+    assert steps.facts_of([]) == {"restarts": {}, "digest": None}
+
+
+def test_a_case_says_its_variant() -> None:
+    """So that a better row, which may make another variant the usual one, does not change what the case is."""
+    made = cases.planned(
+        matrix_driven.matrix(), lambda overrides: {**matrix_driven.planner(overrides), "variant": "plain"}
+    )
+    assert {case.overrides["variant"] for case in made} == {"plain"}
