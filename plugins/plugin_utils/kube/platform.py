@@ -127,7 +127,9 @@ def platform(
         "runtime_class": _runtime_class,
         "nvidia_device_plugin": lambda: _nvidia(chosen, known),
         "cni_plugins": list,
-        "multus": lambda: multus.multus(_container(chosen, known, "multus"), _paths(chosen, known), ON_SPARKS),
+        "multus": lambda: multus.multus(
+            _container(chosen, known, "multus"), _paths(chosen, known), ON_SPARKS, known["multus"].get("connections")
+        ),
         "sriov_device_plugin": lambda: _sriov(chosen, files, known),
         "networks": lambda: _networks(chosen, planned, seen, wanted["networks"]),
     }
