@@ -18,7 +18,8 @@ from ipaddress import IPv6Address
 
 T = t.TypeVar("T")
 
-GIB = 2**30  # bytes
+MIB = 2**20  # bytes
+GIB = 2**30
 KIB_PER_GIB = 2**20
 
 ROCE_V1 = "IB/RoCE v1"
