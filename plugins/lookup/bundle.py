@@ -11,7 +11,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads C(bundle.json) of a folder that M(dgxspark.cluster.bundle_fetch) has filled, and compares it with the files and with what is
     wanted. What is missing or wrong is one error that names each file, what was expected and what was found.
-  - Sizes are compared here; what takes a file compares its SHA-256.
+  - Of files above 64 MiB the sizes are compared here; what takes such a file compares its SHA-256.
 options:
   _terms:
     description: The bundle's folder. A relative path begins where C(ansible-playbook) was started.

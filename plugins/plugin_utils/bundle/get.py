@@ -95,8 +95,8 @@ def _expected(folder: str, artefact: Artefact) -> str | None:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as exc:
         raise FabricError(f"{path}, the list of checksums for {name}, cannot be read: {exc}.") from exc
-    said = dict(reversed(line.split(maxsplit=1)) for line in lines if len(line.split()) == 2)
-    listed = said.get(name) or said.get(f"*{name}")
+    said = {parts[1].removeprefix("*"): parts[0] for line in lines if len(parts := line.split()) == 2}
+    listed = said.get(name)
     if not listed or (artefact.sha256 and listed != artefact.sha256):
         raise FabricError(
             f"{path} is not the list of {artefact.version}: for {name} SHA-256 {listed or 'nothing'} was found, and "

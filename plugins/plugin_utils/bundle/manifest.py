@@ -11,12 +11,13 @@ import pathlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, FabricError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import DIGEST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 
 NAME = "bundle.json"
 FORMAT = 1
+SMALL = 64 * MIB  # what is no larger is always read whole
 REMEDY = (
     "Make the bundle whole on a connected machine (ansible-playbook dgxspark.cluster.bundle), and copy it here again."
 )
@@ -105,7 +106,10 @@ def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
 
 
 def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -> list[Artefact]:
-    """Return what a bundle has of a list, with absolute paths. FabricError naming everything that is missing or wrong."""
+    """Return what a bundle has of a list. FabricError naming everything that is missing or wrong.
+
+    whole: read large files, too. Whoever takes one of those compares its SHA-256.
+    """
     if not pathlib.Path(folder, NAME).is_file():
         raise FabricError(f"{folder} is no bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")
     found, problems = [], []
@@ -114,7 +118,7 @@ def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -
         if there is None:
             what = f"{artefact.name} {artefact.version}" + (f" for {artefact.arch}" if artefact.arch else "")
             problems.append(f"{what} ({artefact.path}, for {artefact.needed_by}) is not in the bundle.")
-        elif problem := wrong(folder, there, whole=whole):
+        elif problem := wrong(folder, there, whole=whole or (there.size or 0) <= SMALL):
             problems.append(problem)
         else:
             found.append(there)

@@ -176,8 +176,10 @@ class Registry:
         query = {"scope": parts.get("scope") or f"repository:{wanted.repository}:pull"}
         query |= {"service": parts["service"]} if "service" in parts else {}
         url = urllib.parse.urlunsplit((realm.scheme, realm.netloc, realm.path, urllib.parse.urlencode(query), ""))
-        body = _json(transfer.page(self.asked, url, {"Authorization": basic} if basic else {}).content, realm.netloc)
-        self._passes[wanted.repository] = f"Bearer {body.get('token') or body.get('access_token')}"
+        given = transfer.small(self.asked, url, {"Authorization": basic} if basic else {})
+        if given.status_code == 200:
+            body = _json(given.content, realm.netloc)
+            self._passes[wanted.repository] = f"Bearer {body.get('token') or body.get('access_token')}"
 
 
 def logins(path: str | None) -> dict[str, str]:
