@@ -26,6 +26,10 @@ options:
     description: Return this kind alone.
     type: str
     choices: [file, image, python]
+  archives:
+    description: Return the images alone, as role k3s takes them (C(k3s_image_archives)).
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -58,11 +62,16 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[t.Any]:
         """Return what each bundle has."""
         self.set_options(var_options=variables, direct=kwargs)
-        asked, kind = self.get_option("wanted"), self.get_option("kind")
+        asked, archives = self.get_option("wanted"), self.get_option("archives")
+        kind = "image" if archives else self.get_option("kind")
         try:
-            return [self._has(os.path.abspath(os.path.expanduser(str(term))), asked, kind) for term in terms]  # noqa: PTH100, PTH111
+            folders = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
+            found = [self._has(folder, asked, kind) for folder in folders]
         except FabricError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.bundle: {exc}") from exc
+        if archives:
+            return [[{"path": each["file"], "sha256": each["sha256"]} for each in has] for has in found]
+        return found
 
     def _has(self, folder: str, asked: list[t.Any] | None, kind: str | None) -> list[dict[str, t.Any]]:
         every = manifest.read(folder).artefacts

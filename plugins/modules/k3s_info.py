@@ -90,7 +90,7 @@ machine:
       description: >-
         The installed C(version) (null without one), its C(role), C(sha256), whether its unit is C(active) and C(enabled),
         what this collection noted about it (C(ours)), whether C(token) and C(registries) are as wanted, the release whose
-        C(images) were laid down, whether there is C(data), and the digests of C(files).
+        C(images) were laid down, the C(archives) in its images folder, whether there is C(data), and the digests of C(files).
       returned: success
       type: dict
 """

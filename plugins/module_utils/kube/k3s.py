@@ -104,6 +104,7 @@ class Installed:
     token: bool = False  # whether what it joins with is there, and on an agent no more than an agent needs
     registries: bool = False  # whether the file is as asked for
     images: str | None = None  # the release whose images were laid down
+    archives: tuple[str, ...] = ()  # what lies in K3s's images folder
     data: bool = False
     files: tuple[FileState, ...] = ()
 
@@ -177,9 +178,14 @@ def read_installed(run: Run, *, data: str = DATA, registries: str | None = None)
         token=_tokens(role),
         registries=same_secret(REGISTRIES, registries),
         images=(record or {}).get("images"),
+        archives=_names(pathlib.Path(data, "agent/images")),
         data=pathlib.Path(data).exists(),
         files=files,
     )
+
+
+def _names(folder: pathlib.Path) -> tuple[str, ...]:
+    return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
 
 
 def _tokens(role: str | None) -> bool:

@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fin
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_config, versions
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives, k3s_config, versions
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import SPARK
 
@@ -33,6 +33,8 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444, 10250)}
 ETCD_PORTS = (2379, 2380)
 DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
+# What an archive takes again once it is imported: its layers, and these unpacked. An assumption, on the safe side.
+IMPORTED = 2
 SIGN = ("id", "pattern", "cause", "remedy", "final")
 
 
@@ -41,7 +43,8 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
 
     given: `settings` (the role's variables), `servers` and `agents` (hosts in order), `fabric` (dgxspark_fabric),
     `sparks` (the fabric's hosts), `machine` (what k3s_info read of the host; None if nothing was read), `server` (that of
-    the first server; None likewise). Raises FabricError for what is not of the right shape.
+    the first server; None likewise), `archives_seen` (the controller's stat of each of k3s_image_archives). Raises
+    FabricError for what is not of the right shape.
     """
     dirs = [str(path) for path in knowledge_dirs or ()]
     fabric = given.get("fabric") or {}
@@ -61,6 +64,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         known_bad=tuple(knowledge.load("versions", dirs).values()),
         guard=guards.get(name_of_hardware),
         signs=start_signs(dirs),
+        archives_seen=[k3s_archives.seen(stat) for stat in given.get("archives_seen") or ()],
     )
 
 
@@ -94,6 +98,7 @@ def plan(
     known_bad: t.Sequence[Plain],
     guard: Plain | None,
     signs: t.Sequence[Plain] = (),
+    archives_seen: t.Sequence[k3s_archives.Seen] = (),
 ) -> Plain:
     """Return the plan of one node; see `plan_of_inventory` for the arguments."""
     findings = cluster_findings(name, servers, agents)
@@ -129,7 +134,11 @@ def plan(
         return _refused(findings)
     step, more = versions.step(machine.k3s.version, settings.version, name)
     findings += more
-    findings += node_findings(name, role, settings, machine, release, etcd=len(servers) > 1)
+    archives, more = k3s_archives.plan(settings.image_archives, archives_seen, name)
+    findings += more
+    archives = [archive for archive in archives if archive["name"] not in machine.k3s.archives]
+    laid = sum(archive["mib"] for archive in archives)
+    findings += node_findings(name, role, settings, machine, release, etcd=len(servers) > 1, archives_mib=laid)
     findings += _platform(name, machine, known_bad, settings.known_bad)
     if role == "agent" and server is not None and server.k3s.version and servers[0] != name:
         findings += versions.skew(settings.version, server.k3s.version, name) if step != "refused" else []
@@ -165,6 +174,7 @@ def plan(
         "step": step,
         "config": config,
         **files,
+        "archives": archives,
         "cdi": cdi,
         "installed": machine.k3s.version is not None,
         "text": text,
@@ -233,9 +243,16 @@ def _address_findings(
 
 
 def node_findings(
-    name: str, role: k3s.Role, settings: Settings, machine: Machine, release: Plain, *, etcd: bool
+    name: str,
+    role: k3s.Role,
+    settings: Settings,
+    machine: Machine,
+    release: Plain,
+    *,
+    etcd: bool,
+    archives_mib: int = 0,
 ) -> list[Finding]:
-    """Find what on the node forbids K3s, or what its owner should know."""
+    """Find what on the node forbids K3s, or what its owner should know. archives_mib: of those that are to be laid there."""
     there = machine.k3s
     findings = []
     if there.version and there.ours is None:
@@ -271,7 +288,7 @@ def node_findings(
         findings.append(
             Finding("k3s.swap", "warning", name, message, "Turn it off if weights must not be swapped out.")
         )
-    findings += _disk(name, settings, machine, release)
+    findings += _disk(name, settings, machine, release, archives_mib)
     gpu = machine.gpu
     if settings.gpu is True and gpu is None:
         message = "k3s_gpu is true, and it has no NVIDIA driver running."
@@ -283,14 +300,14 @@ def node_findings(
     return findings
 
 
-def _disk(name: str, settings: Settings, machine: Machine, release: Plain) -> list[Finding]:
+def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archives_mib: int) -> list[Finding]:
     """Compare free room with what is to be laid down, before anything is."""
     need = release.get("disk_mib", DISK_MIB)
     new = machine.k3s.version != settings.version
     images = need["images"] if settings.airgap and machine.k3s.images != settings.version else 0
     wanted = {
         k3s.OURS: (need["binary"] if new else 0) + images,
-        settings.data_dir: (need["unpacked"] if new else 0) + images,
+        settings.data_dir: (need["unpacked"] if new else 0) + images + archives_mib * (1 + IMPORTED),
     }
     findings = []
     for path, mib in wanted.items():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import RESERVED, near
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_archives import Archive
 
 Config = dict[str, t.Any]
 
@@ -63,6 +64,7 @@ class Settings:
     source: str
     data_dir: str = k3s.DATA
     airgap: bool = False
+    image_archives: tuple[Archive, ...] = ()
     source_files: tuple[str, ...] | None = None  # names below source/version, where source is a folder here
     checksums: dict[str, str] = field(default_factory=dict)
     node_ip: str | None = None
