@@ -76,9 +76,11 @@ def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = No
 
 
 def size_of(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> int | None:
-    """Return how many bytes a URL has; None where the server does not say."""
+    """Return how many bytes a URL has; None where the server does not say, or lets nobody ask."""
     with _named(url):
         answer = asked.head(url, headers=dict(headers or {}))
+        if answer.status_code in (403, 405, 501):
+            return None
         answer.raise_for_status()
     said = answer.headers.get("content-length", "")
     return int(said) if said.isdigit() else None
