@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_running import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import KINDS, running, selectors
 
 
@@ -29,6 +29,7 @@ class ActionModule(ActionBase):
         try:
             place, labels = ask.where(asked), selectors(asked["instance"])
             found = {kind[1]: ask.objects(self._execute_module, kind, place, labels, task_vars) for kind in KINDS}
+            found["ConfigMap"] = ask.objects(self._execute_module, ("v1", "ConfigMap"), place, image.OURS, task_vars)
             seen = running(asked["instance"], asked["namespace"], found, asked["node_names"])
         except FabricError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_running: {exc}"}

@@ -70,6 +70,12 @@ unreached:
   description: Why RV(groups) is empty.
   type: str
   returned: success
+image:
+  description: >-
+    Which image its ranks run, as their containers tell - C(name), C(digest), C(digests) by host, and C(problems) where they differ or are
+    not what came first.
+  type: dict
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule

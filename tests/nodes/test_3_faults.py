@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import lane
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import MINUTE, NAMESPACE, condition, until
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import MINUTE, NAMESPACE, condition, plain, until
 from ansible_collections.dgxspark.cluster.tests.nodes.cluster import NODES, Site
 
 pytestmark = [
@@ -25,12 +25,13 @@ def serving(site: Site) -> None:
         site.good()
 
 
-def test_a_missing_image_is_named_and_the_model_before_comes_back(site: Site) -> None:
+def test_a_missing_image_is_named_and_the_model_before_serves_on(site: Site) -> None:
     before = site.ask("/v1/models")["data"][0]["id"]
     code, said, _changed = site.run(k8s_dgx_image="localhost/absent:lab")
     assert code != 0
-    assert 'localhost/absent:lab: Container image "localhost/absent:lab" is not present' in said
-    assert "The model before it serves again." in said
+    assert "spark2: it is not there, and k8s_dgx_serving.image_pull is Never" in plain(said)
+    assert "Nothing was stopped." in plain(said)
+    assert not [each for each in site.listed("pods", "-n", NAMESPACE) if "-pull-" in each["metadata"]["name"]]
     assert all(condition(pod) for pod in site.ranks().values())
     assert site.ask("/v1/models")["data"][0]["id"] == before
 

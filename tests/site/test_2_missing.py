@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness import sh
 
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import condition, plain
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, condition, plain
 from ansible_collections.dgxspark.cluster.tests.site.site import Served
 
 pytestmark = pytest.mark.long
@@ -17,14 +17,13 @@ def serving(served: Served) -> None:
         served.good()
 
 
-def test_a_missing_image_is_named_and_the_model_before_comes_back(served: Served) -> None:
+def test_a_missing_image_is_named_and_the_model_before_serves_on(served: Served) -> None:
     model = served.ask("/v1/models")["data"][0]["id"]
-    failed = served.run(
-        playbook="playbooks/serve.yml", k8s_dgx_image="localhost/absent:lab", k8s_dgx_image_state="unmanaged"
-    )
+    failed = served.run(playbook="playbooks/serve.yml", k8s_dgx_image="localhost/absent:lab")
     assert failed.code != 0
-    assert 'localhost/absent:lab: Container image "localhost/absent:lab" is not present' in plain(failed.output)
-    assert "The model before it serves again." in plain(failed.output)
+    assert "spark4: it is not there, and k8s_dgx_serving.image_pull is Never" in plain(failed.output)
+    assert "Nothing was stopped." in plain(failed.output)
+    assert not [name for name in served.listed("pods", "-n", NAMESPACE) if "-pull-" in name["metadata"]["name"]]
     assert all(condition(pod) for pod in served.ranks().values())
     assert served.ask("/v1/models")["data"][0]["id"] == model
 

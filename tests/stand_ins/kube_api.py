@@ -177,7 +177,9 @@ class Handler(BaseHTTPRequestHandler):
         there = sorted(key for key in self.cluster.objects if key[:2] == (group, plural))
         objects = [(key[2], self.cluster.objects[key]) for key in there]
         if plural == "events":
-            objects = [(event["metadata"]["namespace"], event) for event in self.cluster.failures()]
+            objects = [
+                (event["metadata"]["namespace"], event) for event in [*self.cluster.failures(), *self.cluster.told]
+            ]
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
         found = [
             made

@@ -5,13 +5,17 @@ those of pods alone); the controllers of StatefulSets (one pod each, which with 
 each node that the template's nodeSelector and node affinity fit, cordoned or not), with `ownerReferences`; of the scheduler: node
 selector, node affinity and cordons; evictions, which a PodDisruptionBudget's maxUnavailable can hold up; deletion of what an object owns.
 Not imitated, so that tests must not lean on it: admission, resources and quotas, taints, finalizers but foregroundDeletion, watches.
-Kubelets are always at once done. The SR-IOV device plugin's offer what its file lists and the node had when the pod was made
+Kubelets are always at once done. They pull (pkg/kubelet/images/image_manager.go, its events and messages; containerd's words for what
+a registry says): by name and pull policy, into `status.images` of the node and `imageID` of the container, from a registry that has every
+image, but for what a test says in `registry` and `faults`; a pod that runs once and asks for a program that no image has ends with
+StartError (containerd, internal/cri/server/container_start.go). Not imitated: how long a pull takes, garbage collection of images. The SR-IOV device plugin's offer what its file lists and the node had when the pod was made
 (v3.11.0: it discovers once, and passes over an empty pool); what a node has not, a test says in `late`.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import re
 import threading
@@ -46,6 +50,10 @@ KINDS: dict[str, dict[str, tuple[str, bool]]] = {
     },
     "apiextensions.k8s.io/v1": {"customresourcedefinitions": ("CustomResourceDefinition", False)},
 }
+NO_PROGRAM = (
+    'failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start \
+container process: error during container init: exec: "{0}": stat {0}: no such file or directory: unknown'
+)
 SRIOV, SRIOV_CONFIG = "dgxspark-sriov-device-plugin", "/etc/pcidp/"
 _KEY = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
 
@@ -144,6 +152,10 @@ class Cluster:
         self.said: dict[str, Plain] = {}
         self.logs: dict[str, str] = {}  # what pods have logged, by their names
         self.version = 0
+        # What a registry has under a name in full (digest), and what a pull fails with, by node ("" for all) and part of the name.
+        self.registry: dict[str, str] = {}
+        self.faults: dict[tuple[str, str], str] = {}
+        self.told: list[Plain] = []  # events
         self.late: set[tuple[str, str]] = set()  # node and resource of VFs that are not there yet
         self.discovered: dict[str, dict[str, str]] = {}  # by uid of a plugin's pod
         # What is deleted in the foreground then stays until somebody has seen it leave, or has written to it.
@@ -170,7 +182,7 @@ class Cluster:
             return old
         self.version += 1
         own = {
-            "uid": (old or {}).get("metadata", {}).get("uid") or str(uuid.uuid4()),
+            "uid": (old or {}).get("metadata", {}).get("uid") or made["metadata"].get("uid") or str(uuid.uuid4()),
             "resourceVersion": str(self.version),
         }
         made["metadata"] = {"creationTimestamp": "2026-01-01T00:00:00Z", **made["metadata"], **own}
@@ -189,14 +201,89 @@ class Cluster:
 
     def run_once(self, made: Plain) -> None:
         """Stand in for the kubelet of a pod that nobody starts again."""
-        ended = {"name": made["spec"]["containers"][0]["name"], "state": {"terminated": {"exitCode": 0}}}
-        made["status"] = {"phase": "Succeeded", "containerStatuses": [ended]}
+        node = next((name for name, node in self.nodes().items() if fits(made["spec"], node)), None)
+        if node is None:
+            text = f"0/{len(self.nodes())} nodes are available: didn't match node selector."
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+            made["status"] = {"phase": "Pending", "conditions": [condition]}
+            return
+        made["spec"] = {**made["spec"], "nodeName": node}
+        container = made["spec"]["containers"][0]
+        seen = self.pull(made, container, node)
+        phase = "Pending"
+        if "imageID" in seen:
+            program = str((container.get("command") or [""])[0])
+            ended: Plain = {"exitCode": 0, "reason": "Completed"}
+            if program.startswith("/dgxspark-"):
+                ended = {"exitCode": 128, "reason": "StartError", "message": NO_PROGRAM.format(program)}
+            phase, seen["state"] = "Failed" if ended["exitCode"] else "Succeeded", {"terminated": ended}
+        made["status"] = {"phase": phase, "containerStatuses": [seen]}
         for wanted, said in self.said.items():
             if made["metadata"]["name"].startswith(wanted):
                 made["status"] = copy.deepcopy(said)
-        for name, node in self.nodes().items():
-            if fits(made["spec"], node):
-                made["spec"] = {**made["spec"], "nodeName": name}
+
+    def pull(self, pod: Plain, container: Plain, node: str) -> Plain:
+        """Stand in for the kubelet that has a container's image, or not; return the container's status, with `imageID` or `waiting`."""
+        image, policy = str(container["image"]), container.get("imagePullPolicy", "IfNotPresent")
+        status: Plain = {"name": container["name"], "image": image, "ready": False, "restartCount": 0, "imageID": ""}
+        name = image if "." in image.split("/")[0] or ":" in image.split("/")[0] else f"docker.io/{image}"
+        name = name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"
+        repository = name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
+        held = self.nodes()[node].setdefault("status", {}).setdefault("images", [])
+        there = next((each for each in held if name in each["names"]), None)
+        if policy == "Never" and there is None:
+            text = f'Container image "{image}" is not present with pull policy of Never'
+            self.tell(pod, "ErrImageNeverPull", text)
+            return {**status, "state": {"waiting": {"reason": "ErrImageNeverPull", "message": text}}}
+        if there is not None and policy != "Always":
+            self.tell(pod, "Pulled", f'Container image "{image}" already present on machine')
+        else:
+            self.tell(pod, "Pulling", f'Pulling image "{image}"')
+            wrong = next((text for (on, part), text in self.faults.items() if on in ("", node) and part in image), None)
+            if wrong is not None:
+                self.tell(pod, "Failed", f'Failed to pull image "{image}": {wrong}')
+                self.tell(pod, "Failed", "Error: ErrImagePull")
+                self.tell(pod, "BackOff", f'Back-off pulling image "{image}"')
+                text = f'Back-off pulling image "{image}": ErrImagePull: {wrong}'
+                return {**status, "state": {"waiting": {"reason": "ImagePullBackOff", "message": text}}}
+            digest = (
+                name.partition("@")[2]
+                or self.registry.get(name)
+                or f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+            )
+            for each in held:
+                each["names"] = [other for other in each["names"] if other != name]
+            there = {"names": [f"{repository}@{digest}", *([] if "@" in name else [name])], "sizeBytes": 9 * 2**30}
+            held.append(there)
+            self.tell(
+                pod,
+                "Pulled",
+                f'Successfully pulled image "{image}" in 1.2s (1.2s including waiting). Image size: {9 * 2**30} bytes.',
+            )
+        # Of what an archive brought there is no digest but that of its configuration.
+        digest = next(
+            (each for each in there["names"] if "@" in each), f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+        )
+        return {**status, "imageID": digest, "ready": True, "state": {"running": {}}}
+
+    def tell(self, pod: Plain, reason: str, message: str) -> None:
+        """Note an event of a pod."""
+        self.version += 1
+        about = pod["metadata"]
+        self.told.append(
+            {
+                "metadata": {
+                    "name": f"{about['name']}.{self.version}",
+                    "namespace": about.get("namespace", ""),
+                    "uid": str(uuid.uuid4()),
+                },
+                "involvedObject": {"kind": "Pod", "name": about["name"], "uid": about.get("uid")},
+                "type": "Warning" if reason in ("Failed", "BackOff", "ErrImageNeverPull") else "Normal",
+                "reason": reason,
+                "message": message,
+                "lastTimestamp": f"2026-01-01T{self.version // 3600:02}:{self.version // 60 % 60:02}:{self.version % 60:02}Z",
+            }
+        )
 
     def of(self, kind: str) -> dict[Key, Plain]:
         """Return the objects of a kind."""
@@ -251,15 +338,14 @@ class Cluster:
             return
         container = template["spec"]["containers"][0]
         image = container["image"]
-        running = {
-            "name": container["name"],
-            "image": image,
-            "ready": True,
-            "restartCount": 0,
-            "state": {"running": {}},
-        }
-        status: Plain = {"phase": "Running", "containerStatuses": [running]}
-        status["conditions"] = [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}]
+        about = {"name": name, "namespace": space, "uid": str(uuid.uuid4())}
+        running = self.pull({"metadata": about}, container, node) if node is not None else {}
+        waits = "waiting" in running.get("state", {})
+        status: Plain = {"phase": "Pending" if waits else "Running", "containerStatuses": [running]}
+        status["conditions"] = [
+            {"type": "Ready", "status": "False" if waits else "True"},
+            {"type": "PodScheduled", "status": "True"},
+        ]
         if node is None:
             text = f"0/{len(self.nodes())} nodes are available: didn't match node selector."
             status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": text}]}
@@ -267,7 +353,7 @@ class Cluster:
             if name.startswith(wanted) or wanted in image:
                 status = copy.deepcopy(said)
         reference = {"apiVersion": owner[0], "kind": made["kind"], "name": owner[3], "uid": made["metadata"]["uid"]}
-        metadata = {**copy.deepcopy(template["metadata"]), "name": name, "namespace": space}
+        metadata = {**copy.deepcopy(template["metadata"]), **about}
         metadata["ownerReferences"] = [{**reference, "controller": True, "blockOwnerDeletion": True}]
         spec = copy.deepcopy(template["spec"]) | ({"nodeName": node} if node is not None else {})
         self.applied[key] = copy.deepcopy(template)

@@ -7,7 +7,7 @@ Their input, `nccl` and `pod` of the evidence, is what was measured and logged:
 `hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, where known `algbw` and `time_us`) or
 `output` (what roles/nccl/files/nccl_bench.py printed), `faults` (`host` and `message` of each rank that did not end well),
 `transport` (what module `nccl_transport` returned), `counters` (by host `before` and `after` of `roce_counters`),
-`readings` (what known lines are in the ranks' logs), `versions`; or `reason`: why it was not run.
+`readings` (what known lines are in the ranks' logs), `versions`, `image` (what `kube_running` returned of it); or `reason`: why it was not run.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
         transport = {**transport, "hcas": taken(transport, ranks)}
     proofs = signs(evidence, hosts, transport, carried(evidence, done.get("counters") or {}, f"{name}.counters"))
     results = [_transport(name, places, transport)] if transport else []
+    results += _image(name, places, done.get("image") or {})
     runs, whole = runs_of(done)
     if transport and transport.get("verdict") == "failed":
         pass  # which says why it did not end
@@ -78,6 +79,15 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
         bands = bands_for(evidence, operation, len(hosts))
         results.append(_bandwidth(name, places, largest, read(largest["busbw"], largest["bytes"], bands, proofs)))
     return results or [Result(name, "not run", (), f"{absent}: neither a transport nor a bandwidth is told.")]
+
+
+def _image(name: str, places: tuple[Place, ...], image: Plain) -> list[Result]:
+    """Judge whether all ranks run one image, the one that came first."""
+    if image.get("problems"):
+        return [Result(f"{name} image", "fail", places, " ".join(image["problems"]), "kube.image-changed")]
+    if not image.get("digest"):
+        return []
+    return [Result(f"{name} image", "pass", places, f"{image['name']} is {image['digest']} on all ranks.")]
 
 
 def runs_of(done: Plain) -> tuple[list[Plain], bool]:

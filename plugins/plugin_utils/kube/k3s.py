@@ -32,6 +32,8 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # What K3s and its parts listen on, beside the API's port (docs.k3s.io, requirements).
 PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444, 10250)}
 ETCD_PORTS = (2379, 2380)
+# With the embedded registry mirror each node shares its images: among peers, and at the API's port (docs.k3s.io, registry-mirror).
+MIRROR_PORTS = (5001, k3s_config.PORT)
 DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
 # What an archive takes again once it is imported: its layers, and these unpacked. An assumption, on the safe side.
 IMPORTED = 2
@@ -279,6 +281,7 @@ def node_findings(
             )
         )
     ports = PORTS[role] + (ETCD_PORTS if etcd and role == "server" else ())
+    ports += MIRROR_PORTS if settings.embedded_registry else ()
     taken = sorted(set(ports) & set(machine.listening)) if there.version is None else []
     if taken:
         message = f"something listens on port {', '.join(map(str, taken))} already, which K3s needs."

@@ -47,6 +47,7 @@ OWN_KEYS = {
     "node-label": "k3s_labels",
     "node-taint": "k3s_taints",
     "private-registry": "k3s_registries",
+    "embedded-registry": "k3s_embedded_registry",
     "config": "the role's own file",
 }
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")
@@ -65,6 +66,7 @@ class Settings:
     data_dir: str = k3s.DATA
     airgap: bool = False
     image_archives: tuple[Archive, ...] = ()
+    embedded_registry: bool = False
     source_files: tuple[str, ...] | None = None  # names below source/version, where source is a folder here
     checksums: dict[str, str] = field(default_factory=dict)
     node_ip: str | None = None
@@ -172,6 +174,9 @@ def node_config(
         }
         if servers > 1 and first:
             config["cluster-init"] = True
+        # Agents are told by the server. Each node's registries.yaml says of which registries it shares images.
+        if settings.embedded_registry:
+            config["embedded-registry"] = True
     if role == "agent" or not first:
         config["server"] = url
     config |= settings.config

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, Plain, labels
 
@@ -24,10 +25,11 @@ def running(
     instance: str, namespace: str, objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]
 ) -> Plain:
     """Return what runs: `ranks` (how many there are to be), `hosts` (by rank), `pods` (what `nccl_transport` takes to
-    read their logs), `groups` (what `serving_canary` takes), and `unreached` (why there are none).
+    read their logs), `groups` (what `serving_canary` takes), `unreached` (why there are none), and `image` (its `name`, the `digest`
+    that all ranks run, the same by host as `digests`, and `problems`: ranks that differ, or another digest than came first).
 
-    objects: by kind, as the API returns them. node_names: the node of a host where it has another name. Raises
-    FabricError where nothing runs.
+    objects: by kind, as the API returns them; of ConfigMaps, the one that keeps images' digests. node_names: the node of a host where
+    it has another name. Raises FabricError where nothing runs.
     """
     sets = objects["StatefulSet"]
     if not sets:
@@ -44,7 +46,16 @@ def running(
         "pods": {"namespace": namespace, "label_selectors": selectors(instance), "container": CONTAINER},
         "groups": [group] if url else [],
         "unreached": "" if url else _unreached(instance, pods.get(0)),
+        "image": _image({hosts.get(node, node): pods[rank] for rank, node in nodes.items()}, objects["ConfigMap"]),
     }
+
+
+def _image(pods: t.Mapping[str, Plain], config_maps: t.Sequence[Plain]) -> Plain:
+    """Return which image runs: what the containers were made of, not what was asked for."""
+    name = next((str(pod["spec"]["containers"][0]["image"]) for pod in pods.values()), "")
+    digests = {host: digest for host, pod in pods.items() if (digest := image.digest_of(pod))}
+    judged = image.judge(name, digests, image.record(config_maps), accept=False)
+    return {"name": name, "digest": judged["digest"], "digests": digests, "problems": judged["problems"]}
 
 
 def _is_rank(pod: Plain) -> bool:

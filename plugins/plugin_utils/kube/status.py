@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import CAUSES
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, Plain, plan_of
@@ -175,8 +176,7 @@ def _container(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | N
         record = repr((pod["metadata"].get("uid"), failed))
         if waiting.get("reason") in _IMAGE:
             text = waiting.get("message") or waiting["reason"]
-            remedy = "Name an image that can be had (k8s_dgx_image), or import it on the nodes."
-            return _wrong("image", pod, f"{status.get('image')}: {text}", remedy, final=True), record
+            return _wrong("image", pod, f"{status.get('image')}: {text}", image.cause(text).remedy, final=True), record
         if waiting.get("reason") in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
             text = waiting.get("message") or waiting["reason"]
             return _wrong("container", pod, text, "See the pod's events.", final=True), record

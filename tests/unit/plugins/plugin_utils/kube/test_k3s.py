@@ -52,6 +52,7 @@ class Cluster:
         self.fabric: Plain = {"hardware": "spark", "topology": "switch"}
         self.settings: Plain = {"version": VERSION, "source": "https://mirror.example/k3s"}
         self.server: Plain | None = None
+        self.archives_seen: list[Plain] = []
 
     def plan(self, name: str, seen: Plain | None = None, **settings: t.Any) -> Plain:
         given = {
@@ -62,6 +63,7 @@ class Cluster:
             "sparks": [host for host in self.hostvars if host.startswith("spark")],
             "machine": seen if seen is not None else machine(str(self.hostvars[name].get("ansible_host"))),
             "server": self.server,
+            "archives_seen": self.archives_seen,
         }
         return t.cast(Plain, plan_filter(name, given, self.hostvars))
 
@@ -96,6 +98,64 @@ def test_a_server_and_its_agents(cluster: Cluster) -> None:
     assert agent["config"]["server"] == "https://192.0.2.11:6443"
     assert not set(agent["config"]) & {"cluster-cidr", "tls-san", "disable", "cluster-init"}
     assert yaml.safe_load(agent["text"]) == agent["config"]
+
+
+def test_nodes_share_images_where_they_are_told_to(cluster: Cluster) -> None:
+    server, agent = cluster.plan("spark1", embedded_registry=True), cluster.plan("spark3", embedded_registry=True)
+    assert server["config"]["embedded-registry"] is True
+    assert "embedded-registry" not in agent["config"], "K3s knows it of servers alone"
+    taken = machine("192.0.2.13", listening=(5001,))
+    assert "port 5001" in cluster.plan("spark3", taken, embedded_registry=True)["refusals"][0]
+    assert cluster.plan("spark3", taken)["refusals"] == []
+    own = cluster.plan("spark1", config={"embedded-registry": True})
+    assert "Use k3s_embedded_registry." in own["refusals"][0]
+
+
+DIGEST = "ab" * 32
+
+
+def archives(cluster: Cluster, entries: list[Plain], stats: list[Plain], **seen: t.Any) -> Plain:
+    cluster.archives_seen = stats
+    try:
+        return cluster.plan("spark2", machine("192.0.2.12", **seen), image_archives=entries)
+    finally:
+        cluster.archives_seen = []
+
+
+def test_archives_of_images_get_a_name_with_their_digest(cluster: Cluster) -> None:
+    stat = {"exists": True, "isreg": True, "path": "/o/engine.tar.zst", "size": 3 * 2**20 + 1, "checksum": DIGEST}
+    (made,) = archives(cluster, [{"path": "engine.tar.zst"}], [stat])["archives"]
+    assert (made["name"], made["path"], made["sha256"], made["mib"]) == (
+        f"engine-{DIGEST[:12]}.tar.zst", "/o/engine.tar.zst", DIGEST, 4,
+    )  # fmt: skip
+    assert re.search(made["older"], f"engine-{'0' * 12}.tar.zst") and not re.search(made["older"], "engine.tar.zst")
+    # The one that is there already is not copied; a digest that is given is not read of the file.
+    given = [{"path": "engine.tar.zst", "sha256": DIGEST, "name": "e.tgz"}]
+    there = to_plain(node.Installed(archives=(f"e-{DIGEST[:12]}.tgz",)))
+    assert archives(cluster, given, [{**stat, "checksum": None}], k3s=there)["archives"] == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "stat", "words"),
+    [
+        ({"path": "a.tar"}, {"exists": False}, "a.tar: it is not there on the controller"),
+        ({"path": "a.zip"}, {}, "a.zip is no name that K3s imports"),
+        ({"path": "a.tar", "name": "../a.tar"}, {}, "is no name that K3s imports"),
+        ({"path": "a.tar", "sha256": "1234"}, {}, "1234 is no SHA-256"),
+    ],
+)
+def test_an_archive_that_is_none_is_refused(cluster: Cluster, entry: Plain, stat: Plain, words: str) -> None:
+    whole = {"exists": True, "isreg": True, "path": "/o/a.tar", "size": 1, "checksum": DIGEST}
+    made = archives(cluster, [entry], [stat if "exists" in stat else whole])
+    assert words in made["refusals"][0]
+
+
+def test_archives_need_two_names_and_room_for_what_comes_of_them(cluster: Cluster) -> None:
+    stat = {"exists": True, "isreg": True, "path": "/o/a.tar", "size": 400 * 2**20, "checksum": DIGEST}
+    twins = archives(cluster, [{"path": "a.tar"}, {"path": "b/a.tar"}], [stat, {**stat, "path": "/o/b/a.tar"}])
+    assert "/o/a.tar has the name a.tar, too" in twins["refusals"][0]
+    full = archives(cluster, [{"path": "a.tar"}], [stat], free_mib={"/var/lib/rancher/k3s": 1500})
+    assert "1500 MiB free, and 1600 MiB are needed" in full["refusals"][0]
 
 
 def test_what_the_fabric_keeps_clear_is_what_k3s_uses(cluster: Cluster) -> None:

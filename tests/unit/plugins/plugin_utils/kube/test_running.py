@@ -7,6 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import running
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK
@@ -31,7 +32,7 @@ def cluster(**choices: t.Any) -> dict[str, list[Plain]]:
             }
         )
     services = [thing for thing in made["common"] if thing["kind"] == "Service"]
-    return {"StatefulSet": sets, "Pod": pods, "Service": services}
+    return {"StatefulSet": sets, "Pod": pods, "Service": services, "ConfigMap": []}
 
 
 def seen(objects: dict[str, list[Plain]], node_names: dict[str, str] | None = None) -> Plain:
@@ -86,3 +87,26 @@ def test_a_rank_without_a_pod_is_still_a_rank_and_one_that_leaves_does_not_count
 def test_nothing_that_runs_is_one_clear_error() -> None:
     with pytest.raises(FabricError, match="no instance 'default' is served in namespace dgx-serving"):
         seen({"StatefulSet": [], "Pod": [], "Service": []})
+
+
+def test_the_image_that_runs_is_what_containers_were_made_of() -> None:
+    objects, digest, other = cluster(), f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    for pod in objects["Pod"]:
+        pod["spec"]["containers"][0]["image"] = "registry.example/engine:1"
+        made = {"imageID": f"registry.example/engine@{digest}", "state": {"running": {}}}
+        pod["status"]["containerStatuses"] = [made]
+    hosts = [f"spark{number}" for number in range(1, 5)]
+    whole = {
+        "name": "registry.example/engine:1",
+        "digest": digest,
+        "digests": dict.fromkeys(hosts, digest),
+        "problems": [],
+    }
+    assert seen(objects)["image"] == whole
+    # Not what came first; and not one and the same on all of them.
+    objects["ConfigMap"] = [image.record_object("dgx-serving", {"registry.example/engine:1": other})]
+    assert other in seen(objects)["image"]["problems"][0]
+    objects["ConfigMap"] = []
+    objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{other}"
+    found = seen(objects)["image"]
+    assert found["digest"] is None and "spark4: sha256:bbb" in found["problems"][0]

@@ -1,0 +1,99 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_pull
+short_description: Have kubelets pull an engine's image on all nodes of a plan, before anything is stopped
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - A node that lists the image, with its digest, needs nothing. On each of the others a pod asks for it as the rank there would -
+    by the same name, pull policy and secrets - and starts nothing of it. The pods are taken away again, whatever comes of them.
+  - Says of each node that cannot have it why, by what its kubelet says, and what to do. What may pass (a registry that does not answer)
+    is waited for two minutes after the kubelet's last try.
+  - Refuses nodes that have different images of one name, and an image whose digest is not the one that came first, which the
+    ConfigMap C(dgxspark-images) of the namespace holds.
+  - In check mode it says which nodes lack the image, and makes no pod.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+options:
+  served:
+    description: The instance as the filter P(dgxspark.cluster.kube_serving#filter) returns it.
+    type: dict
+    required: true
+  accept:
+    description: Take a digest that is not the recorded one for the new one.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds that all pulls together may take.
+    type: int
+    default: 7200
+seealso:
+  - module: dgxspark.cluster.kube_wait
+"""
+
+EXAMPLES = r"""
+- name: Have the image on every node
+  dgxspark.cluster.kube_pull:
+    served: "{{ served }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+image:
+  description: The image as ranks ask for it.
+  type: str
+  returned: success
+digest:
+  description: What it stands for on all nodes. None in check mode where no node has it.
+  type: str
+  returned: success
+digests:
+  description: The same by host.
+  type: dict
+  returned: success
+lacking:
+  description: Hosts whose node did not list it.
+  type: list
+  elements: str
+  returned: success
+pulled:
+  description: Hosts whose kubelet pulled it.
+  type: list
+  elements: str
+  returned: success
+record:
+  description: The ConfigMap in which the digests are kept, to be applied.
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "served": {"type": "dict", "required": True},
+    "accept": {"type": "bool", "default": False},
+    "timeout": {"type": "int", "default": 7200},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_pull runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_pull."
+    )
+
+
+if __name__ == "__main__":
+    main()

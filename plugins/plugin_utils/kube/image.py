@@ -1,0 +1,247 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which image an engine's name stands for on the nodes: what they list of it, whether it changed, and what it takes of a disk."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, labels, thing
+
+Object = t.Mapping[str, t.Any]
+
+RECORD = "dgxspark-images"  # the ConfigMap in which digests are kept
+COMPONENT = {"app.kubernetes.io/component": "image-record"}
+OURS = [f"{key}={value}" for key, value in COMPONENT.items()]
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}$")
+_HEX = re.compile(r"\b(?:sha256:)?[0-9a-f]{12,}\b")
+# Layers come compressed, and no list says how large they get. Engines' images about double or treble; nobody has published a figure
+# for those that we know, so this is an assumption, on the safe side.
+UNPACKED = 3
+GC_PERCENT = 85.0  # of the disk, at which a kubelet removes images of which nothing runs (imageGCHighThresholdPercent)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a kubelet's message means. final: trying again does not help."""
+
+    pattern: str
+    says: str
+    remedy: str
+    final: bool = True
+
+
+# In this order: a registry says of what nobody may see that it does not exist "or may require authorization", and containerd of a
+# platform that is not there "not found". Digests, of which 4 in 100 have "401" or "403" in them, are taken out before.
+CAUSES = (
+    Cause(
+        r"no match for platform|exec format error",
+        "it is not built for these nodes (linux/arm64)",
+        "Name an image that is (k8s_dgx_image).",
+    ),
+    Cause(
+        r"no space left on device|disk quota exceeded",
+        "the disk is full",
+        "Free room there: `k3s crictl rmi --prune` removes images of which nothing runs.",
+    ),
+    Cause(
+        r"\b40[13] (?:Unauthorized|Forbidden)|authorization failed|access denied|insufficient_scope|no basic auth"
+        r"|unauthorized|authentication required|may require authorization",
+        "the registry wants somebody known, or shows this repository to nobody else",
+        "Give a login for the registry in k3s_registries (role k3s), or a Secret in k8s_dgx_serving.image_pull_secrets.",
+    ),
+    Cause(
+        r"\b429 Too Many Requests|toomanyrequests",
+        "the registry asks for patience (429)",
+        "Run again later, or give a login (k3s_registries).",
+        final=False,
+    ),
+    Cause(
+        r"ErrImageNeverPull|is not present with pull policy of Never",
+        "it is not there, and k8s_dgx_serving.image_pull is Never",
+        "Bring it as an archive (k3s_image_archives of role k3s), or let the kubelet pull it.",
+    ),
+    Cause(
+        r"dial tcp|\blookup\b|i/o timeout|connection refused|connection reset|unreachable|no route to host|\bEOF\b|\btls:|x509"
+        r"|context deadline exceeded|\b50[234] ",
+        "the registry cannot be reached from there",
+        "See to the node's network, proxy and mirrors (k3s_registries), or bring the image as an archive (k3s_image_archives).",
+        final=False,
+    ),
+    Cause(
+        r"not found|manifest unknown|name unknown|\b404\b|does not exist|InvalidImageName|couldn't parse image|invalid reference",
+        "there is no such image",
+        "See to its name, tag or digest (k8s_dgx_image).",
+    ),
+)
+UNKNOWN = Cause("", "it cannot be pulled", "Name an image that can be had (k8s_dgx_image).", final=False)
+
+
+def cause(text: str) -> Cause:
+    """Return what a kubelet's message about a pull means."""
+    plain = _HEX.sub("…", text)
+    return next((each for each in CAUSES if re.search(each.pattern, plain, re.IGNORECASE)), UNKNOWN)
+
+
+def full(image: str) -> str:
+    """Return an image's name as containerd keeps it: with its registry, and by digest where there is one, else by tag.
+
+    The first word is a registry where it has a dot, a port, or is localhost; else it is Docker Hub, whose one-word repositories lie
+    below library/ (the reference grammar of distribution/reference).
+    """
+    name, _at, digest = image.partition("@")
+    repository, tag = name, "latest"
+    if ":" in name.rpartition("/")[2]:
+        repository, _colon, tag = name.rpartition(":")
+    registry, slash, rest = repository.partition("/")
+    if not slash or not (set(registry) & {".", ":"} or registry == "localhost"):
+        registry, rest = "docker.io", repository
+    registry = "docker.io" if registry == "index.docker.io" else registry
+    rest = f"library/{rest}" if registry == "docker.io" and "/" not in rest else rest
+    return f"{registry}/{rest}@{digest}" if digest else f"{registry}/{rest}:{tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An image in the list that a node's kubelet keeps. digest: of its repository; None where it was imported."""
+
+    digest: str | None
+    size: int
+
+
+def listed(node: Object, image: str) -> Listed | None:
+    """Return what a node lists of an image; None where it does not (a kubelet lists the largest 50)."""
+    wanted = full(image)
+    repository = wanted.partition("@")[0] if "@" in wanted else wanted.rpartition(":")[0]
+    for each in (node.get("status") or {}).get("images") or ():
+        names = [str(name) for name in each.get("names") or ()]
+        if wanted in names or wanted in map(full, names):
+            own = (name for name in names if name.startswith(f"{repository}@"))
+            found = next((m[0] for name in own if (m := DIGEST.search(name))), None)
+            return Listed(found, int(each.get("sizeBytes") or 0))
+    return None
+
+
+def digest_of(pod: Object) -> str | None:
+    """Return the digest of what a pod's container was made of; None before there is one.
+
+    What an archive brought has none of a registry: it is its configuration's.
+    """
+    for each in (pod.get("status") or {}).get("containerStatuses") or ():
+        if found := DIGEST.search(str(each.get("imageID") or "")):
+            return found[0]
+    return None
+
+
+def find(nodes: t.Iterable[Object], name: str) -> Object | None:
+    """Return a node by its name, or by its host name."""
+    return next(
+        (
+            node
+            for node in nodes
+            if name in (node["metadata"]["name"], (node["metadata"].get("labels") or {}).get(HOSTNAME))
+        ),
+        None,
+    )
+
+
+def judge(image: str, digests: t.Mapping[str, str], recorded: t.Mapping[str, str], accept: bool) -> Plain:
+    """Return the `digest` that all hosts have, the `record` that is to be kept (image → digest), and `problems` in words.
+
+    recorded: what images were when they came first. accept: a digest that differs from it is taken for the new one.
+    """
+    kinds: dict[str, list[str]] = {}
+    for host, digest in digests.items():
+        kinds.setdefault(digest, []).append(host)
+    if len(kinds) > 1:
+        told = "; ".join(f"{', '.join(hosts)}: {digest[:19]}…" for digest, hosts in kinds.items())
+        return {
+            "digest": None,
+            "record": dict(recorded),
+            "problems": [
+                f"{image} is not the same image on all nodes ({told}): its tag has moved between two pulls. Remove it where it is "
+                f"the older one (`k3s crictl rmi {full(image)}`) and run again, or name a digest in k8s_dgx_image."
+            ],
+        }
+    digest: str | None = next(iter(kinds), None)
+    key, problems = full(image), []
+    before = recorded.get(key)
+    if digest and "@" not in image and before not in (None, digest) and not accept:
+        problems.append(
+            f"{image} is {digest} now, and was {before} when it came first: somebody has moved its tag. Look at what changed, then "
+            "say k8s_dgx_image_digest_change=accept once, or name the digest that you trust in k8s_dgx_image."
+        )
+    keep = bool(digest) and "@" not in image and not problems
+    return {"digest": digest, "record": {**recorded, **({key: digest} if keep else {})}, "problems": problems}
+
+
+def room(
+    image: str,
+    nodes: t.Sequence[Object],
+    names: t.Mapping[str, str],
+    mounts: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
+    choices: t.Mapping[str, t.Any],
+) -> Plain:
+    """Return which hosts are `lacking` an image, the room in GiB that it takes there (`need_gib`), and `problems` in words.
+
+    names: host → node. mounts: host → its mounts, as Ansible's facts have them; who is not in it is not judged. choices: `path` (where
+    containerd keeps images), `reserve_gib` (to stay free), `assumed_gib` (what an image takes of which no node says the size),
+    `gc_percent` (of the disk, where the kubelet begins to remove images).
+    """
+    found = {host: listed(node, image) for host, name in names.items() if (node := find(nodes, name)) is not None}
+    lacking = [host for host in names if not found.get(host)]
+    size = max((each.size for node in nodes if (each := listed(node, image))), default=0)
+    need = size * (1 + UNPACKED) / GIB if size else float(choices.get("assumed_gib", 0))
+    reserve, percent = float(choices.get("reserve_gib", 0)), float(choices.get("gc_percent") or GC_PERCENT)
+    problems = []
+    for host in lacking if need else ():
+        disk = _disk(mounts.get(host) or (), str(choices["path"]))
+        if disk is None:
+            continue
+        free, total = disk
+        left = free - need
+        words = f"{host}: {free:.1f} GiB are free where containerd keeps images, and {image} takes about {need:.1f} GiB"
+        words += "" if size else " (an assumption: k8s_dgx_image_room_gib)"
+        prune = "Free room there: `k3s crictl rmi --prune` removes images of which nothing runs."
+        if left < reserve:
+            problems.append(f"{words}; {reserve:g} GiB are to stay free. Nothing was stopped. {prune}")
+        elif (full_percent := 100 * (1 - left / total)) >= percent:
+            problems.append(
+                f"{words}: its disk would be {full_percent:.0f} % full, and from {percent:g} % on the "
+                f"kubelet removes images of which nothing runs yet. Nothing was stopped. {prune}"
+            )
+    return {"lacking": lacking, "need_gib": round(need, 1) if lacking else 0.0, "problems": problems}
+
+
+def _disk(mounts: t.Sequence[t.Mapping[str, t.Any]], path: str) -> tuple[float, float] | None:
+    """Return free room and size (GiB) of the disk on which a path lies; None where no mount of it is known."""
+    over = [
+        each
+        for each in mounts
+        if f"{path}/".startswith(f"{str(each['mount']).rstrip('/')}/") and each.get("size_total")
+    ]
+    own = max(over, key=lambda each: len(str(each["mount"])), default=None)
+    return (int(own["size_available"]) / GIB, int(own["size_total"]) / GIB) if own else None
+
+
+def record(config_maps: t.Sequence[Object]) -> dict[str, str]:
+    """Return what images were when they came first (image → digest), as the ConfigMap has it. FabricError where it holds none."""
+    own = next((each for each in config_maps if each["metadata"]["name"] == RECORD), {})
+    text = str((own.get("data") or {}).get("digests", ""))
+    found = {image: digest for image, _space, digest in (line.rpartition(" ") for line in text.splitlines())}
+    wrong = next((image for image, digest in found.items() if not DIGEST.fullmatch(digest)), None)
+    if wrong is not None:
+        raise FabricError(
+            f"ConfigMap {RECORD}: {wrong or 'a line'} has no digest. Mend it, or delete it: what comes next is then trusted."
+        )
+    return found
+
+
+def record_object(namespace: str, known: t.Mapping[str, str]) -> Plain:
+    """Return the ConfigMap in which the digests are kept: it stays when an instance goes."""
+    text = "".join(f"{image} {digest}\n" for image, digest in sorted(known.items()))
+    return thing("v1", "ConfigMap", RECORD, namespace, labels(**COMPONENT), data={"digests": text})

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine's image on the nodes of a plan, before anything is stopped: who lacks it, pods that pull it, which digest came.
+
+A pod of this kind asks for the image as a rank does (name, pull policy, secrets, node), and for a program that no image has: the
+kubelet pulls, makes the container, and cannot start it ("StartError"), which ends a pod that is never started again. Nothing of the
+image runs. What the container was made of is its `imageID`.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image as images
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    HOSTNAME,
+    MANAGER,
+    Plain,
+    labels,
+    thing,
+)
+
+Object = t.Mapping[str, t.Any]
+
+PULL = f"{MANAGER}/pull"  # label: of which instance the image is pulled
+NOTHING = "/dgxspark-pulls-this-image-alone"
+PATIENCE_S = 120  # for a fault that may pass, since the kubelet's last try
+_TRIES = ("Pulling", "Pulled", "Failed", "BackOff", "InspectFailed", "ErrImageNeverPull")
+_WAITING = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+_REFUSED = ("CreateContainerConfigError", "CreateContainerError")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be on which node. pods: by host, those that are needed to have it there, or to learn its digest.
+
+    lacking: hosts whose node does not list it.
+    """
+
+    image: str
+    digests: dict[str, str]
+    pods: dict[str, Plain]
+    lacking: list[str]
+
+
+def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
+    """Return which hosts of a served plan (see serving.py) have its image already, and the pods for the others.
+
+    A node that lists the image with its digest needs no pod, but for the pull policy Always, which asks the registry each time.
+    """
+    ranks = [*served["head"], *served["workers"]]
+    by_node = {rank["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]: rank for rank in ranks}
+    image, made = "", Wanted("", {}, {}, [])
+    for host, name in served["nodes"].items():
+        rank, node = by_node[name]["spec"]["template"]["spec"], images.find(nodes, name)
+        image, always = _container(rank)["image"], _container(rank)["imagePullPolicy"] == "Always"
+        there = images.listed(node, image) if node is not None else None
+        made.lacking.extend([] if there else [host])
+        if there and there.digest and not always:
+            made.digests[host] = there.digest
+        else:
+            made.pods[host] = pod(served, host, rank, timeout_s)
+    return Wanted(image, made.digests, made.pods, made.lacking)
+
+
+def _container(spec: Object) -> Object:
+    return t.cast(Object, spec["containers"][0])
+
+
+def selector(instance: str) -> list[str]:
+    """Return the labels by which an instance's pods of this kind are found."""
+    return [f"app.kubernetes.io/managed-by={MANAGER}", f"{PULL}={instance}"]
+
+
+def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
+    """Return the pod that pulls a rank's image on its node."""
+    container = _container(rank)
+    spec: Plain = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": timeout_s,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        **{key: rank[key] for key in ("nodeSelector", "tolerations", "imagePullSecrets") if key in rank},
+        "containers": [
+            {
+                "name": "pull",
+                "image": container["image"],
+                "imagePullPolicy": container["imagePullPolicy"],
+                "command": [NOTHING],
+                "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+            }
+        ],
+    }
+    own = labels() | {"app.kubernetes.io/component": "image-pull", PULL: served["instance"]}
+    return thing(
+        "v1", "Pod", f"{served['name']}-pull-{host.replace('_', '-').lower()}", served["namespace"], own, spec=spec
+    )
+
+
+def bare(pod: Object) -> Plain:
+    """Return what names a pod, and no more: to take it away."""
+    metadata = {key: pod["metadata"][key] for key in ("name", "namespace")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+@dataclass
+class Watch:
+    """What pods have come to, while one looks again and again. since: when a host's kubelet was first seen to wait after a failed try."""
+
+    wanted: Wanted
+    digests: dict[str, str] = field(default_factory=dict)
+    pulled: list[str] = field(default_factory=list)  # hosts whose kubelet had something to pull
+    since: dict[str, float] = field(default_factory=dict)
+
+    def look(self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float) -> tuple[list[str], list[str]]:
+        """Return what failed for good and what is waited for, a line for each host."""
+        there = {pod["metadata"]["name"]: pod for pod in pods}
+        failed, waiting = [], []
+        for host, made in self.wanted.pods.items():
+            if host in self.digests:
+                continue
+            pod = there.get(made["metadata"]["name"])
+            own = _told(pod, events) if pod else []
+            digest = images.digest_of(pod) if pod else None
+            if digest:
+                self.digests[host] = digest
+                self.pulled += [host] if any("Successfully pulled" in _message(each) for each in own) else []
+            elif words := self._fault(host, pod, own, now):
+                failed.append(words)
+            else:
+                waiting.append(f"{host}: {_state(pod)}")
+        return failed, waiting
+
+    def _fault(self, host: str, pod: Object | None, own: t.Sequence[Object], now: float) -> str:
+        """Return why a host's pod will not have the image; empty where it may yet."""
+        if pod is None:
+            return f"{host}: its pod was taken away by somebody else. Run again."
+        status = pod.get("status") or {}
+        state = _waiting(status)
+        if state.get("reason") in _REFUSED or status.get("phase") == "Failed":
+            text = state.get("message") or status.get("message") or status.get("reason") or "the pod failed"
+            return f"{host}: {' '.join(str(text).split())}"
+        tried = [each for each in own if each.get("reason") in _TRIES]
+        trying = bool(tried) and tried[-1].get("reason") == "Pulling"
+        if state.get("reason") not in _WAITING or trying:
+            self.since.pop(host, None)
+            return ""
+        # A back-off of an older kubelet does not say why; its event did.
+        said = [f"{state['reason']} {state.get('message', '')}"]
+        said += [_message(each) for each in reversed(own) if "Failed to pull image" in _message(each)]
+        known = [(images.cause(text), text) for text in said]
+        meant, text = next(((each, text) for each, text in known if each is not images.UNKNOWN), known[-1])
+        since = self.since.setdefault(host, now)
+        if not meant.final and now - since < PATIENCE_S:
+            return ""
+        return f"{host}: {meant.says}. {meant.remedy} ({' '.join(text.split())[-400:]})"
+
+
+def _told(pod: Object, events: t.Sequence[Object]) -> list[Object]:
+    uid = pod["metadata"].get("uid")
+    own = [each for each in events if (each.get("involvedObject") or {}).get("uid") == uid]
+    return sorted(own, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+
+
+def _message(event: Object) -> str:
+    return " ".join(str(event.get("message") or "").split())
+
+
+def _waiting(status: Object) -> Object:
+    for each in status.get("containerStatuses") or ():
+        return t.cast(Object, (each.get("state") or {}).get("waiting") or {})
+    return {}
+
+
+def _state(pod: Object | None) -> str:
+    status = (pod or {}).get("status") or {}
+    reason = _waiting(status).get("reason")
+    unscheduled = next(
+        (
+            each.get("message") or each.get("reason")
+            for each in status.get("conditions") or ()
+            if each.get("type") == "PodScheduled" and each.get("status") == "False"
+        ),
+        None,
+    )
+    if unscheduled:
+        return f"no node takes its pod: {unscheduled}"
+    return "the kubelet pulls" if reason in (None, "ContainerCreating", "PodInitializing") else str(reason)
