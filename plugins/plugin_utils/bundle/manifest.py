@@ -12,8 +12,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, FabricError, from_plain, to_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import DIGEST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
 
 NAME = "bundle.json"
 FORMAT = 1

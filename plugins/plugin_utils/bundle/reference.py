@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST, full
 
-DIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")
 _NAME = re.compile(r"^(?P<repository>[^@\s]+?)(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>\S+))?$")
 
 
@@ -35,18 +35,10 @@ class Reference:
 
 
 def parse(text: str) -> Reference:
-    """Return a reference; FabricError for what is none.
-
-    The first word is a registry where it has a dot, a port, or is localhost; else the registry is Docker Hub, whose
-    one-word repositories are below library/ (the rule of the reference grammar in distribution/reference).
-    """
+    """Return a reference; FabricError for what is none."""
     found = _NAME.match(text)
     if not found or (found["digest"] and not DIGEST.match(found["digest"])):
         raise FabricError(f"{text!r} is no image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")
-    registry, slash, rest = found["repository"].partition("/")
-    if not slash or not (set(registry) & {".", ":"} or registry == "localhost"):
-        registry, rest = "docker.io", found["repository"]
-    registry = "docker.io" if registry == "index.docker.io" else registry
-    rest = f"library/{rest}" if registry == "docker.io" and "/" not in rest else rest
+    registry, _slash, rest = full(found["repository"]).removesuffix(":latest").partition("/")
     digest = found["digest"]
     return Reference(registry, rest, found["tag"] or (f"sha256-{digest[7:19]}" if digest else "latest"), digest)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import DIGEST, Reference
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import Reference
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
 
 if t.TYPE_CHECKING:
     import httpx
