@@ -538,9 +538,12 @@ def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothi
         choices["kubernetes"] = {"parts": {"cni_plugins": "unmanaged"}}
         bundles.lay(tmp_path / "bundle", choices, contents | images, [str(tmp_path / "dgxspark")])
         given: dict[str, t.Any] = {"dgxspark_bundle": "bundle", "dgxspark_fabric": {"group": "k3s_agent"}}
+        # The nodes are no internet: real units have no proxy of Ansible's environment, the stand-in's systemd passes it on.
+        near = ",".join(("127.0.0.1", "localhost", *(host.address for host in lan.hosts.values())))
+        environment = wall.environment | {"no_proxy": near, "NO_PROXY": near}
         dropped = ("k3s_source", "k3s_airgap", "k3s_checksums")
         assert "unreachable" in lan.hosts["spark2"].sh("ip route get 203.0.113.1 2>&1", check=False)
-        made = own.run(dropped=dropped, environment=wall.environment, **given)
+        made = own.run(dropped=dropped, environment=environment, **given)
         assert made.code == 0, made.output
         laid = lan.hosts["spark2"].sh("ls /var/lib/rancher/k3s/agent/images").split()
         assert [name.partition("-")[0] for name in laid] == [
@@ -551,13 +554,13 @@ def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothi
         ]
         # Ranks and the platform's daemons run on Sparks alone.
         assert lan.hosts["spark1"].sh("ls /var/lib/rancher/k3s/agent/images").split() == [ARCHIVE]
-        again = own.run(dropped=dropped, environment=wall.environment, **given)
+        again = own.run(dropped=dropped, environment=environment, **given)
         assert (again.code, again.changed) == (0, {"spark1": 0, "spark2": 0}), again.output
         assert wall.asked == []
         (tmp_path / "bundle" / "k3s" / OLD / BINARY).unlink()
         for host in ("spark1", "spark2"):
             lan.hosts[host].sh("rm /usr/local/bin/k3s")
-        lacking = own.run(dropped=dropped, environment=wall.environment, **given)
+        lacking = own.run(dropped=dropped, environment=environment, **given)
         assert lacking.code != 0
         assert f"bundle/k3s/{OLD}/{BINARY}" in lacking.plain
     finally:
