@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Multus (its thick form) where K3s has its CNI folders.
 
-Five things differ from upstream's quick start, each seen to break on K3s: the folder of configurations; the plugins'
+Six things differ from upstream's quick start, each seen to break on K3s: the folder of configurations; the plugins'
 folder is seen through its parent, into which its links point; the daemon is told that folder; mounts are not propagated
-back to the node, or they pile up over K3s's own; and the daemon has memory for a cold boot.
+back to the node, or they pile up over K3s's own; and the daemon has memory for a cold boot, and a bound on how many pods it
+serves at a time.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ SYSTEM = "kube-system"
 CRD = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
-def multus(container: Plain, paths: t.Mapping[str, str], place: t.Mapping[str, t.Any]) -> list[Plain]:
+def multus(
+    container: Plain, paths: t.Mapping[str, str], place: t.Mapping[str, t.Any], connections: int | None = None
+) -> list[Plain]:
     """Return its objects.
 
     container: image, pull policy, resources; paths: of the nodes, as knowledge/platform has them; place: what keeps its pods
-    to the Sparks.
+    to the Sparks; connections: requests that a daemon serves at a time (from 4.3.0 on; older ones pass over the key).
     """
     own = labels(**{PART: "multus"})
     config = json.dumps(
@@ -46,6 +49,7 @@ def multus(container: Plain, paths: t.Mapping[str, str], place: t.Mapping[str, t
             "multusConfigFile": "auto",
             "socketDir": "/host/run/multus/",
             "binDir": paths["cni_bin"],
+            **({"connectionLimit": connections} if connections else {}),
         },
         indent=1,
         sort_keys=True,

@@ -127,7 +127,9 @@ def platform(
         "runtime_class": _runtime_class,
         "nvidia_device_plugin": lambda: _nvidia(chosen, known),
         "cni_plugins": list,
-        "multus": lambda: multus.multus(_container(chosen, known, "multus"), _paths(chosen, known), ON_SPARKS),
+        "multus": lambda: multus.multus(
+            _container(chosen, known, "multus"), _paths(chosen, known), ON_SPARKS, known["multus"].get("connections")
+        ),
         "sriov_device_plugin": lambda: _sriov(chosen, files, known),
         "networks": lambda: _networks(chosen, planned, seen, wanted["networks"]),
     }
@@ -153,13 +155,17 @@ def _paths(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:
     return paths
 
 
+def reference(entry: t.Mapping[str, t.Any]) -> str:
+    """Return what of knowledge/platform a part's image is asked for by: its digest, where one is known, wins over its tag."""
+    return str(entry["image"]) + (f"@{entry['digest']}" if entry["digest"] else "")
+
+
 def _container(chosen: Platform, known: t.Mapping[str, t.Any], part: str) -> Plain:
-    """Return image, pull policy and memory of a part's container. A known digest wins over its tag."""
+    """Return image, pull policy and memory of a part's container."""
     entry = known[part]
-    reference = entry["image"] + (f"@{entry['digest']}" if entry["digest"] else "")
     memory = entry["memory"]
     return {
-        "image": image(chosen.images.get(part, reference), f"images.{part}"),
+        "image": image(chosen.images.get(part, reference(entry)), f"images.{part}"),
         "imagePullPolicy": chosen.image_pull,
         "resources": {
             "requests": {"cpu": "50m", "memory": memory["request"]},

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.tests.unit import leaks
+from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Wall
+from ansible_collections.dgxspark.cluster.tests.unit import bundles, leaks
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import BIN, ROOT, STAND_INS, Host, Lan, needed
 
 pytestmark = needed()
@@ -98,7 +99,16 @@ class Owner:
         (folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
         (folder / "ansible.cfg").write_text("[defaults]\n[connection]\npipelining = True\n", encoding="utf-8")
 
-    def run(self, *arguments: str, limit: str = "spark1:spark2", **variables: t.Any) -> Run:
+    def run(
+        self,
+        *arguments: str,
+        limit: str = "spark1:spark2",
+        dropped: t.Collection[str] = (),
+        environment: t.Mapping[str, str] | None = None,
+        **variables: t.Any,
+    ) -> Run:
+        """Run the play. dropped: variables that the inventory has elsewhere, and not here. environment: of ansible-playbook."""
+
         def group(names: list[str]) -> dict[str, t.Any]:
             return {"hosts": {n: {**self.lan.hosts[n].variables, **self.variables.get(n, {})} for n in names}}
 
@@ -111,6 +121,7 @@ class Owner:
             "k3s_registries": {"configs": {"registry.example": {"auth": {"password": "registry-Passw0rd"}}}},
             **variables,
         }
+        common = {name: value for name, value in common.items() if name not in dropped}
         inventory = {
             "all": {"vars": common, "children": {"k3s_server": group(self.servers), "k3s_agent": group(self.agents)}}
         }
@@ -127,6 +138,7 @@ class Owner:
                 "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
                 "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
                 "ANSIBLE_NOCOLOR": "1",
+                **(environment or {}),
             },
         )
         self.runs += 1
@@ -501,3 +513,56 @@ def test_a_k3s_that_somebody_else_laid_there_is_left_alone(owner: Owner) -> None
         assert refused.code != 0
         assert "k3s-uninstall.sh" in refused.plain
     assert host.tree(*PLACES) == before
+
+
+def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothing_else(
+    tmp_path: pathlib.Path,
+) -> None:
+    """The hosts are namespaces on a network of their own, and whoever asks the controller's proxy is refused and noted."""
+    lan, wall = Lan(tmp_path / "lan"), Wall()
+    for number in (1, 2):
+        lan.host(f"spark{number}", f"192.0.2.1{number}")
+    try:
+        own = Owner(tmp_path, lan)
+        own.agents = ["spark2"]
+        release(tmp_path / "made", OLD)
+        contents = {path.name: path.read_bytes() for path in (tmp_path / "made" / OLD).iterdir()}
+        sums = {ARCHITECTURE: hashlib.sha256(contents[BINARY]).hexdigest()}
+        choices = {"k3s": OLD, "architectures": [ARCHITECTURE], "checksums": sums, "kubernetes": {}}
+        overlay = tmp_path / "dgxspark" / "k3s"
+        overlay.mkdir(parents=True)
+        entry = {key: value for key, value in knowledge.get("k3s", OLD).items() if key != "origin"}
+        entry |= {"sha256": sums, "images_sha256": {}, "replaces": OLD}
+        (overlay / "own.yml").write_text(yaml.safe_dump(entry), encoding="utf-8")
+        images = {"multus": b"multus' archive", "sriov_device_plugin": b"sriov", "nvidia_device_plugin": b"nvidia"}
+        choices["kubernetes"] = {"parts": {"cni_plugins": "unmanaged"}}
+        bundles.lay(tmp_path / "bundle", choices, contents | images, [str(tmp_path / "dgxspark")])
+        given: dict[str, t.Any] = {"dgxspark_bundle": "bundle", "dgxspark_fabric": {"group": "k3s_agent"}}
+        # The nodes are no internet: real units have no proxy of Ansible's environment, the stand-in's systemd passes it on.
+        near = ",".join(("127.0.0.1", "localhost", *(host.address for host in lan.hosts.values())))
+        environment = wall.environment | {"no_proxy": near, "NO_PROXY": near}
+        dropped = ("k3s_source", "k3s_airgap", "k3s_checksums")
+        assert "unreachable" in lan.hosts["spark2"].sh("ip route get 203.0.113.1 2>&1", check=False)
+        made = own.run(dropped=dropped, environment=environment, **given)
+        assert made.code == 0, made.output
+        laid = lan.hosts["spark2"].sh("ls /var/lib/rancher/k3s/agent/images").split()
+        assert [name.partition("-")[0] for name in laid] == [
+            "k3s",
+            "k8snetworkplumbingwg",
+            "k8snetworkplumbingwg",
+            "nvidia",
+        ]
+        # Ranks and the platform's daemons run on Sparks alone.
+        assert lan.hosts["spark1"].sh("ls /var/lib/rancher/k3s/agent/images").split() == [ARCHIVE]
+        again = own.run(dropped=dropped, environment=environment, **given)
+        assert (again.code, again.changed) == (0, {"spark1": 0, "spark2": 0}), again.output
+        assert wall.asked == []
+        (tmp_path / "bundle" / "k3s" / OLD / BINARY).unlink()
+        for host in ("spark1", "spark2"):
+            lan.hosts[host].sh("rm /usr/local/bin/k3s")
+        lacking = own.run(dropped=dropped, environment=environment, **given)
+        assert lacking.code != 0
+        assert f"bundle/k3s/{OLD}/{BINARY}" in lacking.plain
+    finally:
+        lan.close()
+        wall.stop()

@@ -219,6 +219,15 @@ def test_multus_is_where_k3s_looks() -> None:
     assert "/var/lib/rancher/k3s/data/cni" in spec["initContainers"][0]["command"]
 
 
+def test_multus_serves_no_more_pods_at_a_time_than_its_memory_has_room_for() -> None:
+    objects = part("multus")
+    bound = json.loads(kind(objects, "ConfigMap")["data"]["daemon-config.json"])["connectionLimit"]
+    container = kind(objects, "DaemonSet")["spec"]["template"]["spec"]["containers"][0]
+    limit = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    # 60 MiB for the daemon and 55 MB for each plugin that it starts (multus-cni#1510).
+    assert bound > 1 and 60 + bound * 55e6 / 2**20 < limit
+
+
 def test_where_k3s_s_data_has_moved_nothing_points_to_the_usual_place() -> None:
     made = platform(inputs.fabric(4), {"data_dir": "/data/k3s/"})
     assert "/var/lib/rancher" not in json.dumps(made)

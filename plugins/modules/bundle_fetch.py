@@ -1,0 +1,90 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bundle_fetch
+short_description: Have one thing that a site needs from outside in a folder, checked by its checksum
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Fetches a file, a wheel of a package index, or an image (as an OCI archive that K3s imports under its name) into a bundle's folder,
+    and notes it in C(bundle.json) there, with size and SHA-256.
+  - What is there and whole stays. What broke off goes on where it was. What is not what its checksum says is thrown away.
+  - Of an image that is named by a tag alone, the first pull is trusted; its digest is noted, and kept until O(refresh).
+  - In check mode the sizes are asked for, and nothing is fetched.
+  - Runs on the controller, by its action plugin. Proxies are those of the environment.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  folder:
+    description: The bundle, on the controller. It is made where it is not there.
+    type: path
+    required: true
+  artefact:
+    description: One entry of what P(dgxspark.cluster.bundle_list#filter) returns.
+    type: dict
+    required: true
+  mirrors:
+    description: Where an owner has things, by the name of a registry (V(docker.io)) or by a prefix of URLs (V(https://github.com)).
+    type: dict
+    default: {}
+  logins:
+    description: A file with logins of registries, in the form of Docker's C(config.json).
+    type: path
+  refresh:
+    description: Ask the registry again what a tag stands for.
+    type: bool
+    default: false
+requirements:
+  - httpx (Python library, on the controller)
+seealso:
+  - plugin: dgxspark.cluster.bundle_list
+    plugin_type: filter
+  - plugin: dgxspark.cluster.bundle
+    plugin_type: lookup
+"""
+
+EXAMPLES = r"""
+- name: Fetch what is not there
+  dgxspark.cluster.bundle_fetch:
+    folder: /srv/bundle
+    artefact: "{{ item }}"
+  loop: "{{ {'k3s': 'v1.36.4+k3s1'} | dgxspark.cluster.bundle_list }}"
+"""
+
+RETURN = r"""
+said:
+  description: How large it is, and in check mode where it would come from.
+  returned: success
+  type: str
+artefact:
+  description: The artefact as the bundle has it, with C(sha256), C(size) and an image's C(digest).
+  returned: where it is there
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "folder": {"type": "path", "required": True},
+    "artefact": {"type": "dict", "required": True},
+    "mirrors": {"type": "dict", "default": {}},
+    "logins": {"type": "path"},
+    "refresh": {"type": "bool", "default": False},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="bundle_fetch runs on the controller, by its action plugin. Call it as dgxspark.cluster.bundle_fetch."
+    )
+
+
+if __name__ == "__main__":
+    main()

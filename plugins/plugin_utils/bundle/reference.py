@@ -1,0 +1,44 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of images, as owners write them, and where a registry has them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST, full
+
+_NAME = re.compile(r"^(?P<repository>[^@\s]+?)(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>\S+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """registry: as names have it, such as docker.io. repository: below it. tag: made of the digest where none was given."""
+
+    registry: str
+    repository: str
+    tag: str
+    digest: str | None
+
+    @property
+    def name(self) -> str:
+        """By tag, in full: K3s imports no other name, and gives the image the one by digest itself (retagImages)."""
+        return f"{self.registry}/{self.repository}:{self.tag}"
+
+    @property
+    def asked(self) -> str:
+        """What a registry is asked for: a digest wins over a tag beside it."""
+        return self.digest or self.tag
+
+
+def parse(text: str) -> Reference:
+    """Return a reference; FabricError for what is none."""
+    found = _NAME.match(text)
+    if not found or (found["digest"] and not DIGEST.match(found["digest"])):
+        raise FabricError(f"{text!r} is no image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")
+    registry, _slash, rest = full(found["repository"]).removesuffix(":latest").partition("/")
+    digest = found["digest"]
+    return Reference(registry, rest, found["tag"] or (f"sha256-{digest[7:19]}" if digest else "latest"), digest)

@@ -1,0 +1,259 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An image from a registry (the distribution's v2 API) into an archive that containerd imports, every byte by its digest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import pathlib
+import re
+import shutil
+import tarfile
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import Reference
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
+
+if t.TYPE_CHECKING:
+    import httpx
+
+Plain = dict[str, t.Any]
+HUB = "https://registry-1.docker.io"
+INDEX = "application/vnd.oci.image.index.v1+json"
+KINDS = (
+    INDEX,
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+NAME = "io.containerd.image.name"  # annotation, see containerd's core/images/annotations.go
+TAG = "org.opencontainers.image.ref.name"  # annotation of the OCI image layout
+_VARIANTS = {"arm64": (None, "", "v8"), "amd64": (None, "", "v1")}
+_PARTS = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What of an image one architecture needs. digest, kind: what its name stands for. small: manifests. blobs: size by digest."""
+
+    digest: str
+    kind: str
+    small: t.Mapping[str, bytes]
+    blobs: t.Mapping[str, int]
+
+    @property
+    def size(self) -> int:
+        """Bytes: compressed, as they are moved."""
+        return sum(self.blobs.values()) + sum(map(len, self.small.values()))
+
+
+@dataclass
+class Registry:
+    """A registry as a client sees it. mirrors: base URL by its name. logins: `user:password` by its name."""
+
+    asked: httpx.Client
+    mirrors: t.Mapping[str, str] = field(default_factory=dict)
+    logins: t.Mapping[str, str] = field(default_factory=dict)
+    _passes: dict[str, str] = field(default_factory=dict)
+
+    def image(self, wanted: Reference, arch: str) -> Image:
+        """Return what an architecture needs of an image. FabricError where it is not for it, or not what its digest says."""
+        kind, data = self._manifest(wanted, wanted.asked)
+        digest = _digest(data)
+        top, small = _json(data, wanted.name), {digest: data}
+        if "manifests" in top:
+            fit = [each for each in top["manifests"] if _fits(each.get("platform"), arch)]
+            if not fit:
+                has = {str((each.get("platform") or {}).get("architecture")) for each in top["manifests"]} - {"unknown"}
+                raise FabricError(
+                    f"{wanted.name} is not for {arch}; it is for {', '.join(sorted(has)) or 'nothing known'}."
+                )
+            for each in fit:
+                if not DIGEST.match(str(each.get("digest"))):
+                    raise FabricError(f"{wanted.name}: {each.get('digest')!r} is no digest.")
+                small[each["digest"]] = self._manifest(wanted, each["digest"])[1]
+        blobs: dict[str, int] = {}
+        for each, text in small.items():
+            manifest = _json(text, each)
+            if "manifests" in manifest:
+                continue
+            try:
+                blobs |= {str(part["digest"]): int(part["size"]) for part in (manifest["config"], *manifest["layers"])}
+            except (KeyError, TypeError, ValueError) as exc:
+                raise FabricError(f"{wanted.name}: {each} is no manifest of an image ({exc}).") from exc
+        wrong = [each for each in blobs if not DIGEST.match(each)]
+        if wrong:
+            raise FabricError(f"{wanted.name}: {wrong[0]!r} is no digest.")
+        return Image(digest, str(top.get("mediaType") or kind), small, blobs)
+
+    def archive(self, wanted: Reference, image: Image, arch: str, target: pathlib.Path) -> str:
+        """Lay an image into an archive; return its SHA-256. Blobs that came whole stay where it was interrupted."""
+        blobs = target.parent / ".blobs"
+        for digest in image.blobs:
+            path = blobs / digest.partition(":")[2]
+            if not path.is_file():
+                self._blob(wanted, digest, path)
+        if "manifests" not in _json(image.small[image.digest], image.digest):
+            self._config_fits(wanted, image, arch, blobs)
+        seen = _pack(wanted, image, blobs, target)
+        shutil.rmtree(blobs)
+        return seen
+
+    def _config_fits(self, wanted: Reference, image: Image, arch: str, blobs: pathlib.Path) -> None:
+        digest = _json(image.small[image.digest], image.digest)["config"]["digest"]
+        config = _json((blobs / digest.partition(":")[2]).read_bytes(), digest)
+        if not _fits(config, arch):
+            raise FabricError(
+                f"{wanted.name} is not for {arch}; it is for {config.get('architecture') or 'nothing known'}."
+            )
+
+    def _base(self, wanted: Reference) -> str:
+        usual = HUB if wanted.registry == "docker.io" else f"https://{wanted.registry}"
+        return self.mirrors.get(wanted.registry, usual).rstrip("/") + f"/v2/{wanted.repository}"
+
+    def _manifest(self, wanted: Reference, what: str) -> tuple[str, bytes]:
+        url = f"{self._base(wanted)}/manifests/{what}"
+        answer = transfer.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
+        if answer.status_code == 401:
+            self._enter(wanted, answer)
+            answer = transfer.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
+        if answer.status_code in (401, 403, 404):
+            raise FabricError(
+                f"{wanted.name}: the registry says {answer.status_code} to {what}. See that the name is right"
+                + (
+                    f", and that the login of {wanted.registry} may read it (dgxspark_bundle_logins)."
+                    if wanted.registry in self.logins
+                    else f"; a private image needs a login for {wanted.registry} (dgxspark_bundle_logins)."
+                )
+            )
+        if answer.status_code != 200:
+            raise FabricError(f"{wanted.name}: the registry says {answer.status_code}. Try again later.")
+        kind, data = answer.headers.get("content-type", "").partition(";")[0], answer.content
+        if DIGEST.match(what) and _digest(data) != what:
+            raise FabricError(f"{wanted.name}: the registry gave {_digest(data)} for {what}. Nothing of it was kept.")
+        if kind not in KINDS:
+            raise FabricError(
+                f"{wanted.name}: the registry gave {kind or 'nothing named'}, which is no manifest of OCI or Docker v2."
+            )
+        return kind, data
+
+    def _blob(self, wanted: Reference, digest: str, path: pathlib.Path) -> None:
+        url, sha256 = f"{self._base(wanted)}/blobs/{digest}", digest.partition(":")[2]
+        try:
+            transfer.download(self.asked, url, path, sha256, self._pass(wanted))
+        except FabricError as exc:
+            if getattr(getattr(exc.__cause__, "response", None), "status_code", None) not in (401, 403):
+                raise
+            # A pass lasts some minutes, and a large image longer: ask for the next one once.
+            self._passes.pop(wanted.repository, None)
+            self._manifest(wanted, wanted.asked)
+            transfer.download(self.asked, url, path, sha256, self._pass(wanted))
+
+    def _pass(self, wanted: Reference) -> dict[str, str]:
+        held = self._passes.get(wanted.repository)
+        return {"Authorization": held} if held else {}
+
+    def _enter(self, wanted: Reference, answer: httpx.Response) -> None:
+        """Get a pass for a repository, as the registry's 401 says. A login goes to its own registry, or by HTTPS."""
+        said = answer.headers.get("www-authenticate", "")
+        scheme, parts = said.partition(" ")[0].lower(), dict(_PARTS.findall(said))
+        login = self.logins.get(wanted.registry)
+        basic = f"Basic {base64.b64encode(login.encode()).decode()}" if login else None
+        if scheme == "basic" and basic:
+            self._passes[wanted.repository] = basic
+        if scheme != "bearer" or "realm" not in parts:
+            return
+        realm, base = urllib.parse.urlsplit(parts["realm"]), urllib.parse.urlsplit(self._base(wanted))
+        if realm.scheme != "https" and realm.netloc != base.netloc:
+            raise FabricError(f"{wanted.name}: the registry sends logins to {realm.netloc} without encryption.")
+        query = {"scope": parts.get("scope") or f"repository:{wanted.repository}:pull"}
+        query |= {"service": parts["service"]} if "service" in parts else {}
+        url = urllib.parse.urlunsplit((realm.scheme, realm.netloc, realm.path, urllib.parse.urlencode(query), ""))
+        given = transfer.small(self.asked, url, {"Authorization": basic} if basic else {})
+        if given.status_code == 200:
+            body = _json(given.content, realm.netloc)
+            self._passes[wanted.repository] = f"Bearer {body.get('token') or body.get('access_token')}"
+
+
+def logins(path: str | None) -> dict[str, str]:
+    """Return `user:password` by registry, of a file in the form of Docker's config.json (`auths`). None: there are none."""
+    if not path:
+        return {}
+    try:
+        given = json.loads(pathlib.Path(path).read_text(encoding="utf-8")).get("auths", {})
+        found = {host: base64.b64decode(entry["auth"]).decode() for host, entry in given.items() if entry.get("auth")}
+    except (OSError, ValueError, AttributeError, TypeError) as exc:
+        raise FabricError(f"{path} has no logins in the form of Docker's config.json ({type(exc).__name__}).") from exc
+    return {"docker.io" if "docker.io" in host else host: login for host, login in found.items()}
+
+
+def _pack(wanted: Reference, image: Image, blobs: pathlib.Path, target: pathlib.Path) -> str:
+    """Write the archive; the same image makes the same bytes. K3s passes over manifests of the index that are not there."""
+    entry = {
+        "mediaType": image.kind,
+        "digest": image.digest,
+        "size": len(image.small[image.digest]),
+        "annotations": {NAME: wanted.name, TAG: wanted.tag},
+    }
+    texts = {
+        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
+        "index.json": json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode(),
+    }
+    texts |= {f"blobs/sha256/{digest.partition(':')[2]}": data for digest, data in sorted(image.small.items())}
+    part = target.with_name(f".{target.name}.part")
+    with part.open("wb") as file:
+        out = _Summed(file)
+        with tarfile.open(fileobj=t.cast(t.IO[bytes], out), mode="w|", format=tarfile.PAX_FORMAT) as tar:
+            for name, data in texts.items():
+                tar.addfile(_entry(name, len(data)), io.BytesIO(data))
+            for digest in sorted(image.blobs):
+                path = blobs / digest.partition(":")[2]
+                with path.open("rb") as blob:
+                    tar.addfile(_entry(f"blobs/sha256/{path.name}", path.stat().st_size), blob)
+    part.replace(target)
+    return out.sum.hexdigest()
+
+
+def _entry(name: str, size: int) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.size = size
+    return made
+
+
+class _Summed:
+    """A file that is summed up as it is written."""
+
+    def __init__(self, file: t.IO[bytes]) -> None:
+        self.file, self.sum = file, hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sum.update(data)
+        return self.file.write(data)
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _json(data: bytes, what: str) -> Plain:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise FabricError(f"{what}: the answer is no JSON object.")
+    return found
+
+
+def _fits(given: t.Mapping[str, t.Any] | None, arch: str) -> bool:
+    if given is None:
+        return True
+    return (given.get("os"), given.get("architecture")) == ("linux", arch) and given.get("variant") in _VARIANTS[arch]

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Get bytes from the internet into a file: begun again where it broke off, and kept only where they are what they should be."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pathlib
+import time
+import typing as t
+
+try:
+    import httpx
+except ImportError as exc:
+    httpx = None  # type: ignore[assignment,unused-ignore]
+    HTTPX_ERROR: ImportError | None = exc
+else:
+    HTTPX_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+
+TRIES = 4
+PAUSE_S = 2.0
+SMALL = 16 * 2**20  # bytes of a page or manifest: more is refused
+_CHUNK = 2**20
+
+
+def client() -> httpx.Client:
+    """Return a client that follows redirections and knows the proxies of the environment."""
+    if httpx is None:
+        raise FabricError(
+            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
+        )
+    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=20.0))
+
+
+def mirrored(url: str, mirrors: t.Mapping[str, str]) -> str:
+    """Return where an owner has a URL: the longest of his prefixes that fits is replaced."""
+    fit = [prefix for prefix in mirrors if url.startswith(prefix)]
+    longest = max(fit, key=len, default="")
+    return mirrors[longest] + url[len(longest) :] if longest else url
+
+
+@contextlib.contextmanager
+def _named(url: str) -> t.Iterator[None]:
+    """Turn the library's errors into one sentence. Queries stay out of it: redirections carry signatures there."""
+    where = url.partition("?")[0]
+    try:
+        yield
+    except httpx.HTTPStatusError as exc:
+        raise FabricError(f"{where}: the server says {exc.response.status_code} {exc.response.reason_phrase}.") from exc
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        raise FabricError(f"{where} could not be had: {str(exc).partition('?')[0] or type(exc).__name__}.") from exc
+
+
+def small(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
+    """Return a whole answer of at most SMALL bytes, whatever its status. FabricError where there is none."""
+    with _named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
+        body = b""
+        for chunk in answer.iter_bytes():
+            body += chunk
+            if len(body) > SMALL:
+                raise FabricError(f"{url}: the answer has more than {SMALL >> 20} MiB, and is no page or manifest.")
+        headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
+        return httpx.Response(answer.status_code, headers=headers_kept, content=body, request=answer.request)
+
+
+def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
+    """Return a whole answer; FabricError where the server refuses."""
+    answer = small(asked, url, headers)
+    with _named(url):
+        answer.raise_for_status()
+    return answer
+
+
+def size_of(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> int | None:
+    """Return how many bytes a URL has; None where the server does not say, or lets nobody ask."""
+    with _named(url):
+        answer = asked.head(url, headers=dict(headers or {}))
+        if answer.status_code in (403, 405, 501):
+            return None
+        answer.raise_for_status()
+    said = answer.headers.get("content-length", "")
+    return int(said) if said.isdigit() else None
+
+
+def download(
+    asked: httpx.Client,
+    url: str,
+    target: pathlib.Path,
+    sha256: str | None = None,
+    headers: t.Mapping[str, str] | None = None,
+) -> str:
+    """Have a URL's bytes in a file; return their SHA-256.
+
+    What broke off goes on where it was. Bytes with another SHA-256 than was asked for are thrown away, and named.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    for number in range(1, TRIES + 1):
+        try:
+            seen = _rest(asked, url, part, headers or {})
+            break
+        except FabricError as exc:
+            refused = isinstance(exc.__cause__, httpx.HTTPStatusError) and exc.__cause__.response.status_code < 500
+            if refused or number == TRIES:
+                raise
+            time.sleep(PAUSE_S * number)
+    if sha256 is not None and seen != sha256:
+        part.unlink()
+        raise FabricError(
+            f"{target}: what came from {url.partition('?')[0]} has SHA-256 {seen}, and {sha256} is expected. It was thrown away. A mirror "
+            "or proxy may have a broken copy; where the publisher has changed the file, do not take it unseen."
+        )
+    part.replace(target)
+    return seen
+
+
+def _rest(asked: httpx.Client, url: str, part: pathlib.Path, headers: t.Mapping[str, str]) -> str:
+    digest, there = hashlib.sha256(), 0
+    if part.is_file():
+        with part.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                there += len(chunk)
+    # The bytes as they lie there, or what goes on would not fit to them.
+    own = {"Accept-Encoding": "identity", **headers} | ({"Range": f"bytes={there}-"} if there else {})
+    with _named(url), asked.stream("GET", url, headers=own) as answer:
+        if answer.status_code == 416:
+            return _again(asked, url, part, headers)
+        answer.raise_for_status()
+        goes_on = answer.status_code == 206 and answer.headers.get("content-range", "").startswith(f"bytes {there}-")
+        if answer.status_code == 206 and not goes_on:
+            return _again(asked, url, part, headers)
+        digest = digest if goes_on else hashlib.sha256()
+        with part.open("ab" if goes_on else "wb") as file:
+            # As they come: gathered ones would be lost where the connection breaks.
+            for chunk in answer.iter_raw():
+                file.write(chunk)
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _again(asked: httpx.Client, url: str, part: pathlib.Path, headers: t.Mapping[str, str]) -> str:
+    part.unlink()
+    return _rest(asked, url, part, headers)

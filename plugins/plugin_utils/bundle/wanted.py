@@ -1,0 +1,205 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a site needs from outside: one list, with what each thing is known by. Data alone; nothing is asked of anybody."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+import urllib.parse
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import platform
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile as profiles
+
+RELEASES = "https://github.com/k3s-io/k3s/releases/download"
+INDEX = "https://pypi.org/simple"
+ARCHITECTURES = ("arm64", "amd64")
+HUB = "huggingface_hub"
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """One thing from outside.
+
+    source: the URL of a file, the reference of an image, the page of the package index that has a wheel. path: below the bundle's
+    folder. arch: None where it serves all. sha256: of the file; None where only the release's list knows it. listed: that list's
+    path in the bundle. digest: of an image. size: bytes; None where nobody has said. needed_by: which part takes it.
+    """
+
+    kind: t.Literal["file", "image", "python"]
+    name: str
+    version: str
+    source: str
+    path: str
+    needed_by: str
+    arch: str | None = None
+    sha256: str | None = None
+    listed: str | None = None
+    digest: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What an owner has chosen, of what comes from outside. What is left out is not needed.
+
+    k3s: its version, for the architectures of its hosts. kubernetes: the platform's choices, as kube_platform has them; vfs: whether
+    the fabric plans any. profile, shape, overrides, image: the model for a traffic shape, and the engine's image where it is not the profile's. hub: the
+    version of huggingface_hub.
+    """
+
+    k3s: str | None = None
+    architectures: tuple[str, ...] = ("arm64",)
+    checksums: dict[str, str] = field(default_factory=dict)
+    kubernetes: dict[str, t.Any] | None = None
+    vfs: bool = True
+    spark: str = "arm64"
+    profile: str | None = None
+    shape: str | None = None
+    overrides: dict[str, t.Any] = field(default_factory=dict)
+    image: str | None = None
+    hub: str | None = None
+
+
+def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> list[Artefact]:
+    """Return the list, in the order in which it is fetched: a release's list of checksums before what it vouches for.
+
+    Raises FabricError for a choice of which nothing is known, with what to do.
+    """
+    chosen, dirs = from_plain(Choices, dict(choices), "bundle"), list(knowledge_dirs)
+    unknown = [each for each in (*chosen.architectures, chosen.spark) if each not in ARCHITECTURES]
+    if unknown:
+        raise FabricError(f"architectures: {unknown[0]!r} is not one of {', '.join(ARCHITECTURES)}.")
+    made = _k3s(chosen, dirs) if chosen.k3s else []
+    if chosen.kubernetes is not None:
+        made += _platform(chosen, dirs)
+    engine = _engine(chosen, dirs)
+    if engine:
+        made.append(_image("engine", engine, chosen.spark, "k8s_dgx: ranks"))
+    if chosen.hub:
+        made += _hub(chosen.hub, chosen.spark, dirs)
+    return list({artefact.path: artefact for artefact in made}.values())
+
+
+def _k3s(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
+    version = str(chosen.k3s)
+    release = knowledge.load("k3s", dirs).get(version, {})
+    place = f"{RELEASES}/{urllib.parse.quote(version, safe='')}"
+    made = []
+    for arch in dict.fromkeys(chosen.architectures):
+        listed = f"k3s/{version}/sha256sum-{arch}.txt"
+        binary = "k3s" if arch == "amd64" else f"k3s-{arch}"
+        known = chosen.checksums.get(arch) or release.get("sha256", {}).get(arch)
+        images = release.get("images_sha256", {}).get(arch)
+        files = {
+            f"sha256sum-{arch}.txt": (None, None),
+            binary: (known, listed),
+            f"k3s-airgap-images-{arch}.tar.zst": (images, listed),
+        }
+        for file, (sha256, by) in files.items():
+            made.append(
+                Artefact(
+                    kind="file",
+                    name=file,
+                    version=version,
+                    source=f"{place}/{file}",
+                    path=f"k3s/{version}/{file}",
+                    needed_by="k3s",
+                    arch=arch,
+                    sha256=sha256,
+                    listed=by,
+                )
+            )
+    return made
+
+
+def _platform(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
+    kubernetes = from_plain(platform.Platform, dict(chosen.kubernetes or {}), "kubernetes")
+    known = knowledge.load("platform", dirs)
+    made = []
+    for part, state in platform.states(kubernetes, chosen.vfs).items():
+        entry = known.get(part)
+        if state != "present" or entry is None:
+            continue
+        if "image" in entry:
+            reference = kubernetes.images.get(part) or platform.reference(entry)
+            made.append(_image(part, reference, chosen.spark, "k8s_dgx: platform", entry["version"]))
+        else:
+            made.append(_archive(part, entry, chosen.spark))
+    return made
+
+
+def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
+    file = entry["files"].get(arch)
+    if file is None:
+        raise FabricError(f"{part} {entry['version']} has no archive for {arch} (knowledge/platform).")
+    name = file["url"].rpartition("/")[2]
+    return Artefact(
+        kind="file",
+        name=part,
+        version=entry["version"],
+        source=file["url"],
+        path=f"files/{name}",
+        needed_by="k8s_dgx: platform",
+        arch=arch,
+        sha256=file["sha256"],
+    )
+
+
+def _image(name: str, reference: str, arch: str, needed_by: str, version: str | None = None) -> Artefact:
+    image = parse(reference)
+    stem = re.sub(r"[^a-z0-9.]+", "-", f"{image.repository}-{image.tag}".lower()).strip("-")
+    mark = f"-{image.digest[7:19]}" if image.digest else ""
+    return Artefact(
+        kind="image",
+        name=name,
+        version=version or image.tag,
+        source=reference,
+        path=f"images/{stem}{mark}-{arch}.tar",
+        needed_by=needed_by,
+        arch=arch,
+        digest=image.digest,
+    )
+
+
+def _engine(chosen: Choices, dirs: t.Sequence[str]) -> str | None:
+    if chosen.image or not chosen.profile:
+        return chosen.image
+    entry = profiles.find(chosen.profile, dirs)
+    variant = entry.get("shapes", {}).get(chosen.shape)
+    found = profiles.resolve(entry, ({"variant": variant} if variant else {}) | chosen.overrides)
+    if not found.engine.image:
+        raise FabricError(
+            f"profile {found.id!r} names no image that can be pulled. Build or choose one, and name it in k8s_dgx_image."
+        )
+    return found.engine.image
+
+
+def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
+    known = [entry for entry in knowledge.load("python", dirs).values() if entry["package"] == HUB]
+    entry = next((each for each in known if (each["version"], each["architecture"]) == (version, arch)), None)
+    if entry is None:
+        has = ", ".join(f"{each['version']} ({each['architecture']})" for each in known)
+        raise FabricError(
+            f"k8s_dgx_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
+            "add an entry to knowledge/python."
+        )
+    return [
+        Artefact(
+            kind="python",
+            name=wheel["file"].partition("-")[0],
+            version=wheel["file"].split("-")[1],
+            source=f"{INDEX}/{wheel['file'].partition('-')[0].replace('_', '-').lower()}/",
+            path=f"python/{HUB}-{version}/{wheel['file']}",
+            needed_by=f"k8s_dgx: {HUB} {version}",
+            arch=arch,
+            sha256=wheel["sha256"],
+            size=wheel["size"],
+        )
+        for wheel in entry["wheels"]
+    ]
