@@ -1,0 +1,246 @@
+"""A machine apart: network and mount namespaces with a throw-away file system, for real programs without a VM.
+
+In it are a real API server with its controllers (the lane's), this machine's programs, CNI plugins of Debian, and PCI functions
+that are files in a made-up /sys over a pair of veth. A container of one of our DaemonSets is its image, unpacked, with the volumes,
+arguments and environment of the DaemonSet, started by chroot: there is no containerd and no kubelet. Nothing of it reaches this
+machine's own network: its namespaces have loopback alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import tarfile
+import time
+import typing as t
+
+from ansible_collections.dgxspark.cluster.tests.nodes.lane import Lane
+
+Plain = dict[str, t.Any]
+NODE = "vm1"
+CNI_BIN, CNI_CONF, CALLS = "/usr/lib/cni", "/etc/cni/net.d", "/var/log/cni-calls"
+ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
+API = "26443"
+SETUP = """
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 apart {place}
+mkdir {place}/up {place}/work {place}/root {place}/sys
+mount -t overlay overlay -o lowerdir=/,upperdir={place}/up,workdir={place}/work {place}/root
+cd {place}/root
+mount --rbind /proc proc
+mount --rbind /dev dev
+mount -t tmpfs run run
+mount -t tmpfs tmp tmp
+mkdir -p tmp/real-sys run/netns
+mount -t sysfs sys tmp/real-sys
+mount -t tmpfs sys sys
+mkdir -p sys/devices sys/class/net sys/class/infiniband sys/class/infiniband_verbs sys/bus/pci/devices sys/bus/pci/drivers/igbvf
+mount --bind tmp/real-sys/devices sys/devices
+mount --bind tmp/real-sys/class/net sys/class/net
+ip link set lo up
+exec chroot {place}/root sh -c 'mount --make-rshared /; echo ready; exec sleep infinity'
+"""
+# It keeps what a plugin is told, and hands it on.
+RECORDER = """#!/bin/sh
+told=$(tr -d '\\n')
+printf '%s\\t%s\\t%s\\t%s\\n' "$CNI_COMMAND" "$CNI_IFNAME" "${{0##*/}}" "$told" >>{calls}
+printf '%s' "$told" | {programs}/${{0##*/}}
+"""
+
+
+class Apart:
+    """The machine. folder: of this machine, for its own files."""
+
+    def __init__(self, folder: pathlib.Path, lane: Lane) -> None:
+        self.lane, self.folder = lane, folder
+        self.daemons: list[subprocess.Popen[bytes]] = []
+        place = folder / "apart"
+        place.mkdir()
+        script = "set -e; exec 2>&1" + SETUP.format(place=place)
+        self.process = subprocess.Popen(
+            ["unshare", "--mount", "--net", "sh", "-c", script], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        assert self.process.stdout
+        said = []
+        for line in self.process.stdout:
+            said.append(line.decode())
+            if line.strip() == b"ready":
+                break
+        else:
+            raise AssertionError("".join(said))
+        self.root = pathlib.Path("/proc", str(self.process.pid), "root")
+        self.inside = ["nsenter", "-t", str(self.process.pid), "-m", "-n", "-r", "-w", "--"]
+
+    def run(self, command: str, check: bool = True, data: str = "") -> str:
+        """Run a command there by its shell; return what it said."""
+        ran = subprocess.run(
+            [*self.inside, "sh", "-c", command], check=False, input=data, capture_output=True, text=True, env=self._env()
+        )
+        assert not check or ran.returncode == 0, f"{command}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
+        return ran.stdout.strip()
+
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, "KUBE_LANE_HOME": "/kube", "KUBECONFIG": "/kube/run/admin.kubeconfig", "TMPDIR": "/tmp"}
+
+    def close(self) -> None:
+        for daemon in self.daemons:
+            daemon.terminate()
+        self.run(f"bash {self.lane.scripts}/kube-api/kube-api.sh down", check=False)
+        time.sleep(1)
+        self.process.kill()
+        self.process.wait()
+
+    # --- the cluster ----------------------------------------------------------------------------------------------------
+
+    def control_plane(self) -> None:
+        """Start the lane's; nobody schedules, so pods name their node."""
+        self.run(f"mkdir -p /kube && ln -sfn {self.lane.bin} /kube/bin")
+        with (self.folder / "control-plane.log").open("w", encoding="utf-8") as log:
+            ran = subprocess.run(
+                [*self.inside, "bash", str(self.lane.scripts / "kube-api/kube-api.sh"), "up"],
+                check=False, env={**self._env(), "NODES": "0"}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        assert ran.returncode == 0, (self.folder / "control-plane.log").read_text(encoding="utf-8")
+
+    def kubectl(self, words: str, data: t.Any = None, check: bool = True) -> str:
+        return self.run(f"{self.lane.bin}/kubectl {words}", check, json.dumps(data) if data is not None else "")
+
+    def apply(self, objects: t.Sequence[Plain]) -> None:
+        kinds = {"CustomResourceDefinition": 0, "Namespace": 1}
+        for each in sorted(objects, key=lambda one: kinds.get(one["kind"], 2)):
+            self.until(lambda each=each: self._applied(each), f"{each['kind']} {each['metadata']['name']} is taken")
+
+    def _applied(self, made: Plain) -> bool:
+        return self.run(f"{self.lane.bin}/kubectl apply --validate=false -f - && echo taken", False, json.dumps(made)).endswith("taken")
+
+    def until(self, true: t.Callable[[], bool], what: str, bound_s: float = 120) -> None:
+        end = time.monotonic() + bound_s
+        while not true():
+            assert time.monotonic() < end, f"{what}: not within {bound_s:g} s"
+            time.sleep(0.3)
+
+    # --- a node's parts -------------------------------------------------------------------------------------------------
+
+    def cni_plugins(self, recorded: bool = True) -> None:
+        """Put Debian's there, each behind a recorder of what it is told."""
+        programs = "/usr/lib/cni-programs"
+        (self.root / programs[1:]).mkdir(parents=True)
+        (self.root / CNI_BIN[1:]).mkdir(parents=True, exist_ok=True)
+        for program in self.lane.cni_plugins().iterdir():
+            place = self.root / programs[1:] / program.name
+            place.write_bytes(program.read_bytes())
+            place.chmod(0o755)
+            recorder = self.root / CNI_BIN[1:] / program.name
+            recorder.write_text(RECORDER.format(calls=CALLS, programs=programs), encoding="utf-8")
+            recorder.chmod(0o755)
+        self.run(f"mkdir -p {CNI_CONF}; : >{CALLS}")
+
+    def calls(self) -> list[tuple[str, str, str, Plain]]:
+        """Return what plugins were told since the last time: command, interface, plugin, configuration."""
+        place = self.root / CALLS[1:]
+        lines = place.read_text(encoding="utf-8").splitlines()
+        place.write_text("", encoding="utf-8")
+        told = [line.split("\t", 3) for line in lines]
+        return [(command, ifname, plugin, json.loads(conf)) for command, ifname, plugin, conf in told]
+
+    def function(self, pci: str, netdev: str, rdma: str = "") -> None:
+        """Make a PCI function: a VF whose interface is one end of a veth. rdma: the name of its RDMA device."""
+        files = {"vendor": "0x8086", "device": "0x10ca", "class": "0x020000", "revision": "0x01", "numa_node": "-1"}
+        files |= {"subsystem_vendor": "0x0000", "subsystem_device": "0x0000"}
+        files |= {"modalias": "pci:v00008086d000010CAsv00000000sd00000000bc02sc00i00"}
+        place = self.root / "sys/bus/pci/devices" / pci
+        (place / "net" / netdev).mkdir(parents=True)
+        for name, text in files.items():
+            (place / name).write_text(text + "\n", encoding="ascii")
+        (place / "driver").symlink_to("/sys/bus/pci/drivers/igbvf")
+        (place / "subsystem").symlink_to("/sys/bus/pci")
+        if rdma:
+            (place / "infiniband" / rdma).mkdir(parents=True)
+            verbs = self.root / "sys/class/infiniband_verbs" / f"uverbs{rdma[-1]}"
+            verbs.mkdir()
+            (verbs / "ibdev").write_text(rdma + "\n", encoding="ascii")
+        self.run(f"ip link add {netdev} type veth peer name {netdev}-wire && ip link set {netdev}-wire up mtu 9000")
+
+    def container(self, workload: Plain, number: int, image: pathlib.Path, init: bool = False) -> list[str]:
+        """Unpack a container of a DaemonSet, with its volumes; return the command that runs it."""
+        spec = workload["spec"]["template"]["spec"]
+        made = spec["initContainers" if init else "containers"][number]
+        place = f"/containers/{workload['metadata']['name']}-{made['name']}"
+        entrypoint = self._unpack(image, self.root / place[1:])
+        script = [f"mkdir -p {place}/proc {place}/dev {place}/sys"]
+        script += [f"mount --rbind /{one} {place}/{one}" for one in ("proc", "dev", "sys")]
+        volumes = {each["name"]: each for each in spec["volumes"]}
+        for mount in sorted(made.get("volumeMounts", ()), key=lambda one: str(one["mountPath"])):
+            volume, where = volumes[mount["name"]], f"{place}{mount['mountPath']}"
+            if "hostPath" in volume:
+                path = volume["hostPath"]["path"]
+                script.append(f"mkdir -p {path} {where} && mount --rbind {path} {where} && mount --make-rslave {where}")
+            else:
+                data = self.kubectl(f"get configmap -n kube-system {volume['configMap']['name']} -o json")
+                for name, text in json.loads(data)["data"].items():
+                    (self.root / where[1:]).mkdir(parents=True, exist_ok=True)
+                    (self.root / where[1:] / name).write_text(text, encoding="utf-8")
+        account = spec.get("serviceAccountName")
+        if account:
+            self._account(account, self.root / place[1:] / ACCOUNT)
+        self.run("; ".join(["set -e", *script]))
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": API}
+        for each in made.get("env", ()):
+            env[each["name"]] = each["value"] if "value" in each else NODE  # of fields, ours ask for the node's name alone
+        words = made.get("command") or entrypoint
+        args = [arg.replace("$(NODE_NAME)", NODE) for arg in made.get("args", ())]
+        return ["chroot", place, "env", "-i", *(f"{key}={value}" for key, value in env.items()), *words, *args]
+
+    def _unpack(self, archive: pathlib.Path, place: pathlib.Path) -> list[str]:
+        place.mkdir(parents=True)
+        with tarfile.open(archive) as packed:
+
+            def blob(digest: str) -> t.IO[bytes]:
+                found = packed.extractfile(f"blobs/{digest.replace(':', '/')}")
+                assert found
+                return found
+
+            index = packed.extractfile("index.json")
+            assert index
+            manifest = json.load(blob(json.load(index)["manifests"][0]["digest"]))
+            for layer in manifest["layers"]:
+                with tarfile.open(fileobj=blob(layer["digest"])) as files:
+                    files.extractall(place, filter="tar")
+            return list(json.load(blob(manifest["config"]["digest"]))["config"].get("Entrypoint") or ())
+
+    def _account(self, name: str, place: pathlib.Path) -> None:
+        """Lay down what the kubelet gives a pod of a service account."""
+        self.until(lambda: "token" in self.kubectl("get secrets -n kube-system -o name"), f"{name} has a token")
+        for secret in json.loads(self.kubectl("get secrets -n kube-system -o json"))["items"]:
+            if secret["metadata"].get("annotations", {}).get("kubernetes.io/service-account.name") == name:
+                place.mkdir(parents=True, exist_ok=True)
+                for key in ("token", "ca.crt"):
+                    (place / key).write_bytes(base64.b64decode(secret["data"][key]))
+                return
+        raise AssertionError(f"service account {name} has no token")
+
+    def daemon(self, command: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
+        """Start a program that stays."""
+        with (self.folder / log).open("wb") as output:
+            made = subprocess.Popen([*self.inside, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        self.daemons.append(made)
+        return made
+
+    def cni(self, command: str, pod: Plain, ifname: str = "eth0") -> tuple[int, Plain]:
+        """Ask as a container runtime does: of the first configuration that there is; return exit status and answer."""
+        conf = self.run(f"cat $(ls {CNI_CONF}/*.conf* | head -1)")
+        meta = pod["metadata"]
+        args = {"IgnoreUnknown": "1", "K8S_POD_NAMESPACE": meta["namespace"], "K8S_POD_NAME": meta["name"]}
+        args |= {"K8S_POD_INFRA_CONTAINER_ID": meta["uid"], "K8S_POD_UID": meta["uid"]}
+        env = {"CNI_COMMAND": command, "CNI_CONTAINERID": meta["uid"], "CNI_NETNS": f"/run/netns/{meta['name']}"}
+        env |= {"CNI_IFNAME": ifname, "CNI_PATH": CNI_BIN, "CNI_ARGS": ";".join(f"{k}={v}" for k, v in args.items())}
+        told = " ".join(shlex.quote(f"{key}={value}") for key, value in env.items())
+        ran = subprocess.run(
+            [*self.inside, "sh", "-c", f"env {told} {CNI_BIN}/{json.loads(conf)['type']}"],
+            check=False, input=conf, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        return ran.returncode, json.loads(ran.stdout) if ran.stdout.strip() else {}
