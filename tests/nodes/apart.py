@@ -22,7 +22,8 @@ from ansible_collections.dgxspark.cluster.tests.nodes.lane import Lane
 
 Plain = dict[str, t.Any]
 NODE = "vm1"
-CNI_BIN, CNI_CONF, CALLS = "/usr/lib/cni", "/etc/cni/net.d", "/var/log/cni-calls"
+CNI_BIN, CNI_PROGRAMS, CNI_CONF = "/usr/lib/cni", "/usr/lib/cni-programs", "/etc/cni/net.d"
+CALLS = "/var/log/cni-calls"
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
 API = "26443"
 SETUP = """
@@ -45,10 +46,10 @@ ip link set lo up
 exec chroot {place}/root sh -c 'mount --make-rshared /; echo ready; exec sleep infinity'
 """
 # It keeps what a plugin is told, and hands it on.
-RECORDER = """#!/bin/sh
+RECORDER = f"""#!/bin/sh
 told=$(tr -d '\\n')
-printf '%s\\t%s\\t%s\\t%s\\n' "$CNI_COMMAND" "$CNI_IFNAME" "${{0##*/}}" "$told" >>{calls}
-printf '%s' "$told" | {programs}/${{0##*/}}
+printf '%s\\t%s\\t%s\\t%s\\n' "$CNI_COMMAND" "$CNI_IFNAME" "${{0##*/}}" "$told" >>{CALLS}
+printf '%s' "$told" | {CNI_PROGRAMS}/${{0##*/}}
 """
 
 
@@ -78,7 +79,12 @@ class Apart:
     def run(self, command: str, check: bool = True, data: str = "") -> str:
         """Run a command there by its shell; return what it said."""
         ran = subprocess.run(
-            [*self.inside, "sh", "-c", command], check=False, input=data, capture_output=True, text=True, env=self._env()
+            [*self.inside, "sh", "-c", command],
+            check=False,
+            input=data,
+            capture_output=True,
+            text=True,
+            env=self._env(),
         )
         assert not check or ran.returncode == 0, f"{command}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
         return ran.stdout.strip()
@@ -115,7 +121,9 @@ class Apart:
             self.until(lambda each=each: self._applied(each), f"{each['kind']} {each['metadata']['name']} is taken")
 
     def _applied(self, made: Plain) -> bool:
-        return self.run(f"{self.lane.bin}/kubectl apply --validate=false -f - && echo taken", False, json.dumps(made)).endswith("taken")
+        return self.run(
+            f"{self.lane.bin}/kubectl apply --validate=false -f - && echo taken", False, json.dumps(made)
+        ).endswith("taken")
 
     def until(self, true: t.Callable[[], bool], what: str, bound_s: float = 120) -> None:
         end = time.monotonic() + bound_s
@@ -125,19 +133,19 @@ class Apart:
 
     # --- a node's parts -------------------------------------------------------------------------------------------------
 
-    def cni_plugins(self, recorded: bool = True) -> None:
-        """Put Debian's there, each behind a recorder of what it is told."""
-        programs = "/usr/lib/cni-programs"
-        (self.root / programs[1:]).mkdir(parents=True)
-        (self.root / CNI_BIN[1:]).mkdir(parents=True, exist_ok=True)
+    def cni_plugins(self) -> None:
+        """Put Debian's there."""
         for program in self.lane.cni_plugins().iterdir():
-            place = self.root / programs[1:] / program.name
-            place.write_bytes(program.read_bytes())
-            place.chmod(0o755)
-            recorder = self.root / CNI_BIN[1:] / program.name
-            recorder.write_text(RECORDER.format(calls=CALLS, programs=programs), encoding="utf-8")
-            recorder.chmod(0o755)
+            self.cni_plugin(program)
         self.run(f"mkdir -p {CNI_CONF}; : >{CALLS}")
+
+    def cni_plugin(self, program: pathlib.Path) -> None:
+        """Put a plugin there, behind a recorder of what it is told."""
+        place, recorder = (self.root / folder[1:] / program.name for folder in (CNI_PROGRAMS, CNI_BIN))
+        for made, data in ((place, program.read_bytes()), (recorder, RECORDER.encode())):
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.write_bytes(data)
+            made.chmod(0o755)
 
     def calls(self) -> list[tuple[str, str, str, Plain]]:
         """Return what plugins were told since the last time: command, interface, plugin, configuration."""
@@ -165,8 +173,15 @@ class Apart:
             (verbs / "ibdev").write_text(rdma + "\n", encoding="ascii")
         self.run(f"ip link add {netdev} type veth peer name {netdev}-wire && ip link set {netdev}-wire up mtu 9000")
 
-    def container(self, workload: Plain, number: int, image: pathlib.Path, init: bool = False) -> list[str]:
-        """Unpack a container of a DaemonSet, with its volumes; return the command that runs it."""
+    def container(
+        self,
+        workload: Plain,
+        number: int,
+        image: pathlib.Path,
+        maps: t.Mapping[str, t.Mapping[str, str]],
+        init: bool = False,
+    ) -> list[str]:
+        """Unpack a container of a DaemonSet, with its volumes (maps: ConfigMaps by name); return the command that runs it."""
         spec = workload["spec"]["template"]["spec"]
         made = spec["initContainers" if init else "containers"][number]
         place = f"/containers/{workload['metadata']['name']}-{made['name']}"
@@ -180,17 +195,22 @@ class Apart:
                 path = volume["hostPath"]["path"]
                 script.append(f"mkdir -p {path} {where} && mount --rbind {path} {where} && mount --make-rslave {where}")
             else:
-                data = self.kubectl(f"get configmap -n kube-system {volume['configMap']['name']} -o json")
-                for name, text in json.loads(data)["data"].items():
+                for name, text in maps[volume["configMap"]["name"]].items():
                     (self.root / where[1:]).mkdir(parents=True, exist_ok=True)
                     (self.root / where[1:] / name).write_text(text, encoding="utf-8")
         account = spec.get("serviceAccountName")
         if account:
             self._account(account, self.root / place[1:] / ACCOUNT)
         self.run("; ".join(["set -e", *script]))
-        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": API}
+        env = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": API,
+        }
         for each in made.get("env", ()):
-            env[each["name"]] = each["value"] if "value" in each else NODE  # of fields, ours ask for the node's name alone
+            env[each["name"]] = (
+                each["value"] if "value" in each else NODE
+            )  # of fields, ours ask for the node's name alone
         words = made.get("command") or entrypoint
         args = [arg.replace("$(NODE_NAME)", NODE) for arg in made.get("args", ())]
         return ["chroot", place, "env", "-i", *(f"{key}={value}" for key, value in env.items()), *words, *args]
