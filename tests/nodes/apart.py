@@ -8,7 +8,6 @@ machine's own network: its namespaces have loopback alone.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import pathlib
@@ -208,12 +207,11 @@ class Apart:
             "KUBERNETES_SERVICE_PORT": API,
         }
         for each in made.get("env", ()):
-            env[each["name"]] = (
-                each["value"] if "value" in each else NODE
-            )  # of fields, ours ask for the node's name alone
+            env[each["name"]] = each.get("value", NODE)  # of fields, ours ask for the node's name alone
         words = made.get("command") or entrypoint
         args = [arg.replace("$(NODE_NAME)", NODE) for arg in made.get("args", ())]
-        return ["chroot", place, "env", "-i", *(f"{key}={value}" for key, value in env.items()), *words, *args]
+        told = [f"{key}={value}" for key, value in env.items()]
+        return ["env", "-i", *told, "chroot", place, *words, *args]
 
     def _unpack(self, archive: pathlib.Path, place: pathlib.Path) -> list[str]:
         place.mkdir(parents=True)
@@ -234,14 +232,12 @@ class Apart:
 
     def _account(self, name: str, place: pathlib.Path) -> None:
         """Lay down what the kubelet gives a pod of a service account."""
-        self.until(lambda: "token" in self.kubectl("get secrets -n kube-system -o name"), f"{name} has a token")
-        for secret in json.loads(self.kubectl("get secrets -n kube-system -o json"))["items"]:
-            if secret["metadata"].get("annotations", {}).get("kubernetes.io/service-account.name") == name:
-                place.mkdir(parents=True, exist_ok=True)
-                for key in ("token", "ca.crt"):
-                    (place / key).write_bytes(base64.b64decode(secret["data"][key]))
-                return
-        raise AssertionError(f"service account {name} has no token")
+        path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = json.loads(self.kubectl(f"create --raw {path} -f -", asked))["status"]["token"]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "token").write_text(token, encoding="ascii")
+        (place / "ca.crt").write_bytes((self.root / "kube/run/pki/ca.crt").read_bytes())
 
     def daemon(self, command: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
         """Start a program that stays."""
@@ -249,6 +245,12 @@ class Apart:
             made = subprocess.Popen([*self.inside, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.daemons.append(made)
         return made
+
+    @staticmethod
+    def stop(running: subprocess.Popen[bytes]) -> None:
+        """End one, as a kubelet does."""
+        running.terminate()
+        running.wait(30)
 
     def cni(self, command: str, pod: Plain, ifname: str = "eth0") -> tuple[int, Plain]:
         """Ask as a container runtime does: of the first configuration that there is; return exit status and answer."""

@@ -95,8 +95,7 @@ class Asked:
         time.sleep(2)
 
     def stop(self) -> None:
-        self.machine.run("pkill -TERM -f '[m]ultus-daemon'", check=False)
-        self.daemon.wait(30)
+        self.machine.stop(self.daemon)
 
     def pod(self, name: str, **annotations: str) -> Plain:
         """Make a pod that is a rank's, on this node, with a network namespace and the devices that a kubelet gave it."""
