@@ -1,7 +1,6 @@
 """A machine apart: network and mount namespaces with a throw-away file system, for real programs without a VM.
 
-In it are a real API server with its controllers (the lane's), this machine's programs, CNI plugins of Debian, and PCI functions
-that are files in a made-up /sys over a pair of veth. A container of one of our DaemonSets is its image, unpacked, with the volumes,
+In it are this machine's programs, CNI plugins of Debian, and PCI functions that are files in a made-up /sys over a pair of veth. A container of one of our DaemonSets is its image, unpacked, with the volumes,
 arguments and environment of the DaemonSet, started by chroot: there is no containerd and no kubelet. Nothing of it reaches this
 machine's own network: its namespaces have loopback alone.
 """
@@ -9,7 +8,6 @@ machine's own network: its namespaces have loopback alone.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import shlex
 import subprocess
@@ -24,7 +22,7 @@ NODE = "vm1"
 CNI_BIN, CNI_PROGRAMS, CNI_CONF = "/usr/lib/cni", "/usr/lib/cni-programs", "/etc/cni/net.d"
 CALLS = "/var/log/cni-calls"
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
-API = "26443"
+API = 26443
 SETUP = """
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 apart {place}
@@ -58,6 +56,7 @@ class Apart:
     def __init__(self, folder: pathlib.Path, lane: Lane) -> None:
         self.lane, self.folder = lane, folder
         self.daemons: list[subprocess.Popen[bytes]] = []
+        self.authority = folder / "ca.pem"  # of who serves the API
         place = folder / "apart"
         place.mkdir()
         script = "set -e; exec 2>&1" + SETUP.format(place=place)
@@ -83,46 +82,16 @@ class Apart:
             input=data,
             capture_output=True,
             text=True,
-            env=self._env(),
         )
         assert not check or ran.returncode == 0, f"{command}: {ran.returncode}\n{ran.stdout}{ran.stderr}"
         return ran.stdout.strip()
 
-    def _env(self) -> dict[str, str]:
-        return {**os.environ, "KUBE_LANE_HOME": "/kube", "KUBECONFIG": "/kube/run/admin.kubeconfig", "TMPDIR": "/tmp"}
-
     def close(self) -> None:
         for daemon in self.daemons:
             daemon.terminate()
-        self.run(f"bash {self.lane.scripts}/kube-api/kube-api.sh down", check=False)
         time.sleep(1)
         self.process.kill()
         self.process.wait()
-
-    # --- the cluster ----------------------------------------------------------------------------------------------------
-
-    def control_plane(self) -> None:
-        """Start the lane's; nobody schedules, so pods name their node."""
-        self.run(f"mkdir -p /kube && ln -sfn {self.lane.bin} /kube/bin")
-        with (self.folder / "control-plane.log").open("w", encoding="utf-8") as log:
-            ran = subprocess.run(
-                [*self.inside, "bash", str(self.lane.scripts / "kube-api/kube-api.sh"), "up"],
-                check=False, env={**self._env(), "NODES": "0"}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-        assert ran.returncode == 0, (self.folder / "control-plane.log").read_text(encoding="utf-8")
-
-    def kubectl(self, words: str, data: t.Any = None, check: bool = True) -> str:
-        return self.run(f"{self.lane.bin}/kubectl {words}", check, json.dumps(data) if data is not None else "")
-
-    def apply(self, objects: t.Sequence[Plain]) -> None:
-        kinds = {"CustomResourceDefinition": 0, "Namespace": 1}
-        for each in sorted(objects, key=lambda one: kinds.get(one["kind"], 2)):
-            self.until(lambda each=each: self._applied(each), f"{each['kind']} {each['metadata']['name']} is taken")
-
-    def _applied(self, made: Plain) -> bool:
-        return self.run(
-            f"{self.lane.bin}/kubectl apply --validate=false -f - && echo taken", False, json.dumps(made)
-        ).endswith("taken")
 
     def until(self, true: t.Callable[[], bool], what: str, bound_s: float = 120) -> None:
         end = time.monotonic() + bound_s
@@ -176,15 +145,26 @@ class Apart:
         self,
         workload: Plain,
         number: int,
-        image: pathlib.Path,
+        image: pathlib.Path | t.Mapping[str, bytes],
         maps: t.Mapping[str, t.Mapping[str, str]],
         init: bool = False,
     ) -> list[str]:
-        """Unpack a container of a DaemonSet, with its volumes (maps: ConfigMaps by name); return the command that runs it."""
+        """Unpack a container of a DaemonSet, with its volumes (maps: ConfigMaps by name); return the command that runs it.
+
+        image: an archive, or the files that come on top of this machine's own.
+        """
         spec = workload["spec"]["template"]["spec"]
         made = spec["initContainers" if init else "containers"][number]
         place = f"/containers/{workload['metadata']['name']}-{made['name']}"
-        entrypoint = self._unpack(image, self.root / place[1:])
+        entrypoint: list[str] = []
+        if isinstance(image, pathlib.Path):
+            entrypoint = self._unpack(image, self.root / place[1:])
+        else:
+            self.run(f"mkdir -p {place} && mount --bind / {place}")
+            for path, data in image.items():
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.root / path).write_bytes(data)
+                (self.root / path).chmod(0o755)
         script = [f"mkdir -p {place}/proc {place}/dev {place}/sys"]
         script += [f"mount --rbind /{one} {place}/{one}" for one in ("proc", "dev", "sys")]
         volumes = {each["name"]: each for each in spec["volumes"]}
@@ -199,12 +179,14 @@ class Apart:
                     (self.root / where[1:] / name).write_text(text, encoding="utf-8")
         account = spec.get("serviceAccountName")
         if account:
-            self._account(account, self.root / place[1:] / ACCOUNT)
+            (self.root / place[1:] / ACCOUNT).mkdir(parents=True, exist_ok=True)
+            (self.root / place[1:] / ACCOUNT / "token").write_text("token", encoding="ascii")
+            (self.root / place[1:] / ACCOUNT / "ca.crt").write_bytes(self.authority.read_bytes())
         self.run("; ".join(["set -e", *script]))
         env = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": API,
+            "KUBERNETES_SERVICE_PORT": str(API),
         }
         for each in made.get("env", ()):
             env[each["name"]] = each.get("value", NODE)  # of fields, ours ask for the node's name alone
@@ -229,15 +211,6 @@ class Apart:
                 with tarfile.open(fileobj=blob(layer["digest"])) as files:
                     files.extractall(place, filter="tar")
             return list(json.load(blob(manifest["config"]["digest"]))["config"].get("Entrypoint") or ())
-
-    def _account(self, name: str, place: pathlib.Path) -> None:
-        """Lay down what the kubelet gives a pod of a service account."""
-        path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = json.loads(self.kubectl(f"create --raw {path} -f -", asked))["status"]["token"]
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "token").write_text(token, encoding="ascii")
-        (place / "ca.crt").write_bytes((self.root / "kube/run/pki/ca.crt").read_bytes())
 
     def daemon(self, command: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
         """Start a program that stays."""

@@ -14,46 +14,9 @@ import typing as t
 
 import grpc
 
-Fields = dict[int, list[t.Any]]
+from ansible_collections.dgxspark.cluster.tests.nodes.protobuf import pairs, read, text, written
+
 Plain = dict[str, t.Any]
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
-
-
-def read(data: bytes) -> Fields:
-    """Return a message's fields by number: of varints and of length-delimited ones."""
-    found: Fields = {}
-    at = 0
-    while at < len(data):
-        key, at = _number(data, at)
-        value, at = _number(data, at)
-        if key & 7 == 2:
-            found.setdefault(key >> 3, []).append(data[at : at + value])
-            at += value
-        else:
-            found.setdefault(key >> 3, []).append(value)
-    return found
-
-
-def written(number: int, data: bytes) -> bytes:
-    """Return one length-delimited field of less than 16 KiB."""
-    size = bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 127 | 128, len(data) >> 7])
-    return bytes([number << 3 | 2]) + size + data
-
-
-def _text(fields: Fields, number: int) -> str:
-    return str(fields.get(number, [b""])[0].decode())
-
-
-def _map(entries: t.Iterable[bytes]) -> dict[str, str]:
-    return {_text(read(entry), 1): _text(read(entry), 2) for entry in entries}
 
 
 class Kubelet:
@@ -78,8 +41,8 @@ class Kubelet:
 
     def _register(self, data: bytes, _context: object) -> bytes:
         fields = read(data)
-        assert _text(fields, 1) == "v1beta1", fields
-        self.heard[_text(fields, 3)] = {"by": "kubelet.sock", "socket": self.place / _text(fields, 2)}
+        assert text(fields, 1) == "v1beta1", fields
+        self.heard[text(fields, 3)] = {"by": "kubelet.sock", "socket": self.place / text(fields, 2)}
         return b""
 
     def look(self, seconds: float) -> dict[str, Plain]:
@@ -101,17 +64,17 @@ class Kubelet:
             info = read(
                 channel.unary_unary("/pluginregistration.Registration/GetInfo")(b"", wait_for_ready=True, timeout=10)
             )
-            assert _text(info, 1) == "DevicePlugin", info
+            assert text(info, 1) == "DevicePlugin", info
             assert b"v1beta1" in info[4], info
-            endpoint = self.root / _text(info, 3).lstrip("/") if 3 in info else socket
-            self.heard[_text(info, 2)] = {"by": "plugins_registry", "socket": endpoint}
+            endpoint = self.root / text(info, 3).lstrip("/") if 3 in info else socket
+            self.heard[text(info, 2)] = {"by": "plugins_registry", "socket": endpoint}
             channel.unary_unary("/pluginregistration.Registration/NotifyRegistrationStatus")(b"\x08\x01", timeout=10)
 
     def _ask(self, told: Plain) -> None:
         with grpc.insecure_channel(f"unix:{told['socket']}") as channel:
             watch = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")(b"", wait_for_ready=True, timeout=10)
             devices = [read(each) for each in read(next(watch)).get(1, ())]
-            told["devices"] = {_text(each, 1): _text(each, 2) for each in devices}
+            told["devices"] = {text(each, 1): text(each, 2) for each in devices}
             watch.cancel()
             told["allocated"] = {name: self._allocate(channel, name) for name in told["devices"]}
             told["refused"] = self._allocate(channel, "0000:ff:00.0")
@@ -126,8 +89,8 @@ class Kubelet:
         (response,) = (read(each) for each in answer[1])
         specs = [read(each) for each in response.get(3, ())]
         return {
-            "envs": _map(response.get(1, ())),
-            "devices": sorted(_text(each, 2) for each in specs),
+            "envs": pairs(response.get(1, ())),
+            "devices": sorted(text(each, 2) for each in specs),
             "mounts": len(response.get(2, ())),
         }
 

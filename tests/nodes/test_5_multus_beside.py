@@ -1,8 +1,9 @@
 """The real Multus and its stand-in, one after the other, on a machine apart: both do and say the same for our own objects.
 
-Real are Multus, the API server, its controllers and the CNI plugins bridge, host-local, host-device, static and tuning; our DaemonSet,
-ClusterRole, configuration, attachments and a rank's annotation are as the role makes them. No kubelet and no containerd: the test
-asks as containerd does, and which device a pod has stands in the kubelet's checkpoint. A VF is a veth behind a made-up PCI function.
+Real are Multus, flannel's plugin where it is given, and the CNI plugins bridge, host-local, host-device, static and tuning; our
+DaemonSet, ClusterRole, configuration, attachments and a rank's annotation are as the role makes them. No API server (api_side.py), no
+kubelet and no containerd: the test asks as containerd does, and which device a pod has stands in the kubelet's checkpoint. A VF is
+a veth behind a made-up PCI function.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pathlib
 import re
 import time
 import typing as t
-from collections.abc import Iterator
+import uuid
 
 import pytest
 
@@ -20,10 +21,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import statu
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 from ansible_collections.dgxspark.cluster.tests.nodes import lane, real
-from ansible_collections.dgxspark.cluster.tests.nodes.apart import CNI_BIN, CNI_CONF, NODE, Apart
+from ansible_collections.dgxspark.cluster.tests.nodes.apart import API, CNI_BIN, CNI_CONF, NODE, Apart
+from ansible_collections.dgxspark.cluster.tests.nodes.api_side import Api
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
 VARIABLE = "DGXSPARK_REAL_MULTUS"
+NADS = "network-attachment-definitions"
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(bool(lane.why_not()), reason=lane.why_not()),
@@ -57,11 +60,13 @@ CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 class Asked:
     """A machine with one of the two Multuses, and what it answered."""
 
-    def __init__(self, made: Apart, image: pathlib.Path) -> None:
+    def __init__(self, made: Apart, image: pathlib.Path | dict[str, bytes]) -> None:
         self.machine = made
         self.objects = self._objects()
         self.heard: Plain = {}
-        made.control_plane()
+        (role,) = [each for each in self.objects["multus"] if each["kind"] == "ClusterRole"]
+        self.api = Api(role["rules"])
+        made.authority = self.api.serve(made.process.pid, API, made.folder)
         made.cni_plugins()
         flannel = real.folder(FLANNEL)
         self.network = K3S if flannel else BRIDGE
@@ -71,7 +76,9 @@ class Asked:
         self.lay(self.network)
         for pci, netdev in VFS.values():
             made.function(pci, netdev)
-        made.apply([*self.objects["multus"], *self.objects["networks"]])
+        for each in self.objects["networks"]:
+            if each["kind"] == "NetworkAttachmentDefinition":
+                self.api.put(NADS, each)
         (daemon,) = [each for each in self.objects["multus"] if each["kind"] == "DaemonSet"]
         maps = {
             each["metadata"]["name"]: each["data"] for each in self.objects["multus"] if each["kind"] == "ConfigMap"
@@ -108,12 +115,8 @@ class Asked:
             "automountServiceAccountToken": False,
             "containers": [{"name": "rank", "image": "none"}],
         }
-        account = {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": "default", "namespace": "dgx-serving"},
-        }
-        self.machine.apply([account, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}])
+        metadata["uid"] = str(uuid.uuid4())
+        self.api.put("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         made = self.read(name)
         entries = [
             {
@@ -133,10 +136,10 @@ class Asked:
         return made
 
     def read(self, name: str) -> Plain:
-        return dict(json.loads(self.machine.kubectl(f"get pod -n dgx-serving {name} -o json")))
+        return self.api.objects["pods"]["dgx-serving", name]
 
     def gone(self, name: str) -> None:
-        self.machine.kubectl(f"delete pod -n dgx-serving {name} --force --grace-period=0", check=False)
+        self.api.delete("pods", "dgx-serving", name)
         self.machine.run(f"ip netns delete {name}", check=False)
 
     def links(self, pod: str) -> Plain:
@@ -159,6 +162,7 @@ class Asked:
         pod = self.pod("rank0")
         self.machine.calls()
         seen["add"] = self.machine.cni("ADD", pod)
+        assert seen["add"][0] == 0, seen["add"]
         seen["add_calls"] = self.machine.calls()
         seen["links"] = self.links("rank0")
         seen["sysctls"] = self.machine.run(
@@ -166,7 +170,8 @@ class Asked:
         ).split()
         told = self.read("rank0")["metadata"]["annotations"].get(STATUS)
         seen["status"] = json.loads(told) if told else None
-        seen["check"] = self.machine.cni("CHECK", pod)[0]
+        self.machine.calls()
+        seen["check"] = [self.machine.cni("CHECK", pod)[0], self.machine.calls()]
         # The daemon is restarted under a running pod, and the pod goes after.
         self.stop()
         seen["conf_left"] = self.machine.run(f"ls {CNI_CONF}").split()
@@ -181,11 +186,12 @@ class Asked:
         self.gone("rank0")
         # What is missing.
         pod = self.pod("rank1")
-        self.machine.kubectl("delete net-attach-def -n dgx-serving p0f1v0")
+        kept = self.api.objects[NADS]["dgx-serving", "p0f1v0"]
+        self.api.delete(NADS, "dgx-serving", "p0f1v0")
         time.sleep(1)
         seen["no_nad"] = self.machine.cni("ADD", pod)
         self.machine.cni("DEL", pod)
-        self.machine.apply([each for each in self.objects["networks"] if each["metadata"]["name"] == "p0f1v0"])
+        self.api.put(NADS, kept)
         time.sleep(1)
         self.machine.run("ip link delete vf1-wire")
         seen["no_vf"] = self.machine.cni("ADD", pod)
@@ -206,30 +212,39 @@ class Asked:
         return seen
 
 
-def images(place: pathlib.Path, kind: str, made: lane.Lane) -> pathlib.Path:
-    if kind == "stand-in":
-        return made.images / "multus.tar"
-    real.multus(place / "multus.tar", lane.MULTUS)
-    return place / "multus.tar"
+def image(place: pathlib.Path, kind: str) -> pathlib.Path | dict[str, bytes]:
+    """Return the image of the real one, or the files of its stand-in."""
+    if kind == "real":
+        real.multus(place / "multus.tar", lane.MULTUS)
+        return place / "multus.tar"
+    daemon = b"#!/usr/bin/python3\n" + (lane.STAND_INS / "multus_daemon.py").read_bytes()
+    programs = {
+        "install_multus": daemon,
+        "multus-daemon": daemon,
+        "multus-shim": (lane.STAND_INS / "multus").read_bytes(),
+    }
+    return {f"usr/src/multus-cni/bin/{name}": data for name, data in programs.items()}
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Plain]]:
-    built = lane.Lane()
-    built.build(machines=False)
-    print(real.version(VARIABLE))
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plain]:
+    print(real.version(VARIABLE), "-", real.version(FLANNEL))
     found = {}
     for kind in ("real", "stand-in"):
         folder = tmp_path_factory.mktemp(kind)
-        machine = Apart(folder, built)
+        machine = Apart(folder, lane.Lane())
+        began = time.monotonic()
         try:
-            found[kind] = Asked(machine, images(folder, kind, built)).scenario()
+            asked = Asked(machine, image(folder, kind))
+            found[kind] = asked.scenario()
+            found[kind]["refused"] = asked.api.refused
+            found[kind]["asked"] = sorted(asked.api.asked)
         finally:
             machine.close()
             for log in folder.glob("*.log"):
                 print(f"--- {kind}: {log.name}\n{log.read_text(errors='replace')[-3000:]}")
-        print(json.dumps(found[kind], indent=1))
-    yield found
+        print(f"{kind}: {time.monotonic() - began:.0f} s\n{json.dumps(found[kind], indent=1)}")
+    return found
 
 
 BOTH = pytest.mark.parametrize("kind", ["real", "stand-in"])
@@ -242,7 +257,12 @@ def test_a_rank_has_its_vfs_with_address_mtu_and_arp_settings(seen: dict[str, Pl
     assert tuple(links["net2"]) == (9000, ["10.100.8.1/24"])
     assert links["eth0"][1][0].startswith("10.42.1.")
     assert seen[kind]["sysctls"] == ["1", "2", "2"]
-    assert seen[kind]["check"] == 0
+
+
+@BOTH
+def test_what_it_asks_of_the_api_our_cluster_role_allows(seen: dict[str, Plain], kind: str) -> None:
+    assert seen[kind]["refused"] == []
+    assert ("update", "pods/status") in seen[kind]["asked"]
 
 
 @BOTH
@@ -263,8 +283,13 @@ def test_what_is_missing_is_named_as_our_status_reads_it(seen: dict[str, Plain],
     for what, cause in (("no_nad", "attachment"), ("no_vf", "vf")):
         code, answer = seen[kind][what]
         assert code != 0
-        text = f"Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox: {answer['msg']}"
-        assert status._event({"metadata": {"name": "rank1"}}, "FailedCreatePodSandBox", text)["id"] == cause, text  # type: ignore[index]
+        said = "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox"
+        event = {"reason": "FailedCreatePodSandBox", "message": f"{said}: {answer['msg']}", "type": "Warning"}
+        event["involvedObject"] = {"uid": "1", "name": "rank1"}
+        waiting = [{"name": "rank", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+        pod = {"metadata": {"name": "rank1", "uid": "1"}, "status": {"phase": "Pending", "containerStatuses": waiting}}
+        found = status._sandbox(pod, [event])
+        assert found and found[0].id == f"kube.{cause}", found
     # All or nothing: what the pod had of it is taken back.
     assert seen[kind]["after_no_vf"] == {}
     assert seen[kind]["del_no_vf"] == 0
@@ -276,6 +301,11 @@ def calls(heard: list[t.Any]) -> list[tuple[str, str, str, Plain]]:
         (command, ifname, plugin, {key: value for key, value in conf.items() if key != "prevResult"})
         for command, ifname, plugin, conf in heard
     ]
+
+
+def test_a_check_asks_no_plugin(seen: dict[str, Plain]) -> None:
+    """So a runtime that checks would not see that a VF is gone."""
+    assert seen["real"]["check"] == seen["stand-in"]["check"] == [0, []]
 
 
 def test_plugins_are_called_alike(seen: dict[str, Plain]) -> None:
@@ -294,7 +324,7 @@ def test_the_network_status_is_the_same(seen: dict[str, Plain]) -> None:
 
 def test_errors_have_the_same_form(seen: dict[str, Plain]) -> None:
     def form(text: str) -> str:
-        return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|StdinData: .*", "…", text)
+        return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|StdinData: .*", "…", text, flags=re.S)
 
     for what in ("no_nad", "no_vf"):
         real_one, stand_in = (seen[kind][what][1] for kind in ("real", "stand-in"))
