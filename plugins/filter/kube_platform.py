@@ -24,7 +24,8 @@ options:
       C(hosts), the Sparks of this run, which may be fewer than the fabric plan's (all of it); C(parts), a part's state (V(present), V(absent) or
       V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (all of the plan); C(node_names),
       Kubernetes' name of a host; C(gpu_shares), instances that may hold one GPU at the same time; C(images), a part's
-      image; C(image_pull); C(data_dir), K3s's, below which its CNI folders are; C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's.
+      image; C(image_pull); C(data_dir), K3s's, below which its CNI folders are; C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's;
+      C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab), which the SR-IOV device plugin cannot be asked for.
     type: dict
     default: {}
   knowledge_dirs:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import runpy
 import shutil
 import subprocess
@@ -156,66 +157,69 @@ def stand_in(filled: Filled, folder: pathlib.Path, words: t.Sequence[str]) -> tu
 OURS = "--pod-selector=app.kubernetes.io/managed-by=dgxspark.cluster"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        # What the role once asked for: every pod of ours, DaemonSets' among them.
-        (
-            ["drain", "spark2", OURS, "--delete-emptydir-data", "--timeout=20s"],
-            1,
-            "cannot delete DaemonSet-managed Pods",
-        ),
-        (["drain", "spark2", f"--pod-selector={RANKS}", "--timeout=20s"], 1, "cannot delete Pods with local storage"),
-        (
-            ["drain", "spark2", f"--pod-selector={RANKS}", "--delete-emptydir-data"],
-            1,
-            "cannot delete Pods that declare no controller",
-        ),
-        (
-            ["drain", "spark2", f"--pod-selector={RANKS}", "--delete-emptydir-data", "--force", "--timeout=20s"],
-            0,
-            "evicting pod",
-        ),
-        (
-            ["drain", "spark2", OURS, "--ignore-daemonsets", "--delete-emptydir-data", "--force"],
-            0,
-            "ignoring DaemonSet-managed Pods",
-        ),
-        (["drain", "spark9", f"--pod-selector={RANKS}"], 1, 'nodes "spark9" not found'),
-        (["drain", "spark2", "--no-such-flag"], 1, "unknown flag: --no-such-flag"),
-        (
-            [
-                "get",
-                "pods",
-                "--all-namespaces",
-                "--output=name",
-                f"--selector={RANKS}",
-                "--field-selector=spec.nodeName=spark2",
-            ],
-            0,
-            "pod/nccl-bench-rank1\npod/serve-default-rank1-0\n",
-        ),
-        (
-            [
-                "get",
-                "pods",
-                "--all-namespaces",
-                "--output=name",
-                "--selector=a=b",
-                "--field-selector=spec.nodeName=spark2",
-            ],
-            0,
-            "",
-        ),
-        (
-            ["get", "pods", "--all-namespaces", "--output=name", "--field-selector=spec.node=spark2"],
-            1,
-            "field label not supported: spec.node",
-        ),
-        (["uncordon", "spark2"], 0, "node/spark2 already uncordoned"),
-        (["delete", "node", "spark9", "--ignore-not-found", "--timeout=60s"], 0, ""),
-    ],
-)
+CALLS: list[tuple[list[str], int, str]] = [
+    # What the role once asked for: every pod of ours, DaemonSets' among them.
+    (
+        ["drain", "spark2", OURS, "--delete-emptydir-data", "--timeout=20s"],
+        1,
+        "cannot delete DaemonSet-managed Pods",
+    ),
+    (["drain", "spark2", f"--pod-selector={RANKS}", "--timeout=20s"], 1, "cannot delete Pods with local storage"),
+    (
+        ["drain", "spark2", f"--pod-selector={RANKS}", "--delete-emptydir-data"],
+        1,
+        "cannot delete Pods that declare no controller",
+    ),
+    (
+        ["drain", "spark2", f"--pod-selector={RANKS}", "--delete-emptydir-data", "--force", "--timeout=20s"],
+        0,
+        "evicting pod",
+    ),
+    (
+        ["drain", "spark2", OURS, "--ignore-daemonsets", "--delete-emptydir-data", "--force"],
+        0,
+        "ignoring DaemonSet-managed Pods",
+    ),
+    (["drain", "spark9", f"--pod-selector={RANKS}"], 1, 'nodes "spark9" not found'),
+    (["drain", "spark2", "--no-such-flag"], 1, "unknown flag: --no-such-flag"),
+    (
+        [
+            "get",
+            "pods",
+            "--all-namespaces",
+            "--output=name",
+            f"--selector={RANKS}",
+            "--field-selector=spec.nodeName=spark2",
+        ],
+        0,
+        "pod/nccl-bench-rank1\npod/serve-default-rank1-0\n",
+    ),
+    (
+        [
+            "get",
+            "pods",
+            "--all-namespaces",
+            "--output=name",
+            "--selector=a=b",
+            "--field-selector=spec.nodeName=spark2",
+        ],
+        0,
+        "",
+    ),
+    (
+        ["get", "pods", "--all-namespaces", "--output=name", "--field-selector=spec.node=spark2"],
+        1,
+        "field label not supported: spec.node",
+    ),
+    (["uncordon", "spark2"], 0, "node/spark2 already uncordoned"),
+    (["delete", "node", "spark9", "--ignore-not-found", "--timeout=60s"], 0, ""),
+    (["delete", "node", "spark3", "--ignore-not-found", "--timeout=60s"], 0, 'node "spark3" deleted'),
+    (["get", "nodes", "--output=json"], 0, '"spark4"'),
+    (["cordon", "spark2"], 0, "node/spark2 cordoned"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), CALLS)
 def test_kubectl_and_the_stand_in_for_it_agree(
     filled: Filled, tmp_path: pathlib.Path, words: list[str], code: int, said: str
 ) -> None:
@@ -225,3 +229,23 @@ def test_kubectl_and_the_stand_in_for_it_agree(
     for got, text, rest in ((real.returncode, real.stdout + real.stderr, left), mimicked):
         assert (got, said in text) == (code, True), text
         assert rest == left
+
+
+def test_all_that_roles_ask_of_kubectl_is_asked_here() -> None:
+    asked = set()
+    for place in sorted(harness.ROOT.glob("roles/*/tasks/*.yml")):
+        for words in re.findall(r"__k3s_kubectl \+ \[(.*?)\]", place.read_text(encoding="utf-8"), re.S):
+            asked.add(tuple(re.findall(r"'(\w+)'|'(--[\w-]+)", words)[0]) + tuple(re.findall(r"'(--[\w-]+)", words)))
+    assert len(asked) >= 4
+    here = [({words[0]}, {word.partition("=")[0] for word in words}) for words, _code, _said in CALLS]
+    for verb, _none, *flags in asked:
+        assert any({verb} == own and set(flags) <= given for own, given in here), (verb, flags)
+
+
+def test_nodes_are_read_alike_of_kubectl_and_of_the_stand_in(filled: Filled, tmp_path: pathlib.Path) -> None:
+    words = ["get", "nodes", "--output=json"]
+    real, mimicked = json.loads(filled.kubectl(*words).stdout), json.loads(stand_in(filled, tmp_path, words)[1])
+    assert {each["metadata"]["name"] for each in mimicked["items"]} == set(filled.cluster.nodes())
+    for key in ("apiVersion", "kind"):
+        assert real[key] == mimicked[key]
+    assert {each["metadata"]["name"] for each in real["items"]} == set(filled.cluster.nodes())

@@ -7,6 +7,7 @@ What was built is kept in DGXSPARK_NODES_CACHE (default ~/.cache/dgxspark-nodes)
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -17,6 +18,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.tests.nodes import image
@@ -213,11 +215,25 @@ class Lane:
         place = self.bin / "kubectl"
         if place.is_file():
             return
+        with self._package("kubernetes-client") as unpacked:
+            shutil.copy(unpacked / "usr/bin/kubectl", place)
+
+    def cni_plugins(self) -> pathlib.Path:
+        """Return the folder of Debian's CNI plugins, of the release that the nodes have (1.1.1)."""
+        place = self.bin / "cni"
+        if not place.is_dir():
+            with self._package("containernetworking-plugins") as unpacked:
+                shutil.copytree(unpacked / "usr/lib/cni", place)
+        return place
+
+    @contextlib.contextmanager
+    def _package(self, name: str) -> Iterator[pathlib.Path]:
+        """Get a package of Debian; yield the folder with its files."""
         with tempfile.TemporaryDirectory() as folder:
-            self.run("sh", "-c", f"cd {folder} && apt-get -qq -o APT::Sandbox::User=root download kubernetes-client")
+            self.run("sh", "-c", f"cd {folder} && apt-get -qq -o APT::Sandbox::User=root download {name}")
             (package,) = pathlib.Path(folder).glob("*.deb")
             self.run("dpkg", "-x", str(package), f"{folder}/unpacked")
-            shutil.copy(f"{folder}/unpacked/usr/bin/kubectl", place)
+            yield pathlib.Path(folder, "unpacked")
 
     def _images(self) -> None:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")

@@ -57,12 +57,14 @@ class Platform:
 
     vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances
     that may hold one GPU at the same time. images: part → reference instead of the known one. data_dir: K3s's, below which its
-    CNI folders are. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's.
+    CNI folders are. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's. hca: where a VF's RDMA device is: below its PCI
+    function, where the SR-IOV device plugin looks for it, or virtual (soft-RoCE, in a lab), where it cannot be asked for.
     """
 
     namespace: str = "dgx-serving"
     attachment: t.Literal["vf", "host"] = "vf"
     rdma: t.Literal["device_plugin", "privileged"] = "device_plugin"
+    hca: t.Literal["pci", "virtual"] = "pci"
     hosts: tuple[str, ...] = ()
     parts: dict[str, str] = field(default_factory=dict)
     vf_indexes: tuple[int, ...] | None = None
@@ -314,7 +316,7 @@ def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) ->
                         f"{name}: {networks.vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather "
                         "roce_info first: it is read of the node."
                     )
-                selectors = {"pciAddresses": [vf.pci], "isRdma": True}
+                selectors = {"pciAddresses": [vf.pci], "isRdma": chosen.hca == "pci"}
                 entry = {
                     "resourceName": networks.vf_name(function, vf),
                     "resourcePrefix": MANAGER,
@@ -377,7 +379,7 @@ def _sriov(chosen: Platform, files: t.Mapping[str, str], known: t.Mapping[str, t
         wait = {
             **_container(chosen, known, "sriov_device_plugin"),
             "name": "wait",
-            "command": ["/bin/sh", "-c", WAIT],
+            "command": ["/bin/sh", "-c", WAIT if chosen.hca == "pci" else WAIT.replace("/infiniband/", "/")],
             "env": env,
             "volumeMounts": [mount for mount in container["volumeMounts"] if mount["name"] == "config"],
         }

@@ -104,8 +104,9 @@ def test_the_node_s_own_facts_say_why() -> None:
     assert "has no VF" in offered(there, HOSTS, None, {"spark1": to_plain(node(host=1, vfs=0))})["lacking"][0]
 
 
-def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(tmp_path: pathlib.Path) -> None:
-    objects = platform(inputs.fabric(4), {})["sriov_device_plugin"]["objects"]
+@pytest.mark.parametrize("hca", ["pci", "virtual"])
+def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(tmp_path: pathlib.Path, hca: str) -> None:
+    objects = platform(inputs.fabric(4), {"hca": hca})["sriov_device_plugin"]["objects"]
     config, daemon = objects
     spec = daemon["spec"]["template"]["spec"]
     (wait,) = spec["initContainers"]
@@ -124,12 +125,15 @@ def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(
         return ran.stdout
 
     vfs = [vf["pci"] for function in inputs.fabric(4)["spark1"]["functions"] for vf in function["vfs"]]
+    # A lab's soft-RoCE device is not below its function: there the VF itself is waited for, and asked for without it.
+    below = "infiniband/mlx5_2" if hca == "pci" else "net"
+    assert f'"isRdma": {"true" if hca == "pci" else "false"}' in config["data"]["spark1.json"]
     for pci in vfs[1:]:
-        (tmp_path / pci / "infiniband" / "mlx5_2").mkdir(parents=True)
+        (tmp_path / pci / below).mkdir(parents=True)
     assert run().splitlines() == [
         f"{vfs[0]} has no RDMA device after 2 s: it is offered once this pod has been made anew."
     ]
-    (tmp_path / vfs[0] / "infiniband" / "mlx5_3").mkdir(parents=True)
+    (tmp_path / vfs[0] / below).mkdir(parents=True)
     assert run() == ""
     # An owner's own image may have no shell.
     own = platform(inputs.fabric(4), {"images": {"sriov_device_plugin": inputs.PINNED}})["sriov_device_plugin"][
