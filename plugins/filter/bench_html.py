@@ -38,9 +38,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.bench import page
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"bench_html": as_filter("bench_html", page, convert=False)}
+        return {"bench_html": as_filter("bench_html", "page.bench:page", convert=False)}

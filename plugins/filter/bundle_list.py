@@ -47,10 +47,9 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import artefacts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"bundle_list": as_filter("bundle_list", artefacts)}
+        return {"bundle_list": as_filter("bundle_list", "bundle.wanted:artefacts")}

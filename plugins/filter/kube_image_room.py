@@ -51,9 +51,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import room
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_image_room": as_filter("kube_image_room", room)}
+        return {"kube_image_room": as_filter("kube_image_room", "kube.image:room")}

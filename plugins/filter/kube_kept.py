@@ -41,9 +41,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.rollout import kept
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"kube_kept": as_filter("kube_kept", kept)}
+        return {"kube_kept": as_filter("kube_kept", "kube.rollout:kept")}

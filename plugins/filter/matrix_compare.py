@@ -48,9 +48,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.compare import matrix_compare
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"matrix_compare": as_filter("matrix_compare", matrix_compare)}
+        return {"matrix_compare": as_filter("matrix_compare", "matrix.compare:matrix_compare")}

@@ -43,15 +43,8 @@ _value:
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.compare import load
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.matrix_page import page
-
-
-def _page(name: str, knowledge_dirs: t.Sequence[str] = ()) -> str:
-    """Return the page of a log."""
-    return page(load(name, knowledge_dirs))
 
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"matrix_page": as_filter("matrix_page", _page, convert=False)}
+        return {"matrix_page": as_filter("matrix_page", "page.matrix_page:of_log", convert=False)}

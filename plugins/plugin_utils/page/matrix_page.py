@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.results import SHAPE_NAMES, merit, ranked
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page import charts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import environment
@@ -17,6 +17,11 @@ Plain = t.Mapping[str, t.Any]
 _PHONE, _DESK = (342.0, 240.0), (540.0, 300.0)
 _SHOWN = 4  # cases that stand out, as many as there are colours
 _POOLS = ("weights", "state of hybrid layers", "cache", "drafter", "graphs", "activations")
+
+
+def of_log(name: str, knowledge_dirs: t.Sequence[str] = ()) -> str:
+    """Return the page of a log: of a journal (its folder or file), or of a shipped matrix by its id."""
+    return page(compare.load(name, knowledge_dirs))
 
 
 def page(made: t.Any) -> str:

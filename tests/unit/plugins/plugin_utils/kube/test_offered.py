@@ -105,7 +105,9 @@ def test_the_node_s_own_facts_say_why() -> None:
 
 
 @pytest.mark.parametrize("hca", ["pci", "virtual"])
-def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(tmp_path: pathlib.Path, hca: str) -> None:
+def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(
+    tmp_path: pathlib.Path, hca: str
+) -> None:
     objects = platform(inputs.fabric(4), {"hca": hca})["sriov_device_plugin"]["objects"]
     config, daemon = objects
     spec = daemon["spec"]["template"]["spec"]
