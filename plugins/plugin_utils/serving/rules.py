@@ -131,10 +131,11 @@ def _deciding(paths: t.Iterable[Path], because: Because) -> set[str | None]:
     """Return the settings that decide unknown paths, and None where the model does; the checkpoint's tool follows quantization."""
     found: set[str | None] = set()
     for path in paths:
-        if path in because:
-            found |= _deciding(because[path], because)
+        said = ("settings", "quantization") if path == TOOL else path
+        if said in because:
+            found |= _deciding(because[said], because)
         else:
-            found.add("quantization" if path == TOOL else path[1] if path[0] == "settings" else None)
+            found.add(said[1] if said[0] == "settings" else None)
     return found
 
 
