@@ -66,6 +66,8 @@ class Site:
             "k8s_dgx_weights": "unmanaged",
             # This machine's disk is not judged, but where a test is about that.
             "k8s_dgx_image_room_gib": 0,
+            "k8s_dgx_disk_reserve_gib": 0,
+            "k3s_kubelet_args": {"image-gc-high-threshold": 100},
             **variables,
         }
         inventory = {"dgx": {"hosts": hosts, "vars": variables}}

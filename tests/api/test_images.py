@@ -124,7 +124,11 @@ def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None
     owner.good()
     owner.cluster.writes.clear()
     text = owner.refused(
-        k8s_dgx_model_profile=OTHER, k8s_dgx_image=NEW, k8s_dgx_image_room_gib=10**7, k3s_data_dir=str(owner.folder)
+        k8s_dgx_model_profile=OTHER,
+        k8s_dgx_image=NEW,
+        k8s_dgx_image_room_gib=10**7,
+        k8s_dgx_disk_reserve_gib=20,
+        k3s_data_dir=str(owner.folder),
     )
     assert "spark4: " in text and f"{NEW} takes about 10000000.0 GiB (an assumption: k8s_dgx_image_room_gib)" in text
     assert "20 GiB are to stay free. Nothing was stopped." in text
