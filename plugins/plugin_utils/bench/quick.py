@@ -39,7 +39,7 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         0, f"{users} {first.per_request_tokens_per_s:.3g} tokens/s; the first comes after {first.ttft_median_s:.2g} s."
     )
     enough = [r.level for r in good if (r.level.slowest_tokens_per_s or 0) >= marks.pace]
-    if enough:
+    if enough and enough[-1].n > 1:
         most = enough[-1]
         said.insert(
             1, f"Up to {most.n} users get at least {most.slowest_tokens_per_s:.3g} tokens/s each, "
@@ -50,7 +50,12 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         said.append(
             f"With {slow.n} the slowest gets {slow.slowest_tokens_per_s:.2g}, less than a reader's {marks.pace:g}."
         )
-    return [*said, _limit(good, queues, marks)]
+    # Of levels that are not good, what is wrong with them is the limit.
+    return said if len(good) < len(results) else [*said, _limit(good, queues, marks)]
+
+
+def _users(n: int) -> str:
+    return "1 user" if n == 1 else f"{n} users"
 
 
 def _bad(result: Result) -> str:
@@ -75,5 +80,5 @@ def _limit(good: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Marks
     for less, more in itertools.pairwise(good):
         before, now = less.level.wall_tokens_per_s or 0, more.level.wall_tokens_per_s or 0
         if now < before * (1 + marks.flat):
-            return f"What limits it: the engine itself. From {less.level.n} users on they share about {max(before, now):.3g} tokens/s."
-    return f"Nothing was at its limit with {last.level.n} users: more were not tried."
+            return f"What limits it: the engine itself. From {_users(less.level.n)} on they share about {max(before, now):.3g} tokens/s."
+    return f"Nothing was at its limit with {_users(last.level.n)}: more were not tried."

@@ -1,0 +1,44 @@
+"""What a quick measurement says in sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Level
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Result
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.quick import Marks, answer
+
+MARKS = Marks(pace=10, flat=0.15, busy=0.5)
+
+
+def result(n: int, each: float, wall: float, **more: t.Any) -> Result:
+    level = Level(n, n, 0, 0, 0, 100, 1.0, each * n, wall, each, each * 0.9, 0.2, 0.3, 0.02, 0.04, True)
+    made = Result("good", "", level, (), (), (), 0, 0.01)
+    return dataclasses.replace(made, **more)
+
+
+def test_one_user_many_users_and_nothing_at_its_limit() -> None:
+    said = answer([result(1, 40, 38), result(8, 20, 150)], {}, MARKS)
+    assert said == [
+        "One user gets 40 tokens/s; the first comes after 0.2 s.",
+        "Up to 8 users get at least 18 tokens/s each, 150 in all with their waits.",
+        "Nothing was at its limit with 8 users: more were not tried.",
+    ]
+
+
+def test_the_engine_its_queue_or_the_client_is_the_limit() -> None:
+    levels = [result(1, 40, 38), result(8, 20, 150), result(16, 8, 151)]
+    said = answer(levels, {}, MARKS)
+    assert "With 16 the slowest gets 7.2, less than a reader's 10." in said
+    assert said[-1] == "What limits it: the engine itself. From 8 users on they share about 151 tokens/s."
+    assert "it computed 8 at a time, and 8 waited" in answer(levels, {16: (8, 8)}, MARKS)[-1]
+    assert "this client" in answer([result(8, 20, 150, client_share=0.7)], {}, MARKS)[-1]
+
+
+def test_garbage_has_no_speed() -> None:
+    bad = result(8, 90, 700, verdict="garbage", message="8 at once: all one token.")
+    said = answer([result(1, 40, 38), bad], {}, MARKS)
+    assert len(said) == 2
+    assert "With 8 at once its speed does not count, the answers are garbage: 8 at once: all one token." in said
+    assert answer([bad], {}, MARKS) == [said[1]]
