@@ -2,7 +2,7 @@
 
 Kubelets, containerd, runc, the API server, the scheduler, the controllers, etcd and the CNI plugins are real (Kubernetes 1.20.2;
 Debian's); the control plane's processes run beside the virtual machines (control_plane.py). Stand-ins: K3s itself, flannel and
-kube-proxy, Multus, both device plugins, the engine. REAL K3S IS NOT RUN HERE.
+kube-proxy, NVIDIA's device plugin, the engine; Multus and the SR-IOV device plugin where real ones are not given. REAL K3S IS NOT RUN HERE.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import yaml
 from harness import NODES, Run, sh
 from kube import SPARKS, Cluster, address, number
 
-from ansible_collections.dgxspark.cluster.tests.nodes import image, lane
+from ansible_collections.dgxspark.cluster.tests.nodes import cluster, image, lane
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
 from ansible_collections.dgxspark.cluster.tests.site import control_plane
 
-STAND_IN = "stand-ins: K3s (real K3s not run), flannel, kube-proxy, Multus, both device plugins, the engine (scripted)"
+STAND_IN = f"{cluster.STAND_IN}, K3s (real K3s not run), flannel, kube-proxy"
 ONE, TWO = "scripted-four", "scripted-four-other"
 FIFTH = "spark5"
 COMPONENTS = "/etc/dgxspark-stand-in/components"
