@@ -172,7 +172,7 @@ class Asked:
         self._is_mended_by(run)
 
     def loses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:
-        """Of a VF that is taken from the pod of rank 1, the pod cannot go, and says so; the run makes it anew."""
+        """Of a VF that is taken from the pod of rank 1, the pod goes (Multus' DEL never fails), and the next one says so."""
         take()
         self.dismiss(1, bound_s)
         # In the plugin's words where the kubelet has told them.

@@ -9,12 +9,16 @@ import typing as t
 import yaml
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.nodes import real
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
-from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
+from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
 
 ONE, TWO = "scripted-one", "scripted-two"
 NODES = {1: "vm1", 2: "vm2"}
-STAND_IN = "stand-ins: Multus, both device plugins, the engine (scripted)"
+STAND_IN = (
+    f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}; "
+    "stand-ins: NVIDIA's device plugin, the engine (scripted)"
+)
 
 
 class Site(harness.Site, Asked):
@@ -57,7 +61,8 @@ class Site(harness.Site, Asked):
             # Debian's are in the image.
             k8s_dgx_parts={"cni_plugins": "unmanaged"},
             k8s_dgx_components={
-                "images": {"multus": MULTUS, "nvidia_device_plugin": PLUGIN, "sriov_device_plugin": PLUGIN},
+                "images": PLATFORM_IMAGES,
+                "hca": "virtual",
                 "image_pull": "Never",
                 "cni_bin_dir": "/usr/lib/cni",
                 "cni_conf_dir": "/etc/cni/net.d",

@@ -35,7 +35,9 @@ class Kubelet:
         self.server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": handler})]
         )
-        (self.place / "kubelet.sock").unlink(missing_ok=True)
+        for socket in self.place.iterdir():  # as a kubelet does when it starts, but for its checkpoint
+            if socket.is_socket():
+                socket.unlink()
         self.server.add_insecure_port(f"unix:{self.place}/kubelet.sock")
         self.server.start()
 

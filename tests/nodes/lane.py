@@ -1,7 +1,8 @@
 """Real nodes: the virtual machines, kubelets and control plane of the lane that DGXSPARK_LANES names.
 
 The lane builds Kubernetes 1.20.2 (kubelet, API server, scheduler, controllers) of Debian's own source package and boots VMs
-with containerd and the CNI plugins. Stand-ins, named so wherever they are used: Multus, both device plugins, the engine.
+with containerd and the CNI plugins. Stand-ins, named so wherever they are used: NVIDIA's device plugin, the engine; Multus and the
+SR-IOV device plugin, too, where folders with the real ones are not given (real.py).
 What was built is kept in DGXSPARK_NODES_CACHE (default ~/.cache/dgxspark-nodes).
 """
 
@@ -21,13 +22,15 @@ import time
 from collections.abc import Iterator
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
-from ansible_collections.dgxspark.cluster.tests.nodes import image
+from ansible_collections.dgxspark.cluster.tests.nodes import image, real
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = ROOT / "tests" / "stand_ins"
-ENGINE, PLUGIN, MULTUS, PAUSE = (
-    f"localhost/{name}:lab" for name in ("scripted-engine", "device-plugin-stand-in", "multus-stand-in", "pause")
+ENGINE, PLUGIN, SRIOV, MULTUS, PAUSE = (
+    f"localhost/{name}:lab"
+    for name in ("scripted-engine", "device-plugin-stand-in", "sriov-device-plugin", "multus", "pause")
 )
+PLATFORM_IMAGES = {"multus": MULTUS, "nvidia_device_plugin": PLUGIN, "sriov_device_plugin": SRIOV}
 COMMANDS = (
     "qemu-system-x86_64",
     "qemu-img",
@@ -240,7 +243,8 @@ class Lane:
         text = {name: (STAND_INS / name).read_bytes() for name in names}
         layout = pathlib.Path(image.__file__).read_bytes()
         content = " ".join((ENGINE_PACKAGES, ENGINE_PROGRAMS, ENGINE_FILES, ENGINE_LACKS))
-        stamp = self.lab / f"made.{digest(*text.values(), layout, content.encode())}"
+        said = " ".join(map(real.version, ("DGXSPARK_REAL_MULTUS", "DGXSPARK_REAL_SRIOVDP")))
+        stamp = self.lab / f"made.{digest(*text.values(), layout, content.encode(), said.encode())}"
         if stamp.is_file():
             return
         images = self.images
@@ -249,15 +253,21 @@ class Lane:
         (program,) = self.bin.glob(f"device-plugin.{digest(text['device_plugin.go'])}")
         image.archive(images / "pause.tar", PAUSE, {"pause": (self.bin / "pause").read_bytes()}, entrypoint=["/pause"])
         image.archive(images / "plugin.tar", PLUGIN, {"plugin": program.read_bytes()}, entrypoint=["/plugin"])
+        if real.folder("DGXSPARK_REAL_SRIOVDP"):
+            real.plugin(images / "sriov.tar", SRIOV)
+        else:
+            image.archive(images / "sriov.tar", SRIOV, {"plugin": program.read_bytes()}, entrypoint=["/plugin"])
         package, multus = "usr/lib/python3/dist-packages/sglang", "usr/src/multus-cni/bin"
         root = self._python_root()
         scripted = {f"{package}/__init__.py": b"", f"{package}/launch_server.py": text["scripted_engine.py"]}
         image.archive(images / "engine.tar", ENGINE, scripted, root=root)
         daemon = b"#!/usr/bin/python3\n" + text["multus_daemon.py"]
         programs = {"install_multus": daemon, "multus-daemon": daemon, "multus-shim": text["multus"]}
-        image.archive(
-            images / "multus.tar", MULTUS, {f"{multus}/{name}": data for name, data in programs.items()}, root=root
-        )
+        if real.folder("DGXSPARK_REAL_MULTUS"):
+            real.multus(images / "multus.tar", MULTUS)
+        else:
+            files = {f"{multus}/{name}": data for name, data in programs.items()}
+            image.archive(images / "multus.tar", MULTUS, files, root=root)
         stamp.touch()
 
     def _machines(self) -> None:

@@ -2,7 +2,7 @@
 
 Kubelets, containerd, runc, the API server, the scheduler, the controllers, etcd and the CNI plugins are real (Kubernetes 1.20.2;
 Debian's); the control plane's processes run beside the virtual machines (control_plane.py). Stand-ins: K3s itself, flannel and
-kube-proxy, Multus, both device plugins, the engine. REAL K3S IS NOT RUN HERE.
+kube-proxy, NVIDIA's device plugin, the engine; Multus and the SR-IOV device plugin where real ones are not given. REAL K3S IS NOT RUN HERE.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import yaml
 from harness import NODES, Run, sh
 from kube import SPARKS, Cluster, address, number
 
-from ansible_collections.dgxspark.cluster.tests.nodes import image, lane
+from ansible_collections.dgxspark.cluster.tests.nodes import cluster, image, lane
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
-from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, MULTUS, PLUGIN, ROOT, Lane
+from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
 from ansible_collections.dgxspark.cluster.tests.site import control_plane
 
-STAND_IN = "stand-ins: K3s (real K3s not run), flannel, kube-proxy, Multus, both device plugins, the engine (scripted)"
+STAND_IN = f"{cluster.STAND_IN}, K3s (real K3s not run), flannel, kube-proxy"
 ONE, TWO = "scripted-four", "scripted-four-other"
 FIFTH = "spark5"
 COMPONENTS = "/etc/dgxspark-stand-in/components"
@@ -88,7 +88,7 @@ class Served(Cluster, Asked):
     def __init__(self, folder: pathlib.Path, server: str = "spark1") -> None:
         built = Lane()
         joined = folder / "images.tar"
-        image.join(joined, (built.images / f"{name}.tar" for name in ("pause", "plugin", "multus")))
+        image.join(joined, (built.images / f"{name}.tar" for name in ("pause", "plugin", "sriov", "multus")))
         packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
         super().__init__(folder, packed, server)
         self.of_hosts = {"dgxspark_fabric": FABRIC}
@@ -135,7 +135,8 @@ class Served(Cluster, Asked):
             "k8s_dgx_hf_token": self.hf_token,
             "k8s_dgx_model_profile": ONE,
             "k8s_dgx_components": {
-                "images": {"multus": MULTUS, "nvidia_device_plugin": PLUGIN, "sriov_device_plugin": PLUGIN},
+                "images": PLATFORM_IMAGES,
+                "hca": "virtual",
                 "image_pull": "Never",
             },
             "k8s_dgx_serving": {
