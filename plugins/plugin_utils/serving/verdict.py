@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     estimate,
     evidence,
     facts,
+    findings,
     memory,
     nodes,
     patches,
@@ -30,7 +31,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Kept
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Drafter, Engine, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
 
 Verdict = t.Literal["blocked", "unproven", "proven"]
 # What a plan's document has of the model alone.
@@ -361,73 +362,6 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
 
 
-def _changes(found: evidence.Comparison) -> str:
-    """Say how to come from a plan to a row's configuration."""
-    return ", ".join(f"{key} {theirs}" for key, (theirs, _ours) in found.differs.items())
-
-
-def _measured_findings(witness: evidence.Witness) -> list[Finding]:
-    """Return a finding for each equal row that went wrong, with the nearest stable row as the way out."""
-    away = "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
-    if witness.way_out:
-        away = f"Row {witness.way_out.row.id} is the nearest that was stable: {_changes(witness.way_out)}."
-    return [
-        Finding(
-            f"evidence.{found.row.id}",
-            "error",
-            "",
-            f"Row {found.row.id} measured this very configuration: {found.row.verdict}"
-            + (f" ({found.row.status})." if found.row.status else "."),
-            away,
-            tuple(found.row.run.settings),
-            found.row.source,
-        )
-        for found in witness.equal
-        if found.row.verdict != "stable"
-    ]
-
-
-def _image_finding(profile: Profile, image: knowledge.Entry) -> list[Finding]:
-    """Compare a known image's engine with the one that is planned for."""
-    engine = image.get("engine")
-    if not engine:
-        return []
-    same = engine["name"] == profile.engine.name and same_release(engine["version"], profile.engine.version)
-    if same:
-        return []
-    has = f"{engine['name']} {engine['version']}"
-    return [
-        Finding(
-            "image.engine",
-            "error",
-            "",
-            f"The image {profile.engine.image} is {has}, but the plan is made for {profile.engine.name} "
-            f"{profile.engine.version}: its flags and rules are of another version than what runs.",
-            f"Plan for the image (engine: {{name: {engine['name']}, version: {engine['version']}}}), or name an image "
-            f"of {profile.engine.version} (engine.image).",
-            ("engine.version", "engine.image"),
-            tuple(image["source"]),
-        )
-    ]
-
-
-def _unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
-    if not unjudged:
-        return []
-    return [
-        Finding(
-            "facts.unjudged",
-            "warning",
-            "",
-            f"What {profile.model} is made of is not known, so {len(unjudged)} rules could not be judged: "
-            f"{', '.join(unjudged)}.",
-            "Give the profile its facts, or name the model's config.json (k8s_dgx_model_config), as the guide on profiles shows.",
-            ("facts",),
-            ("Nothing is guessed",),
-        )
-    ]
-
-
 def judge(
     profile: Profile,
     known: Base,
@@ -471,7 +405,7 @@ def judge(
     document["patches"] = facts.patch_facts([patch["id"] for patch in start_up])
     concerned = rules.concerned(known.rules, engine.name, engine.version)
     ruling = rules.evaluate(concerned, document, unknown, runs.because)
-    found += [*ruling.findings, *_unjudged(profile, ruling.unjudged), *_image_finding(profile, image)]
+    found += [*ruling.findings, *findings.of_unjudged(profile, ruling.unjudged), *findings.of_image(profile, image)]
     platform = platform or {}
     more, environment = platform_findings(platform, known.known_bad)
     found += more
@@ -484,7 +418,7 @@ def judge(
     witness = evidence.witness(
         _run(profile, runs, document, known), rows, known.standard, lambda row: _row_run(row, made, known)
     )
-    bad = _measured_findings(witness)
+    bad = findings.measured(witness)
     errors = any(f.severity == "error" and f.id not in accept for f in (*found, *bad))
     stable = "stable" in witness.verdicts
     found = [

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings that no rule of knowledge makes: equal rows that went wrong, a known image of another engine, an unknown model."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import same_release
+
+
+def _changes(found: evidence.Comparison) -> str:
+    """Say how to come from a plan to a row's configuration."""
+    return ", ".join(f"{key} {theirs}" for key, (theirs, _ours) in found.differs.items())
+
+
+def measured(witness: evidence.Witness) -> list[Finding]:
+    """Return a finding for each equal row that went wrong, with the nearest stable row as the way out."""
+    away = "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
+    if witness.way_out:
+        away = f"Row {witness.way_out.row.id} is the nearest that was stable: {_changes(witness.way_out)}."
+    return [
+        Finding(
+            f"evidence.{found.row.id}",
+            "error",
+            "",
+            f"Row {found.row.id} measured this very configuration: {found.row.verdict}"
+            + (f" ({found.row.status})." if found.row.status else "."),
+            away,
+            tuple(found.row.run.settings),
+            found.row.source,
+        )
+        for found in witness.equal
+        if found.row.verdict != "stable"
+    ]
+
+
+def of_image(profile: Profile, image: knowledge.Entry) -> list[Finding]:
+    """Compare a known image's engine with the one that is planned for."""
+    engine = image.get("engine")
+    if not engine:
+        return []
+    same = engine["name"] == profile.engine.name and same_release(engine["version"], profile.engine.version)
+    if same:
+        return []
+    has = f"{engine['name']} {engine['version']}"
+    return [
+        Finding(
+            "image.engine",
+            "error",
+            "",
+            f"The image {profile.engine.image} is {has}, but the plan is made for {profile.engine.name} "
+            f"{profile.engine.version}: its flags and rules are of another version than what runs.",
+            f"Plan for the image (engine: {{name: {engine['name']}, version: {engine['version']}}}), or name an image "
+            f"of {profile.engine.version} (engine.image).",
+            ("engine.version", "engine.image"),
+            tuple(image["source"]),
+        )
+    ]
+
+
+def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
+    """Name the rules that hang on a model that nobody knows."""
+    if not unjudged:
+        return []
+    return [
+        Finding(
+            "facts.unjudged",
+            "warning",
+            "",
+            f"What {profile.model} is made of is not known, so {len(unjudged)} rules could not be judged: "
+            f"{', '.join(unjudged)}.",
+            "Give the profile its facts, or name the model's config.json (k8s_dgx_model_config), as the guide on profiles shows.",
+            ("facts",),
+            ("Nothing is guessed",),
+        )
+    ]
