@@ -1,4 +1,4 @@
-"""The order of the test stages: the longest first, one lab at a time, and some alone."""
+"""The order of the test stages: the longest first, and those with virtual machines alone."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ sys.modules[SPEC.name] = run_tests
 SPEC.loader.exec_module(run_tests)
 
 SHORT, LONG = run_tests.Stage("short", [], seconds=1), run_tests.Stage("long", [], seconds=9)
-LAB, LABS = run_tests.Stage("lab", [], machines=True, seconds=5), run_tests.Stage("labs", [], machines=True, seconds=6)
 ALONE = run_tests.Stage("alone", [], alone=True, seconds=99)
 
 
 @pytest.mark.parametrize(
     ("waiting", "running", "begins"),
     [
-        ([SHORT, LONG, LAB], [], LONG),
-        ([LAB, SHORT, LABS], [LONG], LABS),
-        ([LAB, SHORT], [LABS], SHORT),  # two labs would take each other's time
-        ([LAB], [LABS], None),
+        ([SHORT, LONG], [], LONG),
+        ([SHORT], [LONG], SHORT),
         ([SHORT, ALONE], [], SHORT),  # what is alone comes last
         ([ALONE], [SHORT], None),
         ([ALONE], [], ALONE),
@@ -49,12 +46,11 @@ def test_every_stage_is_run_once_and_never_beside_what_it_must_not_be(
         now.append(stage)
         beside = [other for other in now if other is not stage]
         assert not (beside and stage.alone)
-        assert not (stage.machines and any(other.machines for other in beside))
         now.remove(stage)
         return stage.name, "passed", 0.0
 
     monkeypatch.setattr(run_tests, "tell", tell)
-    chosen = [ALONE, LAB, SHORT, LABS, LONG]
+    chosen = [ALONE, SHORT, LONG]
     done = run_tests.run_all(chosen, lanes)
     assert sorted(name for name, _status, _seconds in done) == sorted(stage.name for stage in chosen)
 
