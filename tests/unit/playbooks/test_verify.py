@@ -12,8 +12,9 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import page
-from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ChatServer, sse
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ChatServer, ManyServer, Request, sse
 from ansible_collections.dgxspark.cluster.tests.unit.owner import DOWN, HERE, NO_ANSIBLE, ROOT, Owner, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
 
 pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
@@ -82,23 +83,36 @@ def test_a_hardware_class_of_the_owner_s_is_known_here_too(owner: Owner) -> None
 KEY = "sk-not-to-be-seen"
 
 
+def sound_after(first: Answer) -> ManyServer:
+    """A server that gives the canary this answer, and everybody after it a sound one."""
+    answers = [first]
+
+    def answer(request: Request) -> Answer:
+        return answers.pop() if answers and request.path.endswith("/chat/completions") else sound(request)
+
+    return ManyServer(answering=answer)
+
+
 def ask(owner: Owner, server: ChatServer, *more: str) -> tuple[int, str, Any]:
     groups = [{"name": "default", "url": server.url, "hosts": ["spark1"]}]
-    extra = {"dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups, "dgxspark_verify_api_key": KEY}
+    extra = {
+        "dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups, "dgxspark_verify_api_key": KEY,
+        "dgxspark_verify_requests": 4,
+    }  # fmt: skip
     return owner.verify({"spark1": HERE}, "-e", json.dumps(extra), *more, topology="single")
 
 
 def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
     """The server is a stand-in on loopback; one Spark has no fabric, so tokens are all that strict asks of it."""
-    with ChatServer() as server:
-        server.answer(sse("One, ", "two, ", "three.", tokens=6, pause=0.01))
+    with sound_after(sse("One, ", "two, ", "three.", tokens=6, pause=0.01)) as server:
         code, output, report = ask(owner, server, "-vvv")
     assert code == 0, output
     assert (report["verdict"], report["mode"]) == ("passed", "strict")
     tokens = next(step for step in report["steps"] if step["id"] == "tokens")
     assert tokens["status"] == "pass"
     assert tokens["results"][0]["figures"]["tokens"] == 6
-    assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert {request.headers.get("authorization") for request in server.requests} == {f"Bearer {KEY}"}
+    assert server.most > 1
     assert KEY not in output
     assert not [path for path in (owner.folder / "reports").iterdir() if KEY in path.read_text(encoding="utf-8")]
 
@@ -106,10 +120,9 @@ def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
 def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
     (owner.folder / "key").write_text(f"{KEY}\n", encoding="utf-8")
     given: dict[str, Any] = {"k8s_dgx_api_key_file": str(owner.folder / "key")}
-    with ChatServer() as server:
-        server.answer(sse("One, ", "two.", tokens=6, pause=0.01))
+    with sound_after(sse("One, ", "two.", tokens=6, pause=0.01)) as server:
         groups = [{"name": "default", "url": server.url, "hosts": ["spark1"]}]
-        given |= {"dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups}
+        given |= {"dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups, "dgxspark_verify_requests": 4}
         code, output, _report = owner.verify({"spark1": HERE}, "-vvv", "-e", json.dumps(given), topology="single")
     assert code == 0, output
     assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
