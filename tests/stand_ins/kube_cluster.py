@@ -213,7 +213,7 @@ class Cluster:
         container = made["spec"]["containers"][0]
         seen = self.pull(made, container, node)
         phase = "Pending"
-        if "imageID" in seen:
+        if seen["imageID"]:
             program = str((container.get("command") or [""])[0])
             ended: Plain = {"exitCode": 0, "reason": "Completed"}
             if program.startswith("/dgxspark-"):

@@ -51,12 +51,12 @@ CAUSES = (
     Cause(
         r"\b40[13] (?:Unauthorized|Forbidden)|authorization failed|access denied|insufficient_scope|no basic auth"
         r"|unauthorized|authentication required|may require authorization",
-        "the registry wants somebody known, or shows this repository to nobody else",
+        "the registry requires authentication, or does not let this login read the repository",
         "Give a login for the registry in k3s_registries (role k3s), or a Secret in k8s_dgx_serving.image_pull_secrets.",
     ),
     Cause(
         r"\b429 Too Many Requests|toomanyrequests",
-        "the registry asks for patience (429)",
+        "the registry limits the rate of pulls (429)",
         "Run again later, or give a login (k3s_registries).",
         final=False,
     ),

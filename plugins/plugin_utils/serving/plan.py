@@ -296,8 +296,7 @@ def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) ->
     if any(c.row.verdict == "stable" for c in found.witness.equal):
         return {}
     running = dict(found.runs.settings)
-    fitting = found.pools.max_running_requests if found.pools else None
-    if fitting:
+    if found.pools and (fitting := found.pools.max_running_requests):
         running["max_running_requests"] = min(fitting, running.get("max_running_requests") or fitting)
     return estimate.estimate(chosen, running, found.draft, known.figures) or {}
 

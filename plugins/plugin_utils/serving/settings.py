@@ -217,7 +217,15 @@ class _Layer:
         if wrong:
             self.refuse(wrong[0], name, wrong[1], wrong[2])
         else:
-            self.settings[key] = value
+            self.settings[key] = [value] if self.is_one_of_many(key, value) else value
+
+    def is_one_of_many(self, key: str, value: t.Any) -> bool:
+        """Whether a value stands alone where the engine's flag takes several: it is a list of one, as the engine's parser has it."""
+        if value is None or isinstance(value, (list, tuple, dict)):
+            return False
+        entry, spec = self.dialect.entry(key), self.dialect.parser.spec(key.replace("_", "-"))
+        kind = entry["type"] if entry else words.expected(spec) if spec else ""
+        return kind.startswith("list of ")
 
     def wrong(self, key: str, value: t.Any) -> words.Fault | None:
         """Return what is wrong with a value's type or range: by our entry, else by the engine's flag."""

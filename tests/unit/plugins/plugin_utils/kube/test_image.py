@@ -40,18 +40,18 @@ def test_names_as_containerd_keeps_them(written: str, kept: str) -> None:
 SAID = [
     (
         f'failed to resolve reference "x@{B}": unexpected status from HEAD request to https://x/v2: 401 Unauthorized',
-        "somebody known",
+        "requires authentication",
     ),
     (f'failed to resolve reference "x@{B}": x@{B}: not found', "no such image"),
     (
         "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope",
-        "somebody known",
+        "requires authentication",
     ),
     (f"failed to extract layer {B}: write /var/lib/rancher/k3s/agent/x: no space left on device", "disk is full"),
     (f"no match for platform in manifest {B}: not found", "not built for these nodes"),
     ('Get "https://registry.example/v2/": dial tcp 192.0.2.1:443: connect: no route to host', "cannot be reached"),
     ("dial tcp: lookup registry.example on 192.0.2.53:53: no such host", "cannot be reached"),
-    ("unexpected status from HEAD request to https://x/v2: 429 Too Many Requests", "asks for patience"),
+    ("unexpected status from HEAD request to https://x/v2: 429 Too Many Requests", "limits the rate"),
     ('Container image "x" is not present with pull policy of Never', "is Never"),
     (f"something new about {B}", "cannot be pulled"),
 ]

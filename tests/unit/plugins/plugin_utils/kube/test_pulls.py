@@ -135,7 +135,7 @@ def test_a_back_off_that_does_not_say_why_is_explained_by_its_event() -> None:
         ),
         event("spark2", "Failed", "Error: ErrImagePull", 3),
     ]
-    assert "wants somebody known" in one.look([pod], told, 0)[0][0]
+    assert "requires authentication" in one.look([pod], told, 0)[0][0]
     # Another pod's events, of a run before, say nothing of this one.
     assert one.look([pod], [{**each, "involvedObject": {"uid": "old"}} for each in told], 0)[0] == []
 

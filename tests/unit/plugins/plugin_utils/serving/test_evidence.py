@@ -123,7 +123,8 @@ def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
     takes = (
         v for v in offered if v != default and not words.fault(v, words.expected(spec)) and words.accepted(v, spec)
     )
-    return None if spec["type"] == "json" else next(takes, None)
+    found = None if spec["type"] == "json" else next(takes, None)
+    return [found] if found is not None and words.expected(spec).startswith("list of ") else found
 
 
 @settings(max_examples=300)

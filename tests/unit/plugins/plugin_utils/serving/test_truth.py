@@ -45,6 +45,12 @@ def words(made: dict[str, t.Any]) -> list[str]:
 # --- one vocabulary ---------------------------------------------------------------------------------------------------
 
 
+def test_one_value_where_the_engine_takes_several_is_a_list_of_one() -> None:
+    one = planned(SUPER, settings={"cuda_graph_bs": 7})
+    assert one == planned(SUPER, settings={"cuda_graph_bs": [7]})
+    assert one["resolved"]["cuda_graph_bs"]["value"] == [7]
+
+
 def test_an_alias_does_not_pass_by_a_check() -> None:
     asked = {"speculative_algo": "NEXTN", "speculative_num_steps": 5, "speculative_num_draft_tokens": 4}
     made = planned(GEMMA, settings=asked)
