@@ -121,7 +121,7 @@ def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> N
 
 
 def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None:
-    owner.good()
+    owner.good(k3s_data_dir=str(owner.folder))
     owner.cluster.writes.clear()
     text = owner.refused(
         k8s_dgx_model_profile=OTHER,
