@@ -7,6 +7,7 @@ level, as the bench reports it (client_share).
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import multiprocessing
 import pathlib
@@ -16,7 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-import conftest  # noqa: E402, F401 - makes the collection importable
+importlib.import_module("conftest")  # makes the collection importable
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked  # noqa: E402
@@ -26,7 +27,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads i
 
 TOKENS = 300
 WORDS = (ROOT / "README.md").read_text(encoding="utf-8").split()
-BODY = '{"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk","created":1790000000,"model":"m","choices":[{"index":0,"delta":{"content":%s},"logprobs":null,"finish_reason":%s,"token_ids":null}]}'
+BODY = (
+    '{"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk","created":1790000000,"model":"m",'
+    '"choices":[{"index":0,"delta":{"content":%s},"logprobs":null,"finish_reason":%s,"token_ids":null}]}'
+)
 
 
 def chunk(text: str) -> bytes:

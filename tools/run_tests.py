@@ -244,7 +244,7 @@ def run_all(chosen: Sequence[Stage], lanes: int) -> list[tuple[str, str, float]]
                 results.append(result)
                 changed.notify_all()
 
-    threads = [threading.Thread(target=lane, daemon=True) for _ in range(lanes)]
+    threads = [threading.Thread(target=lane, daemon=True) for _lane in range(lanes)]
     for thread in threads:
         thread.start()
     for thread in threads:

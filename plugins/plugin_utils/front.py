@@ -38,6 +38,6 @@ def as_filter(name: str, function: t.Callable[..., t.Any] | str, *, convert: boo
 def _function(function: t.Callable[..., t.Any] | str) -> t.Callable[..., t.Any]:
     if not isinstance(function, str):
         return function
-    module, _, attribute = function.partition(":")
+    module, _colon, attribute = function.partition(":")
     found: t.Callable[..., t.Any] = getattr(importlib.import_module(f"{CORE}.{module}"), attribute)
     return found

@@ -6,7 +6,6 @@ of a real VF with soft-RoCE is in tests/nodes' virtual machines. RDMA devices ar
 
 from __future__ import annotations
 
-import functools
 import json
 import pathlib
 import time
@@ -82,10 +81,15 @@ class Seen:
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self.folders = folders
+        self.found: dict[tuple[str, str], Plain] = {}
         print(real.version(VARIABLE))
 
-    @functools.cache  # noqa: B019 (as many as there are cases, for as long as the module is tested)
     def of(self, kind: str, hca: str) -> Plain:
+        if (kind, hca) not in self.found:
+            self.found[kind, hca] = self.look(kind, hca)
+        return self.found[kind, hca]
+
+    def look(self, kind: str, hca: str) -> Plain:
         folder = self.folders.mktemp(f"{kind}-{hca}")
         built = lane.Lane()
         if kind == "stand-in":

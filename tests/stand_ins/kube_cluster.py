@@ -228,7 +228,8 @@ class Cluster:
         """Stand in for the kubelet that has a container's image, or not; return the container's status, with `imageID` or `waiting`."""
         image, policy = str(container["image"]), container.get("imagePullPolicy", "IfNotPresent")
         status: Plain = {"name": container["name"], "image": image, "ready": False, "restartCount": 0, "imageID": ""}
-        name = image if "." in image.split("/")[0] or ":" in image.split("/")[0] else f"docker.io/{image}"
+        registry = image.partition("/")[0]
+        name = image if {".", ":"} & set(registry) else f"docker.io/{image}"
         name = name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"
         repository = name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
         held = self.nodes()[node].setdefault("status", {}).setdefault("images", [])

@@ -24,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Cut,
     Facts,
     Head,
+    Moe,
     Tensors,
     kv_bytes,
     state_bytes,
@@ -167,8 +168,7 @@ def work(
         found.more(f"{kind}.{_WIDTH[item_precision]}", size / bandwidth)
 
     def experts(item: Tensors, reached_by: float) -> float:
-        moe = facts.moe
-        assert moe is not None  # tensors that are cut by experts are of a model that has some
+        moe = t.cast(Moe, facts.moe)  # tensors that are cut by experts are of a model that has some
         reached = busiest(moe.experts, distinct(moe.experts, moe.top_k, reached_by), cut.ep)
         return reached / moe.experts * item.bytes / (cut.tp // cut.ep)
 
