@@ -33,7 +33,8 @@ NOT_RUN = 77  # the exit status of a command that cannot do its work on this mac
 class Stage:
     """One stage: commands run in order in the environment of one core.
 
-    `long` ones are only run by `make test-long`; `alone` ones beside no other. `seconds`: how long it took when it was last measured; it says nothing but who begins first.
+    `long` ones are only run by `make test-long`; `alone` ones beside no other. `seconds`: how long it took when
+    it was last measured; it says nothing but who begins first.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """A machine apart: network and mount namespaces with a throw-away file system, for real programs without a VM.
 
 In it are this machine's programs, CNI plugins of Debian, and PCI functions that are files in a made-up /sys over a pair of
-veth. A container of one of our DaemonSets is its image, unpacked, with the volumes, arguments and environment of the DaemonSet, started by chroot: there is no containerd and no kubelet. Nothing of it reaches this
-machine's own network: its namespaces have loopback alone.
+veth. A container of one of our DaemonSets is its image, unpacked, with the volumes, arguments and environment of the DaemonSet,
+started by chroot: there is no containerd and no kubelet. Nothing of it reaches this machine's own network: its namespaces have
+loopback alone.
 """
 
 from __future__ import annotations
