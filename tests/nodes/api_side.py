@@ -2,7 +2,8 @@
 
 Imitated, by the sources of Kubernetes 1.37: get, list and watch of pods and attachments, with a field selector of the
 node and initial events with their bookmark; update of a pod's status, whose protobuf is read for the annotations
-alone; events, which are taken and counted; RBAC, whose refusal is a Status of 403. Anything else is 404. The real API server asks for the same in tests/nodes' virtual machines.
+alone; events, which are taken and counted; RBAC, whose refusal is a Status of 403. Anything else is 404. The real API
+server asks for the same in tests/nodes' virtual machines.
 """
 
 from __future__ import annotations
