@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return what came of it."""
+        """Return whether it was fetched, and what is there now."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
         given = checked.validated_parameters

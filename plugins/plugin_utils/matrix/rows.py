@@ -9,15 +9,14 @@ n1, n4, n8 are the sum of the requests' own tokens/s, as in the shipped rows; `w
 from __future__ import annotations
 
 import ipaddress
-import os
 import pathlib
 import re
 import statistics
-import tempfile
 import typing as t
 
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
@@ -153,19 +152,7 @@ def write(path: pathlib.Path, entry: Plain) -> None:
     """Write a file of an overlay, whole or not at all. FabricError where it cannot be written."""
     lines = "---\n# Of playbooks/matrix.yml, which writes it again after each case. An edit is lost.\n"
     text = lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".", suffix=".new", delete=False, encoding="utf-8"
-        ) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        made = pathlib.Path(file.name)
-        made.chmod(0o644)
-        made.replace(path)
-    except OSError as exc:
-        raise FabricError(f"{path}: cannot be written: {exc.strerror}.") from exc
+    placed.write(str(path.absolute()), text.encode(), 0o644)
 
 
 def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> list[Plain]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
@@ -125,10 +125,4 @@ def _platform(wishes: Wishes) -> dict[str, str]:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    except OSError as exc:
-        raise FabricError(f"{path}: cannot be written: {exc.strerror}.") from exc
+    placed.write(str(path.absolute()), text.encode(), 0o644)
