@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On two GPUs of one host: playbooks/nccl_bench.yml as an owner runs it, with real ranks, and what the gate makes of them.
+"""On two GPUs of one host: playbooks/nccl_bench.yml as an owner runs it, with real ranks, and what verify makes of them.
 
 Each GPU stands for a Spark (NCCL_HOSTID tells NCCL that they are two machines, and the traffic takes TCP over loopback); the
 nodes' facts are made up, since the machine has no ConnectX. Two runs: over TCP where TCP is asked for, whose figures must
@@ -48,7 +48,7 @@ def inventory(folder: pathlib.Path) -> pathlib.Path:
 
 
 def run(folder: pathlib.Path, name: str, **variables: t.Any) -> tuple[int, str, dict[str, t.Any]]:
-    """Run the playbook; return exit status, output and what it wrote down for the gate."""
+    """Run the playbook; return exit status, output and what it wrote down for verify."""
     report = folder / f"{name}.json"
     given = {
         "nccl_bench_python": sys.executable,

@@ -10,7 +10,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.bench import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
@@ -38,7 +38,7 @@ class ActionModule(ActionBase):
             return {**result, "skipped": True, "msg": "Check mode asks the server nothing."}
         try:
             made = run(Wanted(**given), display.display)
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.bench: {exc}"}
         result |= {"bench": made, "table": report.table(made)}
         result["problem"] = " ".join(report.problems(made))

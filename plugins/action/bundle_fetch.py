@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.bundle_fetch import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import get, registry, transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
             with transfer.client() as asked:
                 way = get.Way(asked, mirrors, logins, given["refresh"])
                 had = get.have(given["folder"], artefact, way, check=self._task.check_mode)
-        except (FabricError, OSError) as exc:
+        except (CollectionError, OSError) as exc:
             return {**result, "changed": False, "failed": True, "msg": f"bundle_fetch: {exc}"}
         there = {"artefact": to_plain(had.there)} if had.there else {}
         return {**result, "changed": had.changed, "said": had.said, **there}

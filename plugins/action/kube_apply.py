@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
@@ -57,6 +57,6 @@ class ActionModule(ActionBase):
             time.sleep(2)
         try:
             made = apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.kube_apply: {exc}"}
         return {**result, **made}

@@ -11,7 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_devices import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, offered
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER, PART, Plain
@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
         asked = checked.validated_parameters
         try:
             return {**result, **self._wait(asked, task_vars)}
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_devices: {exc}"}
 
     def _wait(self, asked: Plain, task_vars: dict[str, t.Any] | None) -> Plain:

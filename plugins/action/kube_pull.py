@@ -11,7 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_pull import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         self._place = {**ask.where(asked), "namespace": asked["served"]["namespace"]}
         try:
             return {**result, **self._have(pulls.wanted(asked["served"], self._list("Node"), asked["timeout"]))}
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_pull: {exc}"}
 
     def _have(self, wanted: pulls.Wanted) -> Plain:

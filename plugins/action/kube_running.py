@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_running import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import KINDS, running, selectors
@@ -31,6 +31,6 @@ class ActionModule(ActionBase):
             found = {kind[1]: ask.objects(self._execute_module, kind, place, labels, task_vars) for kind in KINDS}
             found["ConfigMap"] = ask.objects(self._execute_module, ("v1", "ConfigMap"), place, image.OURS, task_vars)
             seen = running(asked["instance"], asked["namespace"], found, asked["node_names"])
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_running: {exc}"}
         return {**result, "changed": False, **seen}

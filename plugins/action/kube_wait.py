@@ -11,7 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_wait import ARGUMENTS, REQUIRED_IF
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, status
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
         asked = checked.validated_parameters
         try:
             return {**result, "changed": False, **self._wait(asked, task_vars)}
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_wait: {exc}"}
 
     def _wait(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:

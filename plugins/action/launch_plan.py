@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.launch_plan import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, plan
 
@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
                     overrides.setdefault("variant", result["recommendation"]["variant"])
             files = model_files.given(asked["model_config"], asked["model_files"])
             made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.launch_plan: {exc}"}
         result["plan"] = made
         errors = [f"{f['message']} {f['remedy']}" for f in made["findings"] if f["severity"] == "error"]

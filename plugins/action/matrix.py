@@ -12,7 +12,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.matrix import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session, steps
 
@@ -44,17 +44,19 @@ class ActionModule(ActionBase):
                 matrix, found = session.planned(wishes)
                 return {**result, "table": report.plan_table(matrix.id, found)}
             made = session.measure(wishes, _options(), display.display)
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.matrix: {exc}"}
         failed = made["ended"] == "lost" or made.get("restored") is False
         return {**result, **made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}
 
 
 def _options() -> list[str]:
-    """Return what ansible-playbook was told. FabricError for what its steps could not be told, too."""
+    """Return what ansible-playbook was told. CollectionError for what its steps could not be told, too."""
     for option, instead in _ASKED.items():
         if context.CLIARGS.get(option):
-            raise FabricError(f"a password is asked for at the terminal, but each step would need it: use {instead}.")
+            raise CollectionError(
+                f"a password is asked for at the terminal, but each step would need it: use {instead}."
+            )
     if tuple(context.CLIARGS.get("tags") or ("all",)) != ("all",) or context.CLIARGS.get("skip_tags"):
-        raise FabricError("tags would leave out parts of the steps: run it without --tags and --skip-tags.")
+        raise CollectionError("tags would leave out parts of the steps: run it without --tags and --skip-tags.")
     return steps.options_of(sys.argv, context.CLIARGS.get("args") or ())

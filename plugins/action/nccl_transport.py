@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_transport import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
             evidence = self._gather(asked, result, task_vars)
             expected = Expected(asked["world_size"], asked["nodes"], asked["ranks_per_node"])
             made = transport.report(evidence, expected, asked["knowledge_dirs"])
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "failed": True, "msg": f"{MODULE}: {exc}"}
         if asked["return_log"]:
             made["log"] = pack(evidence)
@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
     def _texts(self, asked: dict[str, t.Any], task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
         """Return the logs that are read here, with their names, one at a time."""
         if asked["text"] is None and not (asked["paths"] or asked["pods"] or asked["parts"]):
-            raise FabricError("there is no log to read. Give text, paths, pods or parts.")
+            raise CollectionError("there is no log to read. Give text, paths, pods or parts.")
         if asked["text"] is not None:
             yield "text", asked["text"]
         if asked["pods"]:
@@ -79,7 +79,7 @@ class ActionModule(ActionBase):
         where = {**pods["connection"], "namespace": pods["namespace"]}
         listed = ask.objects(self._execute_module, ("v1", "Pod"), where, pods["label_selectors"], task_vars)
         if not listed:
-            raise FabricError(
+            raise CollectionError(
                 f"pods: none with {', '.join(pods['label_selectors'])} in namespace {pods['namespace']}. Correct the labels."
             )
         for pod in listed:

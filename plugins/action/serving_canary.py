@@ -9,10 +9,10 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.serving_canary import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked, Outcome, ask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest, Outcome, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Answer, compare, limits_of
 
 
@@ -31,10 +31,10 @@ class ActionModule(ActionBase):
         result |= {"changed": False, "groups": [], "signs": []}
         try:
             if given["max_tokens"] < 1 or given["timeout"] <= 0:
-                raise FabricError("max_tokens and timeout must be more than 0.")
+                raise CollectionError("max_tokens and timeout must be more than 0.")
             limits = limits_of(knowledge.load("guards", given["knowledge_dirs"]))
             outcomes = [ask(_asked(given, group), limits) for group in given["groups"]]
-        except FabricError as exc:
+        except CollectionError as exc:
             return {**result, "failed": True, "msg": f"dgxspark.cluster.serving_canary: {exc}"}
         signs = compare([_answer(outcome) for outcome in outcomes if outcome.finish_reason], limits.requests)
         result |= {"groups": to_plain(outcomes), "signs": to_plain(signs)}
@@ -46,9 +46,9 @@ class ActionModule(ActionBase):
         return result
 
 
-def _asked(given: dict[str, t.Any], group: dict[str, t.Any]) -> Asked:
+def _asked(given: dict[str, t.Any], group: dict[str, t.Any]) -> ChatRequest:
     shared = ("prompt", "max_tokens", "timeout", "expect", "api_key", "validate_certs", "ca_path")
-    return Asked(
+    return ChatRequest(
         name=group["name"],
         url=group["url"],
         model=group["model"],

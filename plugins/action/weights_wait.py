@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.modules.weights_wait import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels import pace
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 
 display = Display()
 

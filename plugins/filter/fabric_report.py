@@ -90,8 +90,8 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 RESULTS = ("nccl", "pod", "tokens", "wire")
 
@@ -108,14 +108,14 @@ def fabric_report(
 ) -> dict[str, t.Any]:
     """Return the report and the table."""
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.modes import mode_of
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.report import STEP_IDS, build_report
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEP_IDS, build_report
 
     meta, results = dict(meta or {}), dict(results or {})
     strangers = [name for name in results if name not in RESULTS]
     if strangers:
-        raise FabricError(f"results: there is no step {strangers[0]!r}. Known: {', '.join(RESULTS)}.")
+        raise CollectionError(f"results: there is no step {strangers[0]!r}. Known: {', '.join(RESULTS)}.")
     meta["versions"] = {"collection": knowledge.collection_version(), **(meta.get("versions") or {})}
     known = {"bands": bands or {}, "knowledge_dirs": tuple(knowledge_dirs or ())}
     evidence = evidence_of(plan, hosts, thresholds, {**results, **meta, **known})

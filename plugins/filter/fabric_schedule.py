@@ -60,13 +60,13 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 def fabric_schedule(plan: t.Any, hosts: t.Any, thresholds: t.Any) -> dict[str, t.Any]:
     """Return who sends what, and when."""
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.schedule import probes, rdma_rounds
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import probes, rdma_rounds
 
     evidence = evidence_of(plan, hosts, thresholds)
     return {"probes": probes(evidence), "rounds": rdma_rounds(evidence)}

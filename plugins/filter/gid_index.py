@@ -49,16 +49,16 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 def gid_index(per_host: t.Any) -> t.Any:
     """Return whether one GID index fits all hosts."""
     from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry, common_index
-    from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
     if not isinstance(per_host, t.Mapping) or not all(isinstance(gids, list) for gids in per_host.values()):
-        raise FabricError("a dictionary is needed that has a list of GID entries for each host.")
+        raise CollectionError("a dictionary is needed that has a list of GID entries for each host.")
     return common_index(
         {
             host: [from_plain(GidEntry, entry, f"{host}[{i}]") for i, entry in enumerate(gids)]

@@ -37,12 +37,12 @@ import typing as t
 
 from ansible import context
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 def inventory_guard(groups: t.Mapping[str, t.Sequence[str]]) -> str:
     """Return the pattern."""
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.limits import all_hosts
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import all_hosts
 
     return all_hosts(groups, needed=not context.CLIARGS.get("syntax"))
 

@@ -57,14 +57,14 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 def limit_guard(
     limit: str, groups: t.Any, reached: list[str], targets: list[str], also: t.Sequence[str] = ()
 ) -> list[str]:
     """Return the problems of a limit as sentences."""
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.limits import check_limit
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import check_limit
 
     return [str(finding) for finding in check_limit(limit, groups, reached, targets, also)]
 

@@ -39,7 +39,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 class FilterModule:

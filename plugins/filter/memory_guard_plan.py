@@ -52,7 +52,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 def memory_guard_plan(profile: str, overrides: t.Any = None, parts: t.Any = None, knowledge_dirs: t.Any = ()) -> t.Any:

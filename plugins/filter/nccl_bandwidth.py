@@ -57,8 +57,8 @@ _value:
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.front import as_filter
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
 
 
 def nccl_bandwidth(text: t.Any) -> dict[str, t.Any]:
@@ -66,10 +66,10 @@ def nccl_bandwidth(text: t.Any) -> dict[str, t.Any]:
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
     if not isinstance(text, str):
-        raise FabricError(f"the benchmark's output is needed, a text, not {type(text).__name__}.")
+        raise CollectionError(f"the benchmark's output is needed, a text, not {type(text).__name__}.")
     rows, about = bandwidth.parse(text)
     if not rows:
-        raise FabricError("no line of the NCCL benchmark is in it. Give the output of rank 0.")
+        raise CollectionError("no line of the NCCL benchmark is in it. Give the output of rank 0.")
     return {
         "rows": rows,
         "summaries": bandwidth.summaries(rows),

@@ -51,7 +51,7 @@ import typing as t
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import manifest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 
@@ -67,7 +67,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
         try:
             folders = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
             found = [self._has(folder, asked, kind) for folder in folders]
-        except FabricError as exc:
+        except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.bundle: {exc}") from exc
         if archives:
             return [[{"path": each["file"], "sha256": each["sha256"]} for each in has] for has in found]

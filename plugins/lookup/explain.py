@@ -66,7 +66,7 @@ import typing as t
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 
 
@@ -88,6 +88,6 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
             readings = [reading for term in terms for reading in signatures.read_path(term, table)]
             if text is not None:
                 readings.append(signatures.read_text(text, table))
-        except FabricError as exc:
+        except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.explain: {exc}") from exc
         return [signatures.explain(readings, table)]

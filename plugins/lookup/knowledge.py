@@ -47,7 +47,7 @@ import typing as t
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 
@@ -66,5 +66,5 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
             if len(terms) == 1:
                 return [knowledge.load(terms[0], dirs)]
             return [knowledge.get(terms[0], terms[1], dirs)]
-        except FabricError as exc:
+        except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.knowledge: {exc}") from exc

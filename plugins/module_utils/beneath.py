@@ -17,7 +17,7 @@ import pathlib
 import stat
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A pipe would be waited for without O_NONBLOCK.
@@ -26,15 +26,15 @@ _ABSENT = (FileNotFoundError,)
 
 
 def parts(root: str, path: str) -> tuple[str, ...]:
-    """Return the names of a path beneath a root; FabricError for one that leads out of it."""
+    """Return the names of a path beneath a root; CollectionError for one that leads out of it."""
     pure = pathlib.PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise FabricError(f"{path!r} leads out of {root}. The list of files is not one of ours; nothing was done.")
+        raise CollectionError(f"{path!r} leads out of {root}. The list of files is not one of ours; nothing was done.")
     return pure.parts
 
 
 class Beneath:
-    """A folder. All paths are relative to it; OSError is the system's, FabricError says who is to look."""
+    """A folder. All paths are relative to it; OSError is the system's, CollectionError says who is to look."""
 
     def __init__(self, root: str | pathlib.Path) -> None:
         self.root = str(root)
@@ -185,8 +185,8 @@ def _aside(path: str) -> str:
     return str(pure.with_name(f".{pure.name}.dgxspark"))
 
 
-def _planted(where: str) -> FabricError:
-    return FabricError(
+def _planted(where: str) -> CollectionError:
+    return CollectionError(
         f"{where} is a link, or no folder, and root follows no link there: who can write to that place could lead it anywhere. "
         f"Nothing was done. See who has put it there (ls -ld {where}), and remove it; caches move to another disk as a whole "
         "(k8s_dgx_serving.cache_dir)."

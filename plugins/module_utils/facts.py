@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.system import (
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Arp,
-    FabricError,
+    CollectionError,
     Function,
     Hca,
     Netdev,
@@ -64,7 +64,7 @@ def read_node(
     namespace (tests have their own). details: False reads functions and VFs alone, without firmware, active_mtu,
     eswitch mode, users, netplan and units: what a check that is repeated needs.
     Takes up to 3 SETTLE_S longer where a VF is in a namespace without processes: it may be a pod's in the making.
-    Raises FabricError where `ip` fails, a file may not be read, or a VF's namespace cannot be looked into.
+    Raises CollectionError where `ip` fails, a file may not be read, or a VF's namespace cannot be looked into.
     """
 
     def look() -> tuple[list[Function], _Reading]:
@@ -100,7 +100,7 @@ def read_links(run: Run) -> dict[str, dict[str, t.Any]]:
     """Return `ip`'s view of all interfaces of this namespace by name, with addresses and VF tables, in one call."""
     links = run_json(run, ["ip", "-j", "-d", "addr", "show"])
     if not isinstance(links, list):
-        raise FabricError("`ip -j -d addr show` gave no answer. The node needs iproute2 4.18 or newer.")
+        raise CollectionError("`ip -j -d addr show` gave no answer. The node needs iproute2 4.18 or newer.")
     return {link["ifname"]: link for link in links if "ifname" in link}
 
 
@@ -310,7 +310,7 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
         place = Place("pod" if namespace.pids else "stranded", namespace.path, namespace.pids)
         try:
             answer = enter(namespace.path, lambda sysfs, run, proc, w=wanted: _look(sysfs, run, proc, w))  # type: ignore[misc]
-        except FabricError as exc:
+        except CollectionError as exc:
             unread.append(str(exc))
             continue
         for pci, seen in answer.items():
@@ -319,7 +319,7 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
     # A namespace that went away meanwhile gives its VFs back to the host.
     lost = [pci for pci in sorted(missing - set(found)) if not reading.sysfs.netdev_of(pci)]
     if lost and unread:
-        raise FabricError(f"VF {', '.join(lost)}: its netdev is not on the host, and {' '.join(unread)}")
+        raise CollectionError(f"VF {', '.join(lost)}: its netdev is not on the host, and {' '.join(unread)}")
     return [replace(function, vfs=tuple(_placed(vf, found, reading) for vf in function.vfs)) for function in functions]
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 # Called inside a namespace with its sysfs, a runner and the root of /proc; returns what JSON can hold.
 Reader = t.Callable[[Sysfs, Run, str], t.Any]
@@ -47,7 +47,7 @@ def other_namespaces(proc_root: str = "/proc", netns_root: str = "/run/netns") -
 
     Sources: every process, the named ones in `netns_root`, and whatever else is mounted somewhere. The mount of a
     namespace keeps it alive when its last process has ended: that is how a dead pod's VF is stranded.
-    Raises FabricError where another user's processes cannot be looked at.
+    Raises CollectionError where another user's processes cannot be looked at.
     """
     own = os.stat(f"{proc_root}/self/ns/net")  # noqa: PTH116
     pids: dict[int, int] = {}
@@ -71,7 +71,7 @@ def _inode(path: str, device: int) -> int | None:
     try:
         status = os.stat(path)  # noqa: PTH116
     except PermissionError as exc:
-        raise FabricError(
+        raise CollectionError(
             f"{path}: not allowed to see which network namespace it is, so a VF that is not on the host cannot be "
             "found. Run this as root (become: true)."
         ) from exc
@@ -104,7 +104,7 @@ def _mounted(proc_root: str) -> list[str]:
 def entering(run: Run, seconds: float = 30.0) -> Enter:
     """Make an Enter for this machine: it calls a reader in a child inside a namespace, with that namespace's sysfs.
 
-    run: how the reader runs commands. seconds: how long the child may take. The Enter raises FabricError where the
+    run: how the reader runs commands. seconds: how long the child may take. The Enter raises CollectionError where the
     namespace cannot be entered or read.
     """
 
@@ -117,7 +117,7 @@ def entering(run: Run, seconds: float = 30.0) -> Enter:
                 os.close(receive)
                 _go_into(path)
                 answer = {"value": reader(Sysfs("/sys"), run, "/proc")}
-            except (FabricError, OSError, ImportError, AttributeError) as exc:
+            except (CollectionError, OSError, ImportError, AttributeError) as exc:
                 answer = {"error": str(exc)}
             finally:
                 # Never back into the caller's code: this is a copy of it.
@@ -137,7 +137,7 @@ def entering(run: Run, seconds: float = 30.0) -> Enter:
         except ValueError:
             reply = {"error": f"no whole answer within {seconds:g} s"}
         if "error" in reply:
-            raise FabricError(f"network namespace {path} cannot be read: {reply['error']}.")
+            raise CollectionError(f"network namespace {path} cannot be read: {reply['error']}.")
         return reply["value"]
 
     return enter

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _REMEDIES = {
     errno.ENOSPC: "the disk is full. Free room on it (`df -h`, and `df -i` for inodes), and run again.",
@@ -38,6 +38,6 @@ def reason(exc: OSError) -> str:
     return f"{exc.strerror or exc}. See to that, and run again."
 
 
-def cannot(verb: str, path: object, exc: OSError) -> FabricError:
+def cannot(verb: str, path: object, exc: OSError) -> CollectionError:
     """Return the error for a path that cannot be read, written or removed."""
-    return FabricError(f"{path} cannot be {verb}: {reason(exc)}")
+    return CollectionError(f"{path} cannot be {verb}: {reason(exc)}")

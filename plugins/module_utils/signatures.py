@@ -14,7 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 PIECE = 2048  # of a physical line, searched at a time: some logs are one line of progress bars
 OVERLAP = 512  # of the piece before, so that nothing is cut in two
@@ -89,15 +89,15 @@ class Reading:
 
 
 def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern]:
-    """Compile entries that have `id` and `pattern`. FabricError names the entry whose pattern is no expression."""
+    """Compile entries that have `id` and `pattern`. CollectionError names the entry whose pattern is no expression."""
     found = []
     for entry in entries:
         try:
             found.append(Pattern(str(entry["id"]), re.compile(entry["pattern"]), literal(entry["pattern"])))
         except (KeyError, TypeError) as exc:
-            raise FabricError("signatures: each needs an id and a pattern, both texts.") from exc
+            raise CollectionError("signatures: each needs an id and a pattern, both texts.") from exc
         except re.error as exc:
-            raise FabricError(f"signatures: {entry['id']}: pattern: no regular expression: {exc}.") from exc
+            raise CollectionError(f"signatures: {entry['id']}: pattern: no regular expression: {exc}.") from exc
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import types
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 
 def source_of(program: types.ModuleType) -> str:
@@ -17,6 +17,6 @@ def source_of(program: types.ModuleType) -> str:
     read = getattr(spec.loader, "get_source", None) if spec else None
     text = read(program.__name__) if read else None
     if not text:
-        raise FabricError(f"The source of {program.__name__} cannot be read, so nothing can be installed from it.")
+        raise CollectionError(f"The source of {program.__name__} cannot be read, so nothing can be installed from it.")
     # Ansible's own loader of collections gives bytes.
     return text.decode("utf-8") if isinstance(text, bytes) else str(text)

@@ -72,7 +72,7 @@ print(json.dumps(answers, default=str))
 def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "") -> tuple[Netplan, dict[str, str]]:
     """Read netplan's configuration and the state of systemd units: at most one command for each.
 
-    units: systemd units to look up. system_root: put before every path, for tests. Raises FabricError for a file that
+    units: systemd units to look up. system_root: put before every path, for tests. Raises CollectionError for a file that
     may not be read.
     """
     paths = _netplan_files(system_root)

@@ -15,17 +15,17 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.placed import Placed, Undo
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile, Undo
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What shall be there. adjust: OOM score by unit, set on its running main process as well."""
 
-    files: tuple[Placed, ...] = ()
+    files: tuple[NodeFile, ...] = ()
     enable: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
     adjust: dict[str, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class UnitFiles:
 
     def __init__(self, run: Run, record: str, proc: str = "/proc") -> None:
         self.run, self.record, self.proc = run, record, proc
-        there = placed.read(record)
+        there = node_files.read(record)
         try:
             self.ours: dict[str, t.Any] = json.loads(there[0]) if there else {}
         except ValueError:
@@ -44,7 +44,7 @@ class UnitFiles:
 
     def changes(self, wanted: Wanted) -> list[Change]:
         """Return what differs."""
-        found = [change for file in wanted.files if (change := placed.difference(file))]
+        found = [change for file in wanted.files if (change := node_files.difference(file))]
         keep = {file.path for file in wanted.files}
         found += [Change(path, "file", "there", None) for path in self._old(keep)]
         states = self._show((*wanted.enable, *self.ours.get("enable", ())))
@@ -73,11 +73,11 @@ class UnitFiles:
         try:
             for file in wanted.files:
                 undo.keep(file.path)
-                if placed.difference(file):
-                    placed.write(file.path, file.content.encode(), file.mode)
+                if node_files.difference(file):
+                    node_files.write(file.path, file.content.encode(), file.mode)
             record = {"files": sorted(keep), "enable": list(wanted.enable), **note}
-            placed.write(self.record, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
-        except FabricError:
+            node_files.write(self.record, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+        except CollectionError:
             undo.restore()
             raise
         undo.forget()
@@ -111,7 +111,7 @@ class UnitFiles:
         self._systemctl("daemon-reload")
         for unit in keep_running:
             self.run(["systemctl", "try-restart", unit])
-        placed.remove(self.record)
+        node_files.remove(self.record)
         with contextlib.suppress(OSError):
             pathlib.Path(self.record).parent.rmdir()
 
@@ -150,10 +150,10 @@ class UnitFiles:
     def _systemctl(self, *words: str) -> None:
         rc, out, err = self.run(["systemctl", *words])
         if rc:
-            raise FabricError(f"systemctl {' '.join(words)} failed: {(err or out).strip()} See systemctl status.")
+            raise CollectionError(f"systemctl {' '.join(words)} failed: {(err or out).strip()} See systemctl status.")
 
 
 def _remove(path: str) -> None:
-    placed.remove(path)
+    node_files.remove(path)
     with contextlib.suppress(OSError):
         pathlib.Path(path).parent.rmdir()  # a drop-in's folder, where nothing else is in it

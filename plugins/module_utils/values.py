@@ -287,7 +287,7 @@ class Change:
     after: t.Any
 
 
-class FabricError(Exception):
+class CollectionError(Exception):
     """An expected failure, with its cause and remedy in plain words. Modules turn it into fail_json."""
 
     def __init__(self, message: str, *, findings: t.Sequence[Finding] = ()) -> None:
@@ -312,16 +312,16 @@ def to_plain(value: t.Any) -> t.Any:
 def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
     """Build a value class from its plain form.
 
-    Raises FabricError naming the key for an unknown or missing key or a value of the wrong type.
+    Raises CollectionError naming the key for an unknown or missing key or a value of the wrong type.
     """
     where = where or cls.__name__
     if not isinstance(data, t.Mapping):
-        raise FabricError(f"{where}: a dictionary is needed, not {type(data).__name__} {data!r}.")
+        raise CollectionError(f"{where}: a dictionary is needed, not {type(data).__name__} {data!r}.")
     hints = _hints(t.cast(t.Any, cls))
     fields = {f.name: f for f in dataclasses.fields(t.cast(t.Any, cls))}
     unknown = sorted(set(data) - set(fields))
     if unknown:
-        raise FabricError(f"{where}: unknown key {unknown[0]!r}. Known keys: {', '.join(fields)}.")
+        raise CollectionError(f"{where}: unknown key {unknown[0]!r}. Known keys: {', '.join(fields)}.")
     values = {name: _convert(hints[name], data[name], f"{where}.{name}") for name in fields if name in data}
     try:
         return cls(**values)
@@ -331,7 +331,7 @@ def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
             for n, f in fields.items()
             if n not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         ]
-        raise FabricError(f"{where}: key {', '.join(map(repr, missing))} is missing.") from exc
+        raise CollectionError(f"{where}: key {', '.join(map(repr, missing))} is missing.") from exc
 
 
 @functools.cache
@@ -350,21 +350,21 @@ def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:
         return _convert(next(a for a in args if a is not types.NoneType), value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise FabricError(f"{where}: a list is needed, not {type(value).__name__} {value!r}.")
+            raise CollectionError(f"{where}: a list is needed, not {type(value).__name__} {value!r}.")
         return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, t.Mapping):
-            raise FabricError(f"{where}: a dictionary is needed, not {type(value).__name__} {value!r}.")
+            raise CollectionError(f"{where}: a dictionary is needed, not {type(value).__name__} {value!r}.")
         return {str(k): _convert(args[1], v, f"{where}.{k}") for k, v in value.items()}
     if origin is t.Literal:
         if value not in args:
-            raise FabricError(f"{where}: {value!r} is not one of {', '.join(map(str, args))}.")
+            raise CollectionError(f"{where}: {value!r} is not one of {', '.join(map(str, args))}.")
         return value
     if dataclasses.is_dataclass(hint):
         return from_plain(t.cast(t.Any, hint), value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise FabricError(f"{where}: {value!r} is not of type {hint.__name__}.")
+        raise CollectionError(f"{where}: {value!r} is not of type {hint.__name__}.")
     # Ansible's own texts and numbers are subclasses, which YAML libraries will not write.
     return hint(value) if hint in (str, int, float) else value

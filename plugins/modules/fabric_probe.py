@@ -212,7 +212,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe import Bounds, programs, run_tests
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.wire import ArpTest, PingTest, ask_arp, ping
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 
 TEXT = {"type": "str", "required": True}
 NUMBER = {"type": "int", "required": True}
@@ -261,7 +261,7 @@ def main() -> None:
             echo = pool.submit(ping, pinged, given["ping_timeout"], given["ping_tries"])
             answers = {"arp": to_plain(arp.result()), "ping": to_plain(echo.result())}
         answers["rdma"] = to_plain(run_tests(tests, Bounds(given["meet_timeout"], given["test_timeout"])))
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
     except PermissionError as exc:
         module.fail_json(msg=f"Raw sockets are refused ({exc}). Run this task as root (become: true).")

@@ -99,7 +99,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import DATA, read_machine
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 
 def main() -> None:
@@ -114,7 +114,7 @@ def main() -> None:
     try:
         given = module.params
         machine = read_machine(module_runner(module), data=given["data_dir"], registries=given["registries"])
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, machine=to_plain(machine))
 

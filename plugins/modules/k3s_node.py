@@ -108,7 +108,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, k3s_install, k3s_remove
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Sign
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Change,
+    CollectionError,
+    from_plain,
+    to_plain,
+)
 
 WANTED = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token")
 WANTED += ("agent_token", "first", "cdi")
@@ -122,9 +127,9 @@ def present(module: t.Any) -> list[Change]:
     )
     installed = k3s.read_installed(run, data=wanted.data, registries=wanted.registries)
     if installed.version and installed.ours is None:
-        raise FabricError(foreign("Nothing was changed."))
+        raise CollectionError(foreign("Nothing was changed."))
     if installed.role not in (None, wanted.role):
-        raise FabricError(
+        raise CollectionError(
             f"The node is a K3s {installed.role}, and shall be {wanted.role}. Nothing was changed. Run with "
             "k3s_state=absent for this node first."
         )
@@ -140,7 +145,7 @@ def absent(module: t.Any) -> list[Change]:
     run, data = module_runner(module), module.params["data_dir"]
     installed = k3s.read_installed(run, data=data)
     if installed.version and installed.ours is None:
-        raise FabricError(foreign("It is left alone."))
+        raise CollectionError(foreign("It is left alone."))
     if installed.ours is None:
         return []
     data = str(installed.ours.get("data", data))
@@ -180,7 +185,7 @@ def main() -> None:
     )
     try:
         changes = present(module) if module.params["state"] == "present" else absent(module)
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[])
     diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
     module.exit_json(changed=bool(changes), changes=to_plain(changes), diff=diff)

@@ -76,9 +76,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.placed import Placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile
 from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles, Wanted
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 RECORD = "/var/lib/dgxspark/memory_guard.json"
 PROGRAM = "/usr/bin/earlyoom"
@@ -95,7 +95,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
             node.remove(keep_running=[EARLYOOM])
     else:
         wanted = Wanted(
-            tuple(Placed(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"]),
+            tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"]),
             tuple(given["enable"]),
             tuple(given["restart"]),
             {str(unit): int(score) for unit, score in given["adjust"].items()},
@@ -128,7 +128,7 @@ def main() -> None:
     )
     try:
         result = run(module)
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[])
     module.exit_json(**result)
 

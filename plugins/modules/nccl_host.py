@@ -105,9 +105,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import NcclHost, Wish
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import HostSettings, NcclHost
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 ARGUMENTS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -121,12 +121,14 @@ ARGUMENTS: dict[str, t.Any] = {
 }
 
 
-def wish(given: t.Mapping[str, t.Any]) -> Wish | None:
+def wish(given: t.Mapping[str, t.Any]) -> HostSettings | None:
     """Return what the node shall have; None for what it had before."""
     if given["state"] == "absent":
         return None
     texts = {key: {str(k): str(v) for k, v in given[key].items()} for key in ("environment", "sysctls")}
-    return Wish(texts["environment"], given["memlock"], given["stack"], tuple(given["domains"]), texts["sysctls"])
+    return HostSettings(
+        texts["environment"], given["memlock"], given["stack"], tuple(given["domains"]), texts["sysctls"]
+    )
 
 
 def main() -> None:
@@ -136,7 +138,7 @@ def main() -> None:
     node = NcclHost(Host(root), module.params["proc_root"], reload=not root)
     try:
         outcome = node.run(wish(module.params), check_mode=module.check_mode)
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
         module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")

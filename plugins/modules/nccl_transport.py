@@ -206,7 +206,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence imp
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import expand, read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 PODS: dict[str, dict[str, object]] = {
     "label_selectors": {"type": "list", "elements": "str", "required": True},
@@ -239,7 +239,7 @@ def main() -> None:
         for name in expand(module.params["paths"]):
             reader.read(name, read_lines(name))
         log = pack(reader.finish())
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, log=log)
 

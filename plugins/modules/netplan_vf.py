@@ -161,7 +161,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 DEVICE = {
     "name": {"type": "str"},
@@ -189,7 +189,7 @@ def work(module: AnsibleModule, scratch: str) -> Outcome:
     """Take the step that was asked for."""
     given = module.params
     if given["state"] == "present" and not (given["content"] or "").strip():
-        raise FabricError("content: the file's text is needed with state: present. state: absent removes the file.")
+        raise CollectionError("content: the file's text is needed with state: present. state: absent removes the file.")
     devices = tuple(Device(**{**d, "addresses": tuple(d["addresses"])}) for d in given["devices"])
     request = Request(
         path=given["path"],
@@ -213,7 +213,7 @@ def main() -> None:
     scratch = tempfile.mkdtemp(prefix="netplan-", dir=module.tmpdir)
     try:
         outcome = work(module, scratch)
-    except (FabricError, RollbackError) as exc:
+    except (CollectionError, RollbackError) as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
         module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")

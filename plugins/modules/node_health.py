@@ -128,7 +128,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import m
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import read_health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import compile_patterns
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def main() -> None:
             proc_root=given["proc_root"],
             system_root=given["system_root"].rstrip("/"),
         )
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, health=to_plain(health))
 

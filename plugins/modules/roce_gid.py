@@ -128,7 +128,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids impor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     PlannedFunction,
     from_plain,
     to_plain,
@@ -165,7 +165,7 @@ def main() -> None:
             if not findings or time.monotonic() >= deadline or HOPELESS & {finding.id for finding in findings}:
                 break
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc), gids=[], indices={}, findings=[])
     result = {
         "changed": False,

@@ -134,7 +134,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def main() -> None:
             netns_root=given["netns_root"],
             system_root=given["system_root"].rstrip("/"),
         )
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, roce=to_plain(node))
 

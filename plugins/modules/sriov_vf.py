@@ -107,7 +107,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     Finding,
     Node,
     PlannedFunction,
@@ -132,10 +132,10 @@ def gather(module: t.Any) -> Node:
 
 
 def refuse(findings: t.Sequence[Finding]) -> None:
-    """Raise FabricError where something speaks against the change."""
+    """Raise CollectionError where something speaks against the change."""
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
-        raise FabricError(" ".join(str(finding) for finding in errors), findings=errors)
+        raise CollectionError(" ".join(str(finding) for finding in errors), findings=errors)
 
 
 def run(module: t.Any) -> dict[str, t.Any]:
@@ -205,7 +205,7 @@ def main() -> None:
     )
     try:
         result = run(module)
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[], findings=to_plain(exc.findings))
     except OSError as exc:
         module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}", changes=[], findings=[])

@@ -18,7 +18,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.weights
-  - dgxspark.cluster.parcels
+  - dgxspark.cluster.transfer
 options:
   manifest:
     description: The list, as M(dgxspark.cluster.weights_fetch) returned it.
@@ -61,10 +61,10 @@ read:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.relay import Counter, Link, relay
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.relay import Counter, Link, relay
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 
 
@@ -97,7 +97,7 @@ def main() -> None:
                 progress.phase, progress.total = "copy", state.missing
                 progress.bytes = lambda: counter.moved
                 relay(goal, link, given["token"], counter)
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc), moved=counter.moved)
     module.exit_json(changed=not state.whole, moved=counter.moved, read=counter.read, diff=diff)
 

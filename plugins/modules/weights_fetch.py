@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.weights
-  - dgxspark.cluster.parcels
+  - dgxspark.cluster.transfer
 options:
   state:
     description: V(absent) removes what lists of this collection name, and nothing else.
@@ -83,9 +83,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, fetch
 
 
@@ -155,7 +155,7 @@ def main() -> None:
             diff = {"before": "".join(f"{change.subject}\n" for change in gone), "after": ""}
             module.exit_json(changed=bool(gone), diff=diff)
         module.exit_json(**present(module))
-    except FabricError as exc:
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
 
 

@@ -63,9 +63,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 
 
@@ -93,8 +93,8 @@ def main() -> None:
     root = module.params["cache_dir"]
     try:
         found = {asked["repo"]: seen(root, asked, module.params["files"]) for asked in module.params["repos"]}
-        module.exit_json(changed=False, weights=found, free_mib=placed.free_mib(root))
-    except FabricError as exc:
+        module.exit_json(changed=False, weights=found, free_mib=node_files.free_mib(root))
+    except CollectionError as exc:
         module.fail_json(msg=str(exc))
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is wrong with a running cluster, by what its nodes showed: symptom, cause, remedy. Nothing is tested with traffic.
 
-What the gate decides by facts alone (links, VFs, GIDs) is asked of the gate; what lines of a journal mean, of the
+What verify decides by facts alone (links, VFs, GIDs) is asked of verify; what lines of a journal mean, of the
 signatures; which versions are bad, of the same list as the serving plan asks.
 """
 
@@ -20,22 +20,22 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
     SEVERITIES,
-    FabricError,
+    CollectionError,
     from_plain,
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate import links
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import Evidence, Step
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.verdict import causes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import links
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import causes
 
 EARLIER = "earlier boot"
 _MAKE = "Run site.yml --tags fabric."
 
-# Why the gate's causes come about on a cluster that once was well. By their ids' beginnings, the longest first.
+# Why verify's causes come about on a cluster that once was well. By their ids' beginnings, the longest first.
 _WHY = {
     "function.": "The ConnectX-7 leaves the PCI bus while no cable is in, and comes back when one is.",
     "link.down": "The cable, its plug, the switch port, or the node at the other end.",
@@ -68,7 +68,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class Patient:
+class SiteState:
     """All that is looked at. health: by host, what `node_health` read; health_errors: why it did not."""
 
     evidence: Evidence
@@ -86,7 +86,7 @@ class Patient:
 
 
 def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str, str]]:
-    """Return the hosts' `health`, and their `health_error`. FabricError for a wrong form."""
+    """Return the hosts' `health`, and their `health_error`. CollectionError for a wrong form."""
     health = {
         name: from_plain(Health, seen["health"], f"hosts.{name}.health")
         for name, seen in hosts.items()
@@ -95,17 +95,17 @@ def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str
     return health, {name: str(seen["health_error"]) for name, seen in hosts.items() if seen.get("health_error")}
 
 
-def examine(patient: Patient) -> list[Diagnosis]:
+def examine(state: SiteState) -> list[Diagnosis]:
     """Return all that was found, the worst first; of equals, what lies deepest."""
     parts = (_nodes, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
-    found = [diagnosis for part in parts for diagnosis in part(patient)]
+    found = [diagnosis for part in parts for diagnosis in part(state)]
     return sorted(found, key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
 
 
-def _nodes(patient: Patient) -> t.Iterator[Diagnosis]:
-    for name in patient.evidence.plan:
-        absent = patient.evidence.not_here(name)
-        if absent and absent[1] and name in patient.reached:
+def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
+    for name in state.evidence.plan:
+        absent = state.evidence.not_here(name)
+        if absent and absent[1] and name in state.reached:
             yield Diagnosis(
                 "node.refused",
                 "error",
@@ -125,39 +125,39 @@ def _nodes(patient: Patient) -> t.Iterator[Diagnosis]:
                 "needs its power cut.",
                 follows=("Every model that has a rank there is down, though its health page may say otherwise.",),
             )
-        elif name in patient.health_errors:
-            message = patient.health_errors[name]
+        elif name in state.health_errors:
+            message = state.health_errors[name]
             cause = "The module node_health could not do its work there."
             yield Diagnosis(
                 "node.unread", "warning", name, f"its health could not be read: {message}", cause, "See why."
             )
 
 
-def _steps(patient: Patient) -> list[Step]:
-    """Return what the gate decides by facts alone."""
-    return [Step(judge.__name__, "", True, tuple(judge(patient.evidence))) for judge in (links.link, links.gid)]
+def _steps(state: SiteState) -> list[Step]:
+    """Return what verify decides by facts alone."""
+    return [Step(judge.__name__, "", True, tuple(judge(state.evidence))) for judge in (links.link, links.gid)]
 
 
-def _gate(patient: Patient) -> t.Iterator[Diagnosis]:
-    for cause in causes(_steps(patient)):
+def _gate(state: SiteState) -> t.Iterator[Diagnosis]:
+    for cause in causes(_steps(state)):
         why = next((text for prefix, text in _WHY.items() if cause.id.startswith(prefix)), "")
         yield Diagnosis(
             cause.id, "error", cause.where, cause.message, why, cause.remedy, follows=tuple(cause.consequences[:8])
         )
 
 
-def _drift(patient: Patient) -> t.Iterator[Diagnosis]:
-    told = {str(r.blame) for step in _steps(patient) for r in step.results if r.status == "fail"}
-    for name, host in patient.evidence.plan.items():
-        node = patient.evidence.node(name)
+def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
+    told = {str(r.blame) for step in _steps(state) for r in step.results if r.status == "fail"}
+    for name, host in state.evidence.plan.items():
+        node = state.evidence.node(name)
         if node is None:
             continue
         try:
-            # What the gate has told of is not told again.
-            every = changes(to_plain(host), to_plain(node), patient.vf_options, path=patient.netplan_path)["changes"]
+            # What verify has told of is not told again.
+            every = changes(to_plain(host), to_plain(node), state.vf_options, path=state.netplan_path)["changes"]
             found = [change for change in every if f"{name} {change.subject.split(' ')[0]}" not in told]
-        except FabricError as exc:
-            patient.unjudged.append((name, f"whether it is as planned: {exc}"))
+        except CollectionError as exc:
+            state.unjudged.append((name, f"whether it is as planned: {exc}"))
             continue
         if found:
             shown = "; ".join(f"{c.subject}: {c.what} {_short(c.before)} -> {_short(c.after)}" for c in found[:6])
@@ -177,15 +177,15 @@ def _short(value: t.Any) -> str:
     return text if len(text) <= 40 and "\n" not in text else f"({len(text)} characters)"
 
 
-def _gids(patient: Patient) -> t.Iterator[Diagnosis]:
-    entries = {name: found for name, (found, _findings) in patient.evidence.gids.items() if found}
+def _gids(state: SiteState) -> t.Iterator[Diagnosis]:
+    entries = {name: found for name, (found, _findings) in state.evidence.gids.items() if found}
     if len(entries) < 2:
         return
     common = common_index(entries)
     if not common.fits:
         yield Diagnosis(
             "gid.index-differs",
-            "error" if patient.pinned_gid else "info",
+            "error" if state.pinned_gid else "info",
             ", ".join(entries),
             common.message,
             "The index is a place in a table that follows addresses and link events; it need not be the same.",
@@ -194,10 +194,10 @@ def _gids(patient: Patient) -> t.Iterator[Diagnosis]:
         )
 
 
-def platform(patient: Patient, name: str) -> dict[str, str]:
+def platform(state: SiteState, name: str) -> dict[str, str]:
     """Return a host's versions by component, those of the fabric's functions among them."""
-    found = dict(patient.health[name].versions) if name in patient.health else {}
-    node = patient.evidence.node(name)
+    found = dict(state.health[name].versions) if name in state.health else {}
+    node = state.evidence.node(name)
     if node:
         if node.kernel:
             found.setdefault("kernel", node.kernel)
@@ -210,10 +210,10 @@ def platform(patient: Patient, name: str) -> dict[str, str]:
     return found
 
 
-def _versions(patient: Patient) -> t.Iterator[Diagnosis]:
+def _versions(state: SiteState) -> t.Iterator[Diagnosis]:
     by_component: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name in patient.evidence.hosts:
-        for component, version in platform(patient, name).items():
+    for name in state.evidence.hosts:
+        for component, version in platform(state, name).items():
             by_component[component][version].append(name)
     for component, versions in sorted(by_component.items()):
         if component == "product" or len(versions) < 2:
@@ -230,17 +230,17 @@ def _versions(patient: Patient) -> t.Iterator[Diagnosis]:
         )
 
 
-def _known_bad(patient: Patient) -> t.Iterator[Diagnosis]:
+def _known_bad(state: SiteState) -> t.Iterator[Diagnosis]:
     hosts: dict[str, list[str]] = defaultdict(list)
     found: dict[str, t.Any] = {}
-    for name in patient.evidence.hosts:
-        versions = platform(patient, name)
-        if name in patient.health:
-            versions["cmdline"] = patient.health[name].cmdline
-        for entry in patient.known_bad:
+    for name in state.evidence.hosts:
+        versions = platform(state, name)
+        if name in state.health:
+            versions["cmdline"] = state.health[name].cmdline
+        for entry in state.known_bad:
             try:
                 bad, _environment = platform_findings(versions, [entry])
-            except FabricError:  # a version that does not begin with a number cannot be compared
+            except CollectionError:  # a version that does not begin with a number cannot be compared
                 continue
             for finding in bad:
                 hosts[finding.id].append(name)
@@ -257,12 +257,12 @@ def _known_bad(patient: Patient) -> t.Iterator[Diagnosis]:
         )
 
 
-def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
-    limits = patient.limits["memory"]
-    for name, health in patient.health.items():
+def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
+    limits = state.limits["memory"]
+    for name, health in state.health.items():
         kib = health.memory.get("MemAvailable")
         if kib is None:
-            patient.unjudged.append((name, "free memory: /proc/meminfo tells none"))
+            state.unjudged.append((name, "free memory: /proc/meminfo tells none"))
             continue
         free = kib / KIB_PER_GIB
         if free < limits["warning_gib"]:
@@ -274,14 +274,14 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
                 f"{free:.1f} GiB of memory are left; at least {limits['error_gib' if low else 'warning_gib']} are due.",
                 "CPU and GPU share it. What is served there, or beside it, takes more than was planned.",
                 "Lower mem_fraction_static or gpu_memory_utilization, or take other loads off the node, before it hangs.",
-                source=tuple(patient.limits["source"]),
+                source=tuple(state.limits["source"]),
             )
-        elif patient.needed_gib is not None and free < patient.needed_gib and not _busy(patient, name):
+        elif state.needed_gib is not None and free < state.needed_gib and not _busy(state, name):
             yield Diagnosis(
                 "memory.below-plan",
                 "warning",
                 name,
-                f"{free:.1f} GiB are free and nothing is served there; the plan counts on {patient.needed_gib:.1f}.",
+                f"{free:.1f} GiB are free and nothing is served there; the plan counts on {state.needed_gib:.1f}.",
                 "Something else has taken memory since it was measured, or a model that ended has not given it back.",
                 "See what (ps, free -g). What an ended engine leaves behind goes with a restart of the node.",
             )
@@ -299,19 +299,19 @@ def _memory(patient: Patient) -> t.Iterator[Diagnosis]:
             )
 
 
-def _busy(patient: Patient, name: str) -> bool:
-    node = patient.evidence.node(name)
+def _busy(state: SiteState, name: str) -> bool:
+    node = state.evidence.node(name)
     used = node is not None and any(
         vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs
     )
-    return used or any((gpu.utilisation or 0) > 0 for gpu in patient.health[name].gpus)
+    return used or any((gpu.utilisation or 0) > 0 for gpu in state.health[name].gpus)
 
 
-def _gpus(patient: Patient) -> t.Iterator[Diagnosis]:
-    limits = patient.limits.get("gpu")
+def _gpus(state: SiteState) -> t.Iterator[Diagnosis]:
+    limits = state.limits.get("gpu")
     if not limits:
         return
-    for name, health in patient.health.items():
+    for name, health in state.health.items():
         if health.gpu_error:
             yield Diagnosis(
                 "gpu.unreadable",
@@ -323,7 +323,7 @@ def _gpus(patient: Patient) -> t.Iterator[Diagnosis]:
             )
         for gpu in health.gpus:
             if (gpu.utilisation or 0) < limits["busy_percent"] or gpu.clock_mhz is None or gpu.power_w is None:
-                patient.unjudged.append((name, "whether the GPU is in its low-power state: that shows at work only"))
+                state.unjudged.append((name, "whether the GPU is in its low-power state: that shows at work only"))
             elif gpu.clock_mhz < limits["low_clock_mhz"] and gpu.power_w < limits["low_power_w"]:
                 yield Diagnosis(
                     "gpu.low-power",
@@ -332,7 +332,7 @@ def _gpus(patient: Patient) -> t.Iterator[Diagnosis]:
                     f"the GPU is {gpu.utilisation:.0f} % busy at {gpu.clock_mhz:.0f} MHz and {gpu.power_w:.0f} W.",
                     "It is stuck in a low-power state of the platform, which outlives restarts of programs and of the node.",
                     "Shut the node down, pull its power plug for a minute, and start it again.",
-                    source=tuple(patient.limits["source"]),
+                    source=tuple(state.limits["source"]),
                 )
             if gpu.temperature_c is not None and gpu.temperature_c >= limits["hot_c"]:
                 yield Diagnosis(
@@ -346,11 +346,11 @@ def _gpus(patient: Patient) -> t.Iterator[Diagnosis]:
                 )
 
 
-def _pcie(patient: Patient) -> t.Iterator[Diagnosis]:
-    limits = patient.limits.get("pcie")
+def _pcie(state: SiteState) -> t.Iterator[Diagnosis]:
+    limits = state.limits.get("pcie")
     if not limits:
         return
-    for name, health in patient.health.items():
+    for name, health in state.health.items():
         for link in health.links:
             narrow = link.width is not None and link.width < limits["width"]
             slow = link.gtps is not None and link.gtps < limits["gtps"]
@@ -366,14 +366,14 @@ def _pcie(patient: Patient) -> t.Iterator[Diagnosis]:
                 )
 
 
-def _journals(patient: Patient) -> t.Iterator[Diagnosis]:
+def _journals(state: SiteState) -> t.Iterator[Diagnosis]:
     readings = []
-    for name, health in patient.health.items():
+    for name, health in state.health.items():
         for journal in health.journals:
             if journal.error and EARLIER not in journal.name:
-                patient.unjudged.append((name, f"the journal ({journal.name}): {journal.error}"))
+                state.unjudged.append((name, f"the journal ({journal.name}): {journal.error}"))
             readings.append(Reading(f"{name}: {journal.name}", journal.lines, journal.hits, journal.error))
-    found = signatures.findings(readings, patient.table)
+    found = signatures.findings(readings, state.table)
     causes_of = {finding["id"]: finding["cause"] for finding in found}
     for finding in found:
         if finding["benign"] or not finding["root"]:

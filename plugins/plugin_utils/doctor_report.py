@@ -10,8 +10,8 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import Diagnosis, Patient
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.gate.model import evidence_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import Diagnosis, SiteState
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
 
 SCHEMA = "dgxspark.cluster/doctor-report/1"
 _HEAD = ("HOST", "STATUS", "UP", "KERNEL", "DRIVER", "NIC FIRMWARE", "FREE GiB", "GPU")
@@ -37,7 +37,7 @@ def build(
         plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}
     )
     health, errors = doctor.health_of(hosts)
-    patient = Patient(
+    state = SiteState(
         evidence=evidence,
         health=health,
         health_errors=errors,
@@ -50,25 +50,25 @@ def build(
         netplan_path=str(meta.get("netplan_path") or netplan.PATH),
         reached={name for name, seen in hosts.items() if seen.get("reached") or seen.get("health")},
     )
-    found = doctor.examine(patient)
+    found = doctor.examine(state)
     tally = doctor.tally(found)
     report: Plain = {
         "schema": SCHEMA,
         "verdict": "error" if tally["error"] else "warning" if tally["warning"] else "well",
-        "headline": _headline(patient, found, tally),
+        "headline": _headline(state, found, tally),
         "started": meta.get("started"),
         "finished": meta.get("finished"),
         "versions": dict(meta.get("versions") or {}),
-        "hosts": [_host(patient, name) for name in evidence.plan],
+        "hosts": [_host(state, name) for name in evidence.plan],
         "findings": [doctor.plain(diagnosis) for diagnosis in found],
-        "not_judged": [{"host": host, "what": what} for host, what in dict.fromkeys(patient.unjudged)],
+        "not_judged": [{"host": host, "what": what} for host, what in dict.fromkeys(state.unjudged)],
     }
     return {"report": report, "table": show(report)}
 
 
-def _headline(patient: Patient, found: t.Sequence[Diagnosis], tally: t.Mapping[str, int]) -> str:
-    seen = sum(1 for host in patient.evidence.hosts.values() if host.node)
-    where = f"{signatures.count(seen, 'host')} of {len(patient.evidence.plan)}"
+def _headline(state: SiteState, found: t.Sequence[Diagnosis], tally: t.Mapping[str, int]) -> str:
+    seen = sum(1 for host in state.evidence.hosts.values() if host.node)
+    where = f"{signatures.count(seen, 'host')} of {len(state.evidence.plan)}"
     serious = [d for d in found if d.severity != "info"]
     if not serious:
         return f"WELL: nothing wrong was seen on {where}."
@@ -76,16 +76,16 @@ def _headline(patient: Patient, found: t.Sequence[Diagnosis], tally: t.Mapping[s
     return f"{counts.upper()} on {where}: {serious[0].where}: {serious[0].symptom}"
 
 
-def _host(patient: Patient, name: str) -> Plain:
-    seen = patient.evidence.hosts.get(name)
-    health = patient.health.get(name)
+def _host(state: SiteState, name: str) -> Plain:
+    seen = state.evidence.hosts.get(name)
+    health = state.health.get(name)
     gpu = health.gpus[0] if health and health.gpus else None
     return {
         "name": name,
         "status": "outside the limit" if seen is None else "seen" if seen.node else "not seen",
         "reason": seen.error if seen else None,
         "uptime_s": health.uptime_s if health else None,
-        "versions": doctor.platform(patient, name),
+        "versions": doctor.platform(state, name),
         "memory_kib": dict(health.memory) if health else {},
         "gpu": {
             "name": gpu.name,

@@ -29,7 +29,7 @@ except ImportError as exc:
 else:
     JSONSCHEMA_ERROR = None
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 COLLECTION = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = COLLECTION / "knowledge"
@@ -40,7 +40,7 @@ ELSEWHERE = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "m
 Entry = dict[str, t.Any]
 
 
-class KnowledgeError(FabricError):
+class KnowledgeError(CollectionError):
     """A bad entry: the message names the file, the key, what is wrong and what to do."""
 
 

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG, FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Plain = dict[str, t.Any]
@@ -32,12 +32,12 @@ def plan(profile: str, overrides: t.Any = None, parts: t.Sequence[str] = PARTS, 
     """Return `files` (path, content, mode), `enable` (units), `restart` (units), and `adjust` (unit -> OOM score).
 
     profile: a hardware class. overrides: figures over its own, such as {"kill": {"term_mib": 768}}. parts: what is wanted
-    of `kill`, `load` and `protected`. Raises FabricError for what the schema refuses, and for figures that contradict.
+    of `kill`, `load` and `protected`. Raises CollectionError for what the schema refuses, and for figures that contradict.
     """
     try:
         entry = knowledge.get("memory_guard", profile, dirs)
-    except FabricError as exc:
-        raise FabricError(f"memory_guard_profile: {exc}") from None
+    except CollectionError as exc:
+        raise CollectionError(f"memory_guard_profile: {exc}") from None
     entry = knowledge.merged(entry, overrides or {})
     body = {key: value for key, value in entry.items() if key not in ("origin", "replaces")}
     knowledge.validate("memory_guard", body, "memory_guard_overrides")
@@ -71,26 +71,26 @@ def _file(path: str, content: str, mode: str = "0644") -> Plain:
 def _check(entry: Plain) -> None:
     kill, load = entry["kill"], entry["load"]
     if kill["kill_mib"] >= kill["term_mib"]:
-        raise FabricError(
+        raise CollectionError(
             f"memory_guard: kill.kill_mib {kill['kill_mib']} must be less than kill.term_mib {kill['term_mib']}: a process "
             "is asked to go before it is made to."
         )
     if load["floor_mib"] <= kill["term_mib"]:
-        raise FabricError(
+        raise CollectionError(
             f"memory_guard: load.floor_mib {load['floor_mib']} must be more than kill.term_mib {kill['term_mib']}: the page "
             "cache is to go before a process has to."
         )
     for key in ("prefer", "avoid"):
         for pattern in kill[key]:
             if not _SAFE.match(pattern):
-                raise FabricError(
+                raise CollectionError(
                     f"memory_guard: kill.{key}: {pattern!r} has a character that a unit file reads otherwise. Use letters, "
                     "digits and . ? * + [ ] - _ :"
                 )
     slices = {p["unit"]: p.get("min_mib", 0) for p in entry["protected"]}
     needed = sum(mib for unit, mib in slices.items() if unit.endswith(".service") and unit != "k3s-agent.service")
     if slices.get("system.slice", 0) < needed:
-        raise FabricError(
+        raise CollectionError(
             f"memory_guard: protected: system.slice has min_mib {slices.get('system.slice', 0)}, and its units together "
             f"{needed}: what a slice does not have, its units have not either."
         )

@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     SEVERITIES,
-    FabricError,
+    CollectionError,
     Severity,
     from_plain,
 )
@@ -113,10 +113,10 @@ def _named(entry: knowledge.Entry, entries: t.Container[str], faults: t.Sequence
 def read_path(path: str, table: Table) -> list[Reading]:
     """Read a log, or all logs of a folder. What is no text in a folder is said (`Reading.error`) and passed over.
 
-    FabricError where there is nothing of the name, or where the one file named is empty or no text.
+    CollectionError where there is nothing of the name, or where the one file named is empty or no text.
     """
     if path.strip() == "-":
-        raise FabricError(
+        raise CollectionError(
             "log: - : Ansible gives its tasks no standard input. Write to a file first, or let the shell do it: "
             "-e log=<(kubectl logs POD)"
         )
@@ -125,22 +125,22 @@ def read_path(path: str, table: Table) -> list[Reading]:
         if place.is_dir():
             files = _files(place)
             if not files:
-                raise FabricError(f"log: {path}: the folder has no files.")
+                raise CollectionError(f"log: {path}: the folder has no files.")
             return [_read_file(file, str(file.relative_to(place)), table) for file in files]
         reading = _read_file(place, place.name, table)
     except OSError as exc:
         hint = " To explain pasted text, give it in log_text: -e @pasted.yml" if "\n" in path or len(path) > 255 else ""
         name = path if len(path) < 200 else f"{path[:200]}..."
-        raise FabricError(f"log: {name}: cannot be read: {exc.strerror or exc}.{hint}") from exc
+        raise CollectionError(f"log: {name}: cannot be read: {exc.strerror or exc}.{hint}") from exc
     if reading.error:
-        raise FabricError(f"log: {path}: {reading.error}")
+        raise CollectionError(f"log: {path}: {reading.error}")
     return [reading]
 
 
 def read_text(text: str, table: Table, name: str = "pasted text") -> Reading:
-    """Read a text. FabricError for an empty one."""
+    """Read a text. CollectionError for an empty one."""
     if not text.strip():
-        raise FabricError(f"{name}: there is nothing in it.")
+        raise CollectionError(f"{name}: there is nothing in it.")
     return scanner.scan(name, scanner.numbered(text), table.patterns)
 
 
@@ -155,7 +155,7 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
         folders.sort()
         found += [pathlib.Path(root, name) for name in sorted(names) if not name.startswith(".")]
         if len(found) > FILES:
-            raise FabricError(f"log: {folder}: more than {FILES} files. Name the folder of the logs alone.")
+            raise CollectionError(f"log: {folder}: more than {FILES} files. Name the folder of the logs alone.")
     return found
 
 
@@ -190,7 +190,7 @@ def _text_only(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
 def readings_of(values: t.Any, where: str) -> list[Reading]:
     """Build readings of their plain form, which is what a module returned."""
     if not isinstance(values, (list, tuple)):
-        raise FabricError(f"{where}: a list is needed, not {type(values).__name__}.")
+        raise CollectionError(f"{where}: a list is needed, not {type(values).__name__}.")
     return [from_plain(Reading, value, f"{where}[{i}]") for i, value in enumerate(values)]
 
 

@@ -1,4 +1,4 @@
-"""What the gate reads of a cluster: real runs of kubernetes.core against the stand-in of an API server.
+"""What verify reads of a cluster: real runs of kubernetes.core against the stand-in of an API server.
 
 The pods are the stand-in's, and their logs constructed (tests/unit/nccl_logs.py): NO POD RUNS HERE.
 """
@@ -22,7 +22,7 @@ OOM = "kernel: Out of memory: Killed process 4242 (python3) total-vm:1kB"
 
 
 class Reader(harness.Site):
-    """Four ranks that are there, and a play that keeps what the gate would be given."""
+    """Four ranks that are there, and a play that keeps what verify would be given."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE
 
@@ -97,7 +97,7 @@ def test_names_are_those_of_the_table(profile: str, given: dict[str, t.Any], nam
     "settings", [{"enforce_eager": True, "disable_cuda_graph": True}, {"context_length": "x"}, {"port": 8000}]
 )
 def test_refusals_read_as_shown(settings: dict[str, t.Any]) -> None:
-    with pytest.raises(FabricError) as refused:
+    with pytest.raises(CollectionError) as refused:
         launch_plan(GEMMA, {}, {"settings": settings})
     assert f"   {refused.value}\n" in GUIDE
 

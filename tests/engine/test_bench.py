@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, metrics, report
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
@@ -36,7 +36,7 @@ def corrupt(engine: pathlib.Path, model: pathlib.Path, tmp_path_factory: pytest.
 
 def measured(url: str, workload: str, *levels: int, rounds: int) -> dict[int, Result]:
     work, guards = knowledge.load("workloads", OWN), knowledge.load("guards")
-    asked = Asked("tiny", url, "", 1, 3600.0, model="tiny")
+    asked = ChatRequest("tiny", url, "", 1, 3600.0, model="tiny")
     bench = Bench(asked, workload_of(workload, work), workload_of("greedy", work), levels, rounds, 3600.0)
     return {r.level.n: r for r in measure(bench, limits_of(guards), across.load_limits_of(guards))}
 

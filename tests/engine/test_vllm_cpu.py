@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.modules.serving_canary import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked, Outcome, ask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest, Outcome, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.tests.engine import planned
 from ansible_collections.dgxspark.cluster.tests.engine.answers import SUMS
@@ -29,7 +29,9 @@ SOME_SUMS = ("What is 7 + 8?", "What is 0 + 0?", "What is 9 + 9?", "What is 3 + 
 
 def answer(port: int, question: str, expect: str) -> Outcome:
     """Ask as the canary does (serving_canary: the same client, the same guards)."""
-    asked = Asked("tiny", f"http://127.0.0.1:{port}/v1", question, max_tokens=256, timeout=PATIENCE_S, expect=expect)
+    asked = ChatRequest(
+        "tiny", f"http://127.0.0.1:{port}/v1", question, max_tokens=256, timeout=PATIENCE_S, expect=expect
+    )
     return ask(asked, limits_of(knowledge.load("guards")))
 
 

@@ -26,7 +26,7 @@ class Published:
     drafter: str | None = None
 
     def case(self, engine: str, version: str, extra: Settings | None = None) -> Case:
-        """Say the settings to an engine version; FabricError where it cannot be told."""
+        """Say the settings to an engine version; CollectionError where it cannot be told."""
         settings = {**self.settings, **(extra or {})}
         built = build_argv(engine, version, settings, load_tables())
         models = {settings["model"]: families.files(self.architecture, self.checkpoint)}

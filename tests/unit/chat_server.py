@@ -2,7 +2,7 @@
 
     with ChatServer() as server:
         server.answer(sse("Hello", ", world"))             # what POST /v1/chat/completions gets, in turn
-        ask(Asked(url=server.url, …))
+        ask(ChatRequest(url=server.url, …))
         server.requests[0].body, .headers                  # what came
 
 `ManyServer` answers any number of requests at once, each by what a function makes of it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     Function,
     Hca,
     Netdev,
@@ -51,7 +51,7 @@ def refusal(hosts: int | t.Sequence[HostInput], settings: t.Any, entry: t.Mappin
     """Return the message with which a plan is refused."""
     try:
         make(hosts, settings, entry)
-    except FabricError as exc:
+    except CollectionError as exc:
         assert exc.findings
         return str(exc)
     raise AssertionError("the plan was not refused")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
@@ -60,7 +60,7 @@ def fitting(profile: str, count: int, attachment: str, topology: str = "switch")
     for parallel in [*wanted, *spreads(count)]:
         try:
             made = plan(profile, count, attachment, topology, parallel=parallel)
-        except FabricError:
+        except CollectionError:
             continue  # heads or layers do not divide
         if all(rank["argv"] for rank in made["ranks"]):
             yield made

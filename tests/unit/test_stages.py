@@ -59,7 +59,7 @@ def test_the_older_core_is_asked_whatever_knows_ansible() -> None:
     chosen = run_tests.tests_by_core()
     assert "tests/unit/plugins/modules/test_sriov_vf.py" in chosen
     assert "tests/unit/plugins/filter/test_gid_index.py" in chosen
-    assert "tests/unit/plugins/plugin_utils/test_limits.py" in chosen  # runs ansible-playbook
+    assert "tests/unit/plugins/plugin_utils/test_inventory_limit.py" in chosen  # runs ansible-playbook
     assert "tests/unit/plugins/plugin_utils/fabric/test_plan.py" not in chosen
 
 

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 WORD = 4  # bytes
 FULL = frozenset({2**32 - 1, 2**64 - 1})  # a counter that does not wrap stops here
@@ -150,7 +150,7 @@ def _pair(before: PortCounters, after: PortCounters, names: t.Sequence[tuple[str
 
 
 def counters_of(plain: t.Any, where: str = "counters") -> list[PortCounters]:
-    """Build readings of their plain form. Raises FabricError naming the key."""
+    """Build readings of their plain form. Raises CollectionError naming the key."""
     if not isinstance(plain, (list, tuple)):
-        raise FabricError(f"{where}: a list is needed, not {type(plain).__name__}.")
+        raise CollectionError(f"{where}: a list is needed, not {type(plain).__name__}.")
     return [from_plain(PortCounters, item, f"{where}[{number}]") for number, item in enumerate(plain)]

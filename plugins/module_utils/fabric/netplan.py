@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
-    FabricError,
+    CollectionError,
     Finding,
     Netdev,
     NetplanFile,
@@ -352,9 +352,9 @@ def _refusal(clash: Clash, remedy: str) -> Finding:
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    """Raise a FabricError for findings, if there are any."""
+    """Raise a CollectionError for findings, if there are any."""
     if findings:
-        raise FabricError("\n".join(map(str, findings)), findings=findings)
+        raise CollectionError("\n".join(map(str, findings)), findings=findings)
 
 
 # --- what differs ---------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import r
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, Netdev
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError, Netdev
 
 ABSORBED = f"{rollback.BASE}/absorbed"
 INDEX = f"{ABSORBED}/index.json"
@@ -97,7 +97,7 @@ Images = dict[str, FileImage]
 def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str) -> tuple[Images, Outcome]:
     """Return the files to write with what they shall be, and what is said about it. Writes to `scratch` alone.
 
-    Raises FabricError for clashes, files that cannot be read, and what netplan does not accept.
+    Raises CollectionError for clashes, files that cannot be read, and what netplan does not accept.
     """
     outcome = Outcome()
     images = _own_images(host, request)
@@ -138,9 +138,9 @@ def _give_back(host: Host) -> tuple[Images, list[str]]:
         kept = host.image(entry["copy"])
         there = host.image(path)
         if kept.data is None:
-            raise FabricError(f"{entry['copy']}, the copy of {path} before its stanzas were absorbed, is gone.")
+            raise CollectionError(f"{entry['copy']}, the copy of {path} before its stanzas were absorbed, is gone.")
         if there.sha256 != entry["left"] and there.sha256 != kept.sha256:
-            raise FabricError(
+            raise CollectionError(
                 f"{path} has been changed since its fabric stanzas were absorbed, so it is not overwritten with what "
                 f"it was before ({entry['copy']}). Bring the two together by hand and put the result at {path} and "
                 f"at {entry['copy']}, then run again."
@@ -186,7 +186,7 @@ def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, 
     asked = [(scratch + path, [(c.kind, c.id) for c in claims]) for path, claims in by_file.items()]
     rc, out, err = run(["/usr/bin/python3", "-c", _TAKE_OUT, json.dumps(asked)])
     if rc != 0:
-        raise FabricError(f"Stanzas could not be taken out of {', '.join(by_file)}: {rollback.plain(err)[-500:]}")
+        raise CollectionError(f"Stanzas could not be taken out of {', '.join(by_file)}: {rollback.plain(err)[-500:]}")
     index = json.loads((host.image(INDEX).data or b"{}").decode())
     images: Images = {}
     for (path, claims), text in zip(by_file.items(), json.loads(out), strict=True):
@@ -231,10 +231,10 @@ def _describe(
 def _validate(host: Host, run: Run, scratch: str) -> None:
     rc, out, err = run([*host.generator(), "--root-dir", scratch])
     if rc == rollback.NOT_FOUND:
-        raise FabricError("netplan is not installed on this node, or not on the PATH. Install netplan.io.")
+        raise CollectionError("netplan is not installed on this node, or not on the PATH. Install netplan.io.")
     if rc != 0:
         said = rollback.plain((err or out).replace(scratch, ""))
-        raise FabricError(f"netplan does not accept the files, so none was written. It says: {said}")
+        raise CollectionError(f"netplan does not accept the files, so none was written. It says: {said}")
 
 
 # --- what is there --------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def settle(host: Host, outcome: Outcome) -> None:
                 continue
             last = rollback.roll_back(host, identity, "an interrupted run")
         if last and host.text("pending"):
-            raise FabricError(f"An earlier change could not be taken back: {'; '.join(last['failed'])}")
+            raise CollectionError(f"An earlier change could not be taken back: {'; '.join(last['failed'])}")
         if last:
             waited = None
             outcome.warnings.append(f"An earlier unconfirmed change was taken back first ({last['summary']}).")
@@ -309,7 +309,7 @@ def _alive(host: Host, identity: str, journal: t.Mapping[str, t.Any], patience: 
 def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool) -> Outcome:
     """Write the files under a rollback timer and let netplan apply them; waits until netplan is done.
 
-    Raises FabricError with nothing changed, or with all of it taken back.
+    Raises CollectionError with nothing changed, or with all of it taken back.
     """
     early = Outcome()
     if check_mode:
@@ -326,7 +326,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
             if host.text("pending"):
                 continue  # another run was first
             if rollback.ended(host, request.transaction).get("state") == "never":
-                raise FabricError("This change was given up by the run that asked for it, so nothing was changed.")
+                raise CollectionError("This change was given up by the run that asked for it, so nothing was changed.")
             images, outcome = plan_change(host, run, sysfs, request, scratch)
             outcome.warnings += early.warnings
             if not outcome.changes and not images:
@@ -353,17 +353,19 @@ def _left_behind(host: Host, request: Request) -> list[Change]:
 def _start(host: Host, request: Request, images: Images, summary: str) -> None:
     identity = request.transaction
     deadline = host.clock() + request.timeout
-    source, asked = source_of(rollback), rollback.Asked(summary, request.connection, request.by)
+    source, asked = source_of(rollback), rollback.ChangeRequest(summary, request.connection, request.by)
     try:
         rollback.prepare(host, identity, images, source, deadline, asked)
     except OSError as exc:
-        raise FabricError(
+        raise CollectionError(
             f"The change could not be written down, so nothing was changed: {exc.filename}: {reason(exc)}"
         ) from exc
     rc, out, err = host.command(rollback.guard_command(identity))
     if rc != 0:
         rollback.forget(host)
-        raise FabricError(f"The change's guard could not be started, so nothing was changed: {(err or out).strip()}")
+        raise CollectionError(
+            f"The change's guard could not be started, so nothing was changed: {(err or out).strip()}"
+        )
 
 
 def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
@@ -371,7 +373,7 @@ def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
     after = "The node has its old configuration again."
     if last and last["failed"]:
         after = f"Going back failed too: {'; '.join(last['failed'])}"
-    raise FabricError(f"{why} {after}")
+    raise CollectionError(f"{why} {after}")
 
 
 def _await_apply(host: Host, request: Request) -> None:
@@ -396,7 +398,7 @@ def confirm(host: Host, request: Request, run: Run | None = None, sysfs: Sysfs |
     """Keep a change, because a connection made after netplan was done has come this far.
 
     It does not wait for netplan: what was connected before netplan was done proves nothing. With `run` and `sysfs` it
-    looks at the interfaces then. Raises FabricError that names who won, where one lacks what the file gives it.
+    looks at the interfaces then. Raises CollectionError that names who won, where one lacks what the file gives it.
     """
     try:
         with host.lock():
@@ -419,7 +421,9 @@ def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
         why = masked(run, request.content) if live and late else None
         if found or why:
             told = "\n".join([*map(str, found), *([why] if why else [])])
-            raise FabricError(f"{request.path} is written and confirmed, and has no effect:\n{told}", findings=found)
+            raise CollectionError(
+                f"{request.path} is written and confirmed, and has no effect:\n{told}", findings=found
+            )
         if late or not live:
             return
         host.sleep(1)

@@ -292,7 +292,7 @@ def guard_command(identity: str) -> list[str]:
     ]
 
 
-class Asked(t.NamedTuple):
+class ChangeRequest(t.NamedTuple):
     """What is changed, in words; the connection over which it was asked for; the run that asks, in words."""
 
     summary: str
@@ -306,7 +306,7 @@ def prepare(
     changes: t.Mapping[str, FileImage],
     program: str,
     deadline: float,
-    asked: Asked,
+    asked: ChangeRequest,
 ) -> None:
     """Write down a change, so that it can go back whatever happens from here on. Nothing of it is done yet.
 
@@ -321,7 +321,7 @@ def prepare(
 
 
 def _write_down(
-    host: Host, identity: str, changes: t.Mapping[str, FileImage], program: str, deadline: float, asked: Asked
+    host: Host, identity: str, changes: t.Mapping[str, FileImage], program: str, deadline: float, asked: ChangeRequest
 ) -> None:
     host.path(BASE).mkdir(mode=0o700, parents=True, exist_ok=True)
     host.path(BASE).chmod(0o700)

@@ -16,11 +16,11 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
-    FabricError,
+    CollectionError,
     Node,
     PlannedFunction,
     Vf,
@@ -54,7 +54,7 @@ class Sriov:
             with contextlib.suppress(OSError):
                 other = path.read_text(encoding="utf-8").strip() or other
             if self.host.clock() > until:
-                raise FabricError(
+                raise CollectionError(
                     f"Another run has been at work on this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
                     "Wait for its end, or end it, then run again."
                 )
@@ -75,7 +75,7 @@ class Sriov:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+", encoding="utf-8")
         except OSError as exc:
-            raise placed.cannot_write(str(path), exc) from exc
+            raise node_files.cannot_write(str(path), exc) from exc
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
@@ -101,7 +101,7 @@ class Sriov:
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, TypeError) as exc:
-                raise FabricError(
+                raise CollectionError(
                     f"{path} cannot be read: {exc}. It says what the node had before; move it away to go on without it."
                 ) from exc
         return None
@@ -118,12 +118,12 @@ class Sriov:
     # --- files and units ----------------------------------------------------------------------------------------------
 
     def _write(self, path: str, content: str, mode: str) -> None:
-        placed.write(self.root + path, content.encode(), int(mode, 8))
+        node_files.write(self.root + path, content.encode(), int(mode, 8))
 
     def _command(self, *argv: str) -> None:
         code, _out, err = self.host.command(argv)
         if code:
-            raise FabricError(f"`{' '.join(argv)}` failed: {' '.join(err.split()) or f'exit status {code}'}.")
+            raise CollectionError(f"`{' '.join(argv)}` failed: {' '.join(err.split()) or f'exit status {code}'}.")
 
     def _install(self, files: persist.Files, changes: t.Sequence[Change]) -> None:
         changed = {change.subject for change in changes if change.what in ("file", "mode", "unit")}
@@ -140,7 +140,7 @@ class Sriov:
         if pathlib.Path(self.root + persist.UNIT_PATH).exists():
             self._command("systemctl", "disable", "--now", persist.UNIT)
         for path in persist.PATHS:
-            placed.remove(self.root + path)
+            node_files.remove(self.root + path)
         self._command("systemctl", "daemon-reload")
         self._command("udevadm", "control", "--reload")
 
@@ -149,10 +149,10 @@ class Sriov:
     def _free(self, name: str, vf: Vf) -> None:
         path = vf.place.netns
         if path is None or vf.netdev is None:
-            raise FabricError(f"{name} ({vf.pci}): nothing can enter the namespace that it is in. Reboot the node.")
+            raise CollectionError(f"{name} ({vf.pci}): nothing can enter the namespace that it is in. Reboot the node.")
         alive = self._processes(path)
         if alive:
-            raise FabricError(
+            raise CollectionError(
                 f"{name} ({vf.pci}): its namespace {path} has come to life (process {alive[0]}). Nothing was touched; "
                 "stop the pod that has the VF, or leave it."
             )
@@ -161,7 +161,7 @@ class Sriov:
         batch = f"link set dev {vf.netdev.name} down\nlink set dev {vf.netdev.name} netns 1 name {own}\n"
         code, _out, err = self.host.command(["nsenter", f"--net={path}", "ip", "-batch", "-"], batch)
         if code:
-            raise FabricError(f"{name} ({vf.pci}) cannot be brought back from {path}: {' '.join(err.split())}.")
+            raise CollectionError(f"{name} ({vf.pci}) cannot be brought back from {path}: {' '.join(err.split())}.")
 
     def _clean(self, netns: str) -> None:
         """Delete a dead namespace that VFs were freed from, if it is a named one and still dead."""
@@ -187,7 +187,7 @@ class Sriov:
     def present(
         self, node: Node, planned: t.Sequence[PlannedFunction], options: vfs.Options, changes: t.Sequence[Change]
     ) -> None:
-        """Bring the plan about. FabricError says what could not be done; the next run goes on from there."""
+        """Bring the plan about. CollectionError says what could not be done; the next run goes on from there."""
         document = vfs.desired(node, planned, options)
         self._note(node, document)
         self._install(persist.managed_files(document, persist.source()), changes)
@@ -210,25 +210,25 @@ class Sriov:
                 try:
                     self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
                 except restore.RestoreError as exc:
-                    raise FabricError(
+                    raise CollectionError(
                         f"{entry['slot']}: {exc}. What was there before is still noted: run again."
                     ) from exc
         self._restore(before)
         for name in ("busy", "lock", "booted", "names.json"):
             pathlib.Path(self.host.run_dir, name).unlink(missing_ok=True)
-        placed.remove(self.root + persist.JOURNAL)
+        node_files.remove(self.root + persist.JOURNAL)
         self.sweep()
 
     def leftovers(self) -> list[Change]:
         """Return what a run that was killed while it wrote has left beside our files."""
-        beside = (placed.beside(path) for path in (*persist.PATHS, persist.JOURNAL))
+        beside = (node_files.beside(path) for path in (*persist.PATHS, persist.JOURNAL))
         there = [path for path in beside if pathlib.Path(self.root + path).exists()]
         return [Change(path, "left by an interrupted run", "there", None) for path in there]
 
     def sweep(self) -> None:
         """Remove such leftovers, and the folders of ours that are empty."""
         for change in self.leftovers():
-            placed.remove(self.root + change.subject)
+            node_files.remove(self.root + change.subject)
         for folder in (*(self.root + own for own in _OWN_FOLDERS), self.host.run_dir):
             with contextlib.suppress(OSError):
                 pathlib.Path(folder).rmdir()
@@ -239,7 +239,7 @@ class Sriov:
         except restore.RestoreError as exc:
             problems = [str(exc)]
         if problems:
-            raise FabricError(f"Not all could be set: {'; '.join(problems)}. Put that right and run again.")
+            raise CollectionError(f"Not all could be set: {'; '.join(problems)}. Put that right and run again.")
 
 
 def _bare(entry: t.Mapping[str, t.Any]) -> vfs.Document:

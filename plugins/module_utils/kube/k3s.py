@@ -12,7 +12,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState
 
@@ -152,7 +152,7 @@ def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -
         memory_controller=_memory_controller(),
         addresses=_addresses(run),
         listening=tuple(sorted(_listening())),
-        free_mib={path: placed.free_mib(path) for path in (str(pathlib.Path(BINARY).parent), OURS, data)},
+        free_mib={path: node_files.free_mib(path) for path in (str(pathlib.Path(BINARY).parent), OURS, data)},
         gpu=gpu,
         k3s=read_installed(run, data=data, registries=registries),
     )
@@ -192,14 +192,14 @@ def _tokens(role: str | None) -> bool:
     """Whether the tokens of a node are as they should be: a server's own and the agents', an agent's the agents' alone."""
     if role == "server" and _mode(AGENT_TOKEN) != 0o600:
         return False
-    there = placed.read(TOKEN)
+    there = node_files.read(TOKEN)
     # K10<digest of the CA>::<user>:<password>, the user being `server` or `node`.
     return there is not None and there[1] == 0o600 and not (role == "agent" and b"::server:" in there[0])
 
 
 def same_secret(path: str, content: str | None) -> bool:
     """Whether a secret file holds exactly this, with mode 0600; with None, whether it is absent."""
-    there = placed.read(path)
+    there = node_files.read(path)
     return there is None if content is None else there == (content.encode(), 0o600)
 
 
@@ -216,7 +216,7 @@ def _binary_digest(record: dict[str, t.Any] | None) -> str | None:
     stamp = [seen.st_size, seen.st_mtime_ns]
     if record and record.get("stamp") == stamp:
         return str(record["sha256"])
-    return placed.digest(BINARY)
+    return node_files.digest(BINARY)
 
 
 def binary_stamp() -> list[int]:
@@ -241,7 +241,7 @@ def _unit(run: Run, name: str) -> tuple[str, str]:
 
 def _state(path: str) -> FileState:
     mode = _mode(path)
-    return FileState(path, placed.digest(path), f"{mode:04o}" if mode is not None else None)
+    return FileState(path, node_files.digest(path), f"{mode:04o}" if mode is not None else None)
 
 
 def _mode(path: str) -> int | None:

@@ -11,13 +11,13 @@ import secrets
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, k3s_remove
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Installed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Service, Sign
-from ansible_collections.dgxspark.cluster.plugins.module_utils.placed import Placed, Undo
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile, Undo
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 _SQLITE = "server/db/state.db"
 
@@ -48,12 +48,12 @@ class Wanted:
     timeout: float = 600.0
 
     @property
-    def files(self) -> list[Placed]:
+    def files(self) -> list[NodeFile]:
         """The files, but for the token."""
-        found = [Placed(k3s.CONFIG, self.config, 0o600)]
-        found += [Placed(path, text) for path, text in k3s.fixed(self.role).items()]
+        found = [NodeFile(k3s.CONFIG, self.config, 0o600)]
+        found += [NodeFile(path, text) for path, text in k3s.fixed(self.role).items()]
         if self.registries is not None:
-            found.append(Placed(k3s.REGISTRIES, self.registries, 0o600, secret=True))
+            found.append(NodeFile(k3s.REGISTRIES, self.registries, 0o600, secret=True))
         return found
 
     @property
@@ -69,15 +69,15 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
         found.append(Change("k3s", "version", installed.version, wanted.version))
     elif wanted.sha256 and installed.sha256 != wanted.sha256:
         found.append(Change(k3s.BINARY, "sha256", installed.sha256, wanted.sha256))
-    found += [change for file in wanted.files if (change := placed.difference(file))]
-    if wanted.registries is None and placed.read(k3s.REGISTRIES):
-        found.append(Change(k3s.REGISTRIES, "file", placed.SECRET, None))
+    found += [change for file in wanted.files if (change := node_files.difference(file))]
+    if wanted.registries is None and node_files.read(k3s.REGISTRIES):
+        found.append(Change(k3s.REGISTRIES, "file", node_files.SECRET, None))
     for path, text in _tokens(wanted).items():
         there = k3s.same_secret(path, None)
         if there:
-            found.append(Change(path, "file", None, placed.SECRET))
-        elif text is not None and placed.difference(_token_file(text, path)):
-            found.append(Change(path, "file", placed.SECRET, placed.SECRET + " (the cluster's)"))
+            found.append(Change(path, "file", None, node_files.SECRET))
+        elif text is not None and node_files.difference(_token_file(text, path)):
+            found.append(Change(path, "file", node_files.SECRET, node_files.SECRET + " (the cluster's)"))
     if wanted.images_path and installed.images != wanted.version:
         found.append(Change(wanted.images_path, "images", installed.images, wanted.version))
     if wanted.cdi:
@@ -107,12 +107,12 @@ class Installation:
         )
 
     def apply(self, found: t.Sequence[Change], signs: t.Sequence[Sign]) -> None:
-        """Make the changes. FabricError, with its cause, leaves the node as it was before."""
+        """Make the changes. CollectionError, with its cause, leaves the node as it was before."""
         try:
             self._check_token()
             binary = self._check_binary() if self.new_binary else None
             images = self._check_images() if self._new_images(found) else None
-        except FabricError:
+        except CollectionError:
             self._clear_staging()
             raise
         kept = [f.path for f in self.wanted.files] + [
@@ -134,15 +134,15 @@ class Installation:
             self.service.systemctl("enable", self.service.name)
             trouble = self.service.start(self.wanted.timeout, signs)
             if trouble:
-                raise FabricError(str(trouble))
-        except FabricError as exc:
-            raise FabricError(f"K3s {self.wanted.version}: {exc} {self._go_back()}") from exc
+                raise CollectionError(str(trouble))
+        except CollectionError as exc:
+            raise CollectionError(f"K3s {self.wanted.version}: {exc} {self._go_back()}") from exc
         self.undo.forget()
-        placed.remove(k3s.STAGING)
+        node_files.remove(k3s.STAGING)
 
     def _clear_staging(self) -> None:
         """Throw away what was fetched; on a node that had nothing of ours, the folder for it, too."""
-        placed.remove(k3s.STAGING)
+        node_files.remove(k3s.STAGING)
         if self.installed.ours is None:
             k3s_remove.forget()
 
@@ -152,7 +152,7 @@ class Installation:
     def _staged(self, name: str | None) -> pathlib.Path:
         path = pathlib.Path(k3s.STAGING, name or "")
         if not name or not path.is_file():
-            raise FabricError(
+            raise CollectionError(
                 f"{name} of K3s {self.wanted.version} did not reach the node ({path} is not there). "
                 "Run the role's fetch step too (tag k3s_apply)."
             )
@@ -161,7 +161,7 @@ class Installation:
     def _check_token(self) -> None:
         """Refuse an agent the servers' token: who has it can become a server, and read every Secret."""
         if self.wanted.role == "agent" and "::server:" in (self.wanted.token or ""):
-            raise FabricError(
+            raise CollectionError(
                 "the token to join with is the servers' own, which no agent may have. Nothing was changed. Run the role for the "
                 "first server, too: it makes one for agents there."
             )
@@ -170,16 +170,16 @@ class Installation:
         """Return the staged binary once it is what was asked for; else throw it away and say why."""
         path = self._staged(self.wanted.file)
         expected = self.wanted.sha256 or _listed(self._staged(self.wanted.sums), self.wanted.file)
-        seen = placed.digest(str(path))
+        seen = node_files.digest(str(path))
         if seen != expected:
-            raise FabricError(
+            raise CollectionError(
                 f"{self.wanted.file} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and it must be "
                 f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
             )
         path.chmod(0o755)
         said = k3s.binary_version(self.run, str(path))
         if said != self.wanted.version:
-            raise FabricError(
+            raise CollectionError(
                 f"{self.wanted.file} says that it is {said or 'nothing that runs here'}, not {self.wanted.version}. "
                 "Nothing was changed. See to k3s_source and k3s_checksums: release and architecture must be the node's."
             )
@@ -190,13 +190,13 @@ class Installation:
         archive, sums = self._staged(self.wanted.images), self._staged(self.wanted.sums)
         named, known = _listed(sums, self.wanted.file), self.wanted.sha256
         if known and named != known:
-            raise FabricError(
+            raise CollectionError(
                 f"{sums.name} is not the list of K3s {self.wanted.version}: for {self.wanted.file} it has {named}, and it must "
                 f"be {known}. Nothing was changed. Get the list again from k3s_source, or see to k3s_checksums."
             )
-        expected, seen = _listed(sums, archive.name), placed.digest(str(archive))
+        expected, seen = _listed(sums, archive.name), node_files.digest(str(archive))
         if seen != expected:
-            raise FabricError(
+            raise CollectionError(
                 f"{archive.name} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and the release's list says "
                 f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
             )
@@ -217,16 +217,16 @@ class Installation:
             target = pathlib.Path(self.wanted.images_path)
             for old in target.parent.glob("k3s-airgap-images-*"):
                 self.undo.keep(str(old))
-                placed.remove(str(old))
+                node_files.remove(str(old))
             _move(images, target, 0o644)
         for file in self.wanted.files:
-            placed.write(file.path, file.content.encode(), file.mode)
+            node_files.write(file.path, file.content.encode(), file.mode)
         if self.wanted.registries is None:
-            placed.remove(k3s.REGISTRIES)
+            node_files.remove(k3s.REGISTRIES)
         pathlib.Path(k3s.ETC).chmod(0o755)
         for path, text in _tokens(self.wanted).items():
             token = self._token(path, text)
-            placed.write(path, token.content.encode(), token.mode)
+            node_files.write(path, token.content.encode(), token.mode)
         if binary:
             _move(binary, pathlib.Path(k3s.BINARY), 0o755)
         if self.wanted.cdi:
@@ -235,24 +235,24 @@ class Installation:
             "version": self.wanted.version,
             "role": self.wanted.role,
             "data": self.wanted.data,
-            "sha256": placed.digest(k3s.BINARY),
+            "sha256": node_files.digest(k3s.BINARY),
             "stamp": k3s.binary_stamp(),
             "images": self.wanted.version if self.wanted.images else None,
             "cdi": self.wanted.cdi or bool((self.installed.ours or {}).get("cdi")),
         }
-        placed.write(k3s.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+        node_files.write(k3s.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
 
-    def _token(self, path: str, text: str | None) -> Placed:
+    def _token(self, path: str, text: str | None) -> NodeFile:
         """Return a token's file: the cluster's for a node that joins; else the one there is; else a new one."""
         if text is not None:
             return _token_file(text, path)
-        there = placed.read(path)
+        there = node_files.read(path)
         if there is None and path == k3s.TOKEN:
-            there = placed.read(f"{self.wanted.data}/server/token")
+            there = node_files.read(f"{self.wanted.data}/server/token")
         if there:
             return _token_file(there[0].decode(), path)
         if not self.wanted.first:
-            raise FabricError(
+            raise CollectionError(
                 "there is no token of the server. Let the server be reached, so that it can be read there."
             )
         return _token_file(secrets.token_hex(32), path)
@@ -262,7 +262,9 @@ class Installation:
         pathlib.Path(k3s.CDI).parent.mkdir(parents=True, exist_ok=True)
         rc, _out, err = self.run([k3s.TOOLKIT, "cdi", "generate", f"--output={k3s.CDI}"])
         if rc:
-            raise FabricError(f"nvidia-ctk made no CDI specification: {err.strip()[:300]} Look at nvidia-smi first.")
+            raise CollectionError(
+                f"nvidia-ctk made no CDI specification: {err.strip()[:300]} Look at nvidia-smi first."
+            )
 
     def _go_back(self) -> str:
         """Bring back what was there before; say so."""
@@ -273,7 +275,7 @@ class Installation:
             return "Everything that was laid down has been removed: the node is as it was before."
         self.run(["systemctl", "stop", self.service.name])
         self.undo.restore()
-        placed.remove(k3s.STAGING)
+        node_files.remove(k3s.STAGING)
         self.service.systemctl("daemon-reload")
         if self.installed.active != "active":
             return "What was there before has been put back."
@@ -283,8 +285,8 @@ class Installation:
         return f"The node has gone back to {self.installed.version}, which runs."
 
 
-def _token_file(text: str, path: str) -> Placed:
-    return Placed(path, text.strip() + "\n", 0o600, secret=True)
+def _token_file(text: str, path: str) -> NodeFile:
+    return NodeFile(path, text.strip() + "\n", 0o600, secret=True)
 
 
 def _move(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
@@ -298,8 +300,8 @@ def _move(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
         beside.chmod(mode)
         beside.replace(target)
     except OSError as exc:
-        placed.remove(str(target.with_name(f".{target.name}.dgxspark")))
-        raise placed.cannot_write(str(target), exc) from exc
+        node_files.remove(str(target.with_name(f".{target.name}.dgxspark")))
+        raise node_files.cannot_write(str(target), exc) from exc
     source.unlink()
 
 
@@ -309,7 +311,7 @@ def _listed(sums: pathlib.Path, name: str) -> str:
         words = line.split()
         if len(words) == 2 and words[1].lstrip("*") == name and len(words[0]) == 64:
             return words[0].lower()
-    raise FabricError(
+    raise CollectionError(
         f"{sums.name} names no {name}: it is not the release's list. See to k3s_source, or give a binary's SHA-256 in "
         "k3s_checksums."
     )

@@ -13,10 +13,10 @@ import signal
 import time
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 # What K3s, its kubelet, containerd and flannel make on a node (k3s-killall.sh and k3s-uninstall.sh of k3s-io/k3s).
 _MOUNTS = ("/run/k3s", "/var/lib/kubelet", "/run/netns/cni-")
@@ -43,7 +43,9 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
     left = _mounts()
     if left:
         # What a pod had of the node's folders is mounted there: to remove it now would be to remove that.
-        raise FabricError(f"{left[0]} cannot be unmounted, so nothing below it is removed. See fuser -vm {left[0]}.")
+        raise CollectionError(
+            f"{left[0]} cannot be unmounted, so nothing below it is removed. See fuser -vm {left[0]}."
+        )
     for namespace in sorted(pathlib.Path("/run/netns").glob("cni-*")):
         run(["ip", "netns", "delete", namespace.name])
     for interface in _INTERFACES:
@@ -52,12 +54,12 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
     for program in ("iptables", "ip6tables"):
         _clean_rules(run, program)
     for role in roles:
-        placed.remove(k3s.unit_path(role))
+        node_files.remove(k3s.unit_path(role))
     run(["systemctl", "daemon-reload"])
     for path in (*_FOLDERS, k3s.AT_BOOT, k3s.BINARY, *([] if keep_data else [data])):
         # A disk of its own stays mounted, empty.
         for inner in pathlib.Path(path).iterdir() if os.path.ismount(path) else [path]:
-            placed.remove(str(inner))
+            node_files.remove(str(inner))
     for parent in ("/etc/rancher", str(pathlib.Path(k3s.DATA).parent)):
         with contextlib.suppress(OSError):
             pathlib.Path(parent).rmdir()  # only where nothing else is in it
@@ -66,9 +68,9 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
 def forget(*, cdi: bool = False) -> None:
     """Remove what this collection keeps for itself; the CDI specification too where it made that."""
     if cdi:
-        placed.remove(k3s.CDI)
-    placed.remove(k3s.STAGING)
-    placed.remove(k3s.OURS)
+        node_files.remove(k3s.CDI)
+    node_files.remove(k3s.STAGING)
+    node_files.remove(k3s.OURS)
     with contextlib.suppress(OSError):
         pathlib.Path(k3s.OURS).parent.rmdir()
 
@@ -102,9 +104,9 @@ def _clean_rules(run: Run, program: str) -> None:
     if not commands:
         return
     path = pathlib.Path(k3s.OURS, f"{program}.rules")
-    placed.write(str(path), commands.encode(), 0o600)
+    node_files.write(str(path), commands.encode(), 0o600)
     run([f"{program}-restore", "--noflush", str(path)])
-    placed.remove(str(path))
+    node_files.remove(str(path))
 
 
 def _shims(data: str) -> list[int]:

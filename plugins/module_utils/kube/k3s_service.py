@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _CRASHES = 3  # bad starts after which a unit is not waited for any longer
 _LINES = 400
@@ -55,10 +55,10 @@ class Service:
         self.run, self.name, self._now, self._sleep = run, name, now, sleep
 
     def systemctl(self, *words: str) -> None:
-        """Run systemctl; FabricError with what it said where it fails."""
+        """Run systemctl; CollectionError with what it said where it fails."""
         rc, out, err = self.run(["systemctl", *words])
         if rc:
-            raise FabricError(f"systemctl {' '.join(words)} failed: {(err or out).strip()}")
+            raise CollectionError(f"systemctl {' '.join(words)} failed: {(err or out).strip()}")
 
     def start(self, timeout: float, signs: t.Sequence[Sign]) -> Trouble | None:
         """Restart the unit and wait, at most `timeout` seconds, until it is ready. Return why it is not, if so."""

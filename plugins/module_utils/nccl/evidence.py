@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import (
     Sign,
     link_key,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 
 Plain = dict[str, t.Any]
 
@@ -53,7 +53,7 @@ def _pack_member(member: Member) -> Plain:
 
 
 def unpack(data: t.Any, where: str = "log") -> Evidence:
-    """Return evidence of its plain form; FabricError where it is none."""
+    """Return evidence of its plain form; CollectionError where it is none."""
     try:
         return Evidence(
             {str(name): int(count) for name, count in data["sources"].items()},
@@ -65,7 +65,7 @@ def unpack(data: t.Any, where: str = "log") -> Evidence:
             set(map(str, data["stray"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise FabricError(
+        raise CollectionError(
             f"{where}: this is not what nccl_transport returned under `log` ({type(exc).__name__}: {exc}). "
             "Pass that result on as it is."
         ) from exc

@@ -10,41 +10,43 @@ import gzip
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 LONGEST = 64 * 1024  # bytes; a longer line is read in pieces
 _GZIP = b"\x1f\x8b"
 
 
 def expand(patterns: t.Sequence[str]) -> list[str]:
-    """Return the files of paths and globs, each once; FabricError names what leads to none."""
+    """Return the files of paths and globs, each once; CollectionError names what leads to none."""
     found: dict[str, str] = {}
     for pattern in patterns:
         magic = glob.has_magic(pattern)
         names = sorted(glob.iglob(pattern, recursive=True)) if magic else [pattern]  # noqa: PTH207
         files = [name for name in names if pathlib.Path(name).is_file()]
         if not files:
-            raise FabricError(f"{pattern}: there is no such file on this host. Correct the path.")
+            raise CollectionError(f"{pattern}: there is no such file on this host. Correct the path.")
         for name in files:
             found.setdefault(str(pathlib.Path(name).resolve()), name)
     return list(found.values())
 
 
 def read_lines(name: str) -> t.Iterator[str]:
-    """Return a log's lines; what is no UTF-8 is replaced. FabricError where it is empty, binary or not readable."""
+    """Return a log's lines; what is no UTF-8 is replaced. CollectionError where it is empty, binary or not readable."""
     try:
         with open_log(name) as file:
             start = file.read(8192)
             if not start.strip():
-                raise FabricError(f"{name}: the file is empty. Give the log of a rank that ran with NCCL_DEBUG=INFO.")
+                raise CollectionError(
+                    f"{name}: the file is empty. Give the log of a rank that ran with NCCL_DEBUG=INFO."
+                )
             if b"\0" in start:
-                raise FabricError(f"{name}: this is no text but a binary file. Give NCCL's log as text (UTF-8).")
+                raise CollectionError(f"{name}: this is no text but a binary file. Give NCCL's log as text (UTF-8).")
             file.seek(0)
             while raw := file.readline(LONGEST):
                 yield raw.decode("utf-8", "replace")
     except (OSError, EOFError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-        raise FabricError(f"{name}: cannot be read: {reason}. Check the file and its permissions.") from exc
+        raise CollectionError(f"{name}: cannot be read: {reason}. Check the file and its permissions.") from exc
 
 
 def text_lines(text: str) -> t.Iterator[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 CONF = "/etc/nccl.conf"
 ENVIRONMENT = "/etc/dgxspark/nccl.env"
@@ -42,8 +42,8 @@ _DOMAIN = re.compile(r"[*%@A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a node shall have.
+class HostSettings:
+    """What a node is to have.
 
     environment: of processes. memlock: KiB of memory that may be locked, or `unlimited`; stack: KiB of a thread's stack;
     None leaves either alone. domains: whose logins the limits are for, as limits.conf(5) has it. sysctls: by name.
@@ -65,33 +65,37 @@ class Outcome:
     restart: bool
 
 
-def check(wish: Wish) -> None:
-    """Refuse what cannot be written, or would not be read as it is meant; FabricError names the key."""
+def check(wish: HostSettings) -> None:
+    """Refuse what cannot be written, or would not be read as it is meant; CollectionError names the key."""
     for name, value in wish.environment.items():
         if not _NAME.fullmatch(name):
-            raise FabricError(f"environment: {name!r} is no name of a variable.")
+            raise CollectionError(f"environment: {name!r} is no name of a variable.")
         if not value:
-            raise FabricError(f"environment: {name} is empty, and NCCL takes that for a value. Leave it out instead.")
+            raise CollectionError(
+                f"environment: {name} is empty, and NCCL takes that for a value. Leave it out instead."
+            )
         if not _VALUE.fullmatch(value) or len(value) > _VALUE_LIMIT:
-            raise FabricError(
+            raise CollectionError(
                 f"environment: {name}: {value[:60]!r} would not be read alike by NCCL, a shell, systemd and Docker. "
                 f"Use at most {_VALUE_LIMIT} letters, digits and _ . , : = ^ / + @ % -."
             )
     if wish.memlock not in (None, "unlimited") and not str(wish.memlock).isdecimal():
-        raise FabricError(f"memlock: {wish.memlock!r} is neither a number of KiB nor unlimited.")
+        raise CollectionError(f"memlock: {wish.memlock!r} is neither a number of KiB nor unlimited.")
     if wish.stack is not None and wish.stack < LEAST_STACK:
-        raise FabricError(
+        raise CollectionError(
             f"stack: {wish.stack} KiB is too small: NCCL's search is recursive and crashes. Give {LEAST_STACK} or more."
         )
     for domain in wish.domains:
         if not _DOMAIN.fullmatch(domain):
-            raise FabricError(f"domains: {domain!r} is no user, @group or * of limits.conf.")
+            raise CollectionError(f"domains: {domain!r} is no user, @group or * of limits.conf.")
     for name, value in wish.sysctls.items():
         if not _SYSCTL.fullmatch(name) or not value.strip() or "\n" in value:
-            raise FabricError(f"sysctls: {name!r}: {value!r} cannot be set. A name with dots and a value are needed.")
+            raise CollectionError(
+                f"sysctls: {name!r}: {value!r} cannot be set. A name with dots and a value are needed."
+            )
 
 
-def texts(wish: Wish) -> dict[str, str]:
+def texts(wish: HostSettings) -> dict[str, str]:
     """Return path -> text of the files that are needed.
 
     memlock: NCCL registers its buffers with the HCA, which locks them (NCCL user guide, "Networking troubleshooting");
@@ -123,8 +127,8 @@ class NcclHost:
     def __init__(self, host: Host, proc: str = "/proc", *, reload: bool = True) -> None:
         self.host, self.proc, self.reload = host, proc, reload
 
-    def run(self, wish: Wish | None, *, check_mode: bool = False) -> Outcome:
-        """Bring the node to the wish, or back to what it was (None). FabricError before anything is touched, or after
+    def run(self, wish: HostSettings | None, *, check_mode: bool = False) -> Outcome:
+        """Bring the node to the wish, or back to what it was (None). CollectionError before anything is touched, or after
         all that was touched has been put back."""
         if wish is not None:
             check(wish)
@@ -160,7 +164,7 @@ class NcclHost:
             if self.host.path(path).is_symlink() or (images[path].data is not None and not _is_ours(images[path]))
         ]
         if foreign:
-            raise FabricError(
+            raise CollectionError(
                 f"{', '.join(foreign)}: there already, and not written by this role, so nothing was changed. "
                 "Move it away (and keep what you need of it), or leave this part out in the role's variables."
             )
@@ -171,7 +175,7 @@ class NcclHost:
             found = json.loads(data or b"{}")
             return {"sysctls": dict(found.get("sysctls", {})), "folders": list(found.get("folders", []))}
         except (ValueError, AttributeError, TypeError) as exc:
-            raise FabricError(
+            raise CollectionError(
                 f"{JOURNAL}: not what this role wrote ({exc}). Move it away, and run this again."
             ) from exc
 
@@ -185,7 +189,7 @@ class NcclHost:
         except OSError as exc:
             if gone:
                 return None  # what is to go back has gone by itself, such as with a module of the kernel
-            raise FabricError(
+            raise CollectionError(
                 f"sysctls: {name}: the kernel of this node has none: {exc.strerror}. Leave it out."
             ) from exc
 
@@ -194,7 +198,7 @@ class NcclHost:
         changes: t.Sequence[Change],
         images: t.Mapping[str, FileImage],
         journal: dict[str, t.Any],
-        wish: Wish | None,
+        wish: HostSettings | None,
     ) -> None:
         kept = dict(journal["sysctls"])
         for change in changes:
@@ -211,14 +215,14 @@ class NcclHost:
             for change in reversed(done):
                 with contextlib.suppress(OSError):
                     self._make(change, images, change.before)
-            raise FabricError(
+            raise CollectionError(
                 f"{done[-1].subject}: {exc.strerror}, so what was changed has been put back. "
                 f"{reason(exc)[:1].upper()}{reason(exc)[1:]}"
             ) from exc
         if self.reload and any(change.subject == SYSTEMD for change in changes):
             code, _out, error = self.host.command(RELOAD)
             if code:
-                raise FabricError(
+                raise CollectionError(
                     f"`{' '.join(RELOAD)}` failed: {error.strip()}. Run it by hand: the file is in place."
                 )
         if wish is None:

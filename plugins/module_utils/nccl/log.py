@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import frames, lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Matcher, Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 MOST_PENDING = 8192  # channel lines of a thread that wait for their communicator
 MOST_SHOWN = 400  # characters of a line that are kept
@@ -215,7 +215,7 @@ class Reader:
         begins = event.how if isinstance(event, lines.Begun) and line.host != lines.NOWHERE else None
         if number is None or (begins and self._is_over(number, begins)):
             if len(self._processes) >= MOST_PROCESSES:
-                raise FabricError(
+                raise CollectionError(
                     f"{self._source}: more than {MOST_PROCESSES} processes are in these logs. "
                     "Give the logs of one run alone."
                 )

@@ -20,11 +20,16 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.parcel import Item, Parcel
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.parcel import Item, Parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Change,
+    CollectionError,
+    from_plain,
+    to_plain,
+)
 
 HUB = "huggingface/hub"
 OWN = "weights"
@@ -62,21 +67,21 @@ class Manifest:
 
 
 def folder(repo: str) -> str:
-    """Return a repository's folder in the cache; FabricError for what is no name of one."""
+    """Return a repository's folder in the cache; CollectionError for what is no name of one."""
     if not _REPO.match(repo):
-        raise FabricError(f"{repo!r} is no repository of the hub: those are ORG/NAME.")
+        raise CollectionError(f"{repo!r} is no repository of the hub: those are ORG/NAME.")
     return "models--" + repo.replace("/", "--")
 
 
 def checked(given: t.Any, where: str) -> Manifest:
-    """Return a list as it was given; FabricError where it is none."""
+    """Return a list as it was given; CollectionError where it is none."""
     made = from_plain(Manifest, given, where)
     folder(made.repo)
     wrong = [
         file.path for file in made.files if not _BLOB.match(file.blob) or not re.match(r"^[0-9a-f]{64}$", file.sha256)
     ]
     if wrong or not COMMIT.match(made.revision):
-        raise FabricError(
+        raise CollectionError(
             f"{where}: {(wrong or [made.revision])[0]!r}: it is no list of ours. Make it anew by a download."
         )
     return made
@@ -133,7 +138,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
     """Return JSON files of a commit by name, as our list has them; those that the commit does not have are left out.
 
     A rank can write where weights lie, so nothing is opened by its link there, and other bytes than the list's are refused.
-    Raises FabricError for such a file, for one above SMALL bytes, and for one that is no JSON.
+    Raises CollectionError for such a file, for one above SMALL bytes, and for one that is no JSON.
     """
     found = {}
     for file in manifest.files:
@@ -141,16 +146,16 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
             continue
         where = f"{manifest.repo}: {file.path}"
         if file.size > SMALL:
-            raise FabricError(f"{where} has {file.size} bytes, more than the {SMALL} that are read of such a file.")
+            raise CollectionError(f"{where} has {file.size} bytes, more than the {SMALL} that are read of such a file.")
         content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob))
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
-            raise FabricError(
+            raise CollectionError(
                 f"{where} is not there, or not what our list says. Have the weights verified (k8s_dgx_weights_verify=true)."
             )
         try:
             found[file.path] = json.loads(content)
         except ValueError as exc:
-            raise FabricError(f"{where} is no JSON: {exc}.") from exc
+            raise CollectionError(f"{where} is no JSON: {exc}.") from exc
     return found
 
 
@@ -169,7 +174,7 @@ def _list(root: str, path: str, revision: str | None) -> Manifest | None:
     try:
         return checked(json.loads(there), f"{root}/{path}")
     except ValueError as exc:
-        raise FabricError(
+        raise CollectionError(
             f"{root}/{path} is no JSON: {exc}. Remove it, and have the weights downloaded again."
         ) from exc
 
@@ -177,7 +182,7 @@ def _list(root: str, path: str, revision: str | None) -> Manifest | None:
 def listed(
     root: str, repo: str, listing: t.Mapping[str, t.Any], ignore: t.Sequence[str], told: parcels.Told
 ) -> Manifest:
-    """Read downloaded files, put those that are new into their place, and return the list. FabricError for one whose bytes
+    """Read downloaded files, put those that are new into their place, and return the list. CollectionError for one whose bytes
     are not what the hub promised; it is removed, so that the next download brings it again.
 
     listing: `revision` and `files` (path, size, blob, sha256 or None) as the hub tells them.
@@ -202,7 +207,7 @@ def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: p
     files = Beneath(root)
     path = next((place for below in (COMING, HUB) if files.stat(place := _blob(below, repo, blob))), None)
     if path is None:
-        raise FabricError(
+        raise CollectionError(
             f"{repo}: {each['path']} did not come with the download. Run again: the rest goes on from here."
         )
     sha1, sha256, size = hashlib.sha1(b"blob %d\0" % each["size"], usedforsecurity=False), hashlib.sha256(), 0
@@ -220,7 +225,7 @@ def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: p
         return seen
     files.unlink(path)
     promised = f"SHA-256 {each['sha256']}" if each["sha256"] else f"git blob {each['blob']}"
-    raise FabricError(
+    raise CollectionError(
         f"{repo}: {each['path']} has other bytes than the hub promised ({promised}; {each['size']} bytes, came {size} "
         f"with SHA-256 {seen}). It was removed: run again; what is right stays. If it comes wrong again, a proxy or the "
         "disk spoils it."
@@ -236,7 +241,7 @@ def _settle(root: str, repo: str, blob: str) -> None:
     try:
         files.rename(here, there)
     except OSError as exc:
-        raise placed.cannot_write(f"{root}/{there}", exc) from exc
+        raise node_files.cannot_write(f"{root}/{there}", exc) from exc
 
 
 def lacking(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:

@@ -14,10 +14,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, hub
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import Manifest
 
@@ -66,7 +66,7 @@ class Wanted:
         return f"{self.root}/{cache.COMING}"
 
 
-class HubError(FabricError):
+class HubError(CollectionError):
     """The hub was not asked, or said no. cause: one of _REMEDIES."""
 
     def __init__(self, cause: str, message: str) -> None:
@@ -75,7 +75,7 @@ class HubError(FabricError):
 
 
 def ask(wanted: Wanted, what: Plain) -> Plain:
-    """Run the hub's library; FabricError names the cause and what to do."""
+    """Run the hub's library; CollectionError names the cause and what to do."""
     repo = wanted.repo
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment = {
@@ -106,7 +106,7 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
         said = json.loads(ran.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         last = " ".join(ran.stderr.split())[-400:]
-        raise FabricError(
+        raise CollectionError(
             f"{repo}: the hub's library ended with status {ran.returncode}: {last or 'it said nothing'}"
         ) from None
     if "cause" in said:
@@ -213,7 +213,7 @@ def shelved(wanted: Wanted) -> Manifest:
     source = str(wanted.source)
     manifest = cache.brought(source, wanted.repo, wanted.revision)
     if manifest is None:
-        raise FabricError(
+        raise CollectionError(
             f"{source} has no list of {wanted.repo}{f' at {wanted.revision}' if wanted.revision else ''} "
             f"({cache.folder(wanted.repo)}/dgxspark-COMMIT.json and refs/main), so its weights cannot be verified. Copy the folder "
             f"{cache.folder(wanted.repo)} as a whole (cp -a) from a node on which this collection has put it."
@@ -239,13 +239,15 @@ def _copy(shelf: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels.
     try:
         stream = shelf.files.open(path)
     except FileNotFoundError as exc:
-        raise FabricError(f"{source} is not there, though the list in that folder names it. Copy it again.") from exc
+        raise CollectionError(
+            f"{source} is not there, though the list in that folder names it. Copy it again."
+        ) from exc
     except OSError as exc:
-        raise FabricError(f"{source} cannot be read: {exc.strerror}. See to the folder, and run as root.") from exc
+        raise CollectionError(f"{source} cannot be read: {exc.strerror}. See to the folder, and run as root.") from exc
     with stream:
         made = parcels.keep(goal, item, stream)
     if made != item.sha256:
-        raise FabricError(
+        raise CollectionError(
             f"{source} has the SHA-256 {made}, but its list says {item.sha256}: it is damaged. Nothing of it was "
             "kept; copy it again."
         )

@@ -85,7 +85,7 @@ class LoadLimits:
 
 
 def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits:
-    """Build the limits of the entries of `knowledge/guards`, by id. Raises FabricError naming guard and key."""
+    """Build the limits of the entries of `knowledge/guards`, by id. Raises CollectionError naming guard and key."""
     kinds = {"burst": Burst, "parting": Parting, "alike": Alike, "wrong": Wrong, "squeezed": Squeezed}
     return LoadLimits(**built(entries, kinds))
 

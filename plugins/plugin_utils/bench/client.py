@@ -20,7 +20,7 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
 
@@ -28,7 +28,7 @@ Clock = t.Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """What is asked of a server. url: with the version, such as http://10.0.0.1:30000/v1. timeout in seconds."""
 
     name: str
@@ -94,23 +94,23 @@ _REMEDIES = {
 }
 
 
-def ask(asked: Asked, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
-    """Send the request and judge what comes. Raises FabricError for a URL or pattern that is none, nothing else."""
-    target = target_of(asked)
-    deadline = clock() + asked.timeout
+def ask(request: ChatRequest, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
+    """Send the request and judge what comes. Raises CollectionError for a URL or pattern that is none, nothing else."""
+    target = target_of(request)
+    deadline = clock() + request.timeout
     stream = ChatStream(clock())
     guard = {"content": TextGuard(limits), "reasoning": TextGuard(limits)}
     try:
-        model = asked.model or _first_model(asked, target, deadline, clock)
+        model = request.model or _first_model(request, target, deadline, clock)
         body = {
             "model": model,
-            "messages": [{"role": "user", "content": asked.prompt}],
-            "max_tokens": asked.max_tokens,
+            "messages": [{"role": "user", "content": request.prompt}],
+            "max_tokens": request.max_tokens,
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        with _Exchange(asked, target, "POST", "/chat/completions", deadline, clock, body) as exchange:
+        with _Exchange(request, target, "POST", "/chat/completions", deadline, clock, body) as exchange:
             stream.began = exchange.began
             for piece, final in exchange.pieces():
                 for delta in stream.feed(piece, clock(), final):
@@ -119,16 +119,16 @@ def ask(asked: Asked, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
                         raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
                 if stream.done:
                     break
-        _judge(asked, stream, guard)
+        _judge(request, stream, guard)
     except StreamError as exc:
         cause = "server-error" if "gave up" in str(exc) else "protocol"
-        return _outcome(asked, stream, guard, failure_of(cause, str(exc)))
+        return _outcome(request, stream, guard, failure_of(cause, str(exc)))
     except Failure as exc:
-        return _outcome(asked, stream, guard, exc)
-    return _outcome(asked, stream, guard, None)
+        return _outcome(request, stream, guard, exc)
+    return _outcome(request, stream, guard, None)
 
 
-def _judge(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard]) -> None:
+def _judge(request: ChatRequest, stream: ChatStream, guard: t.Mapping[str, TextGuard]) -> None:
     if not stream.ended:
         raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
     for each in guard.values():
@@ -139,8 +139,8 @@ def _judge(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard]) -
         if stream.reasoning.strip():
             raise failure_of("reasoning-only", f"only reasoning came, and no answer ({stream.finish_reason})")
         raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
-    if asked.expect and not re.search(asked.expect, stream.content, re.IGNORECASE):
-        raise failure_of("unexpected", f"the answer does not hold {asked.expect!r}: {short(stream.content)!r}")
+    if request.expect and not re.search(request.expect, stream.content, re.IGNORECASE):
+        raise failure_of("unexpected", f"the answer does not hold {request.expect!r}: {short(stream.content)!r}")
 
 
 def failure_of(cause: str, message: str) -> Failure:
@@ -165,23 +165,25 @@ def short(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _outcome(asked: Asked, stream: ChatStream, guard: t.Mapping[str, TextGuard], failure: Failure | None) -> Outcome:
+def _outcome(
+    request: ChatRequest, stream: ChatStream, guard: t.Mapping[str, TextGuard], failure: Failure | None
+) -> Outcome:
     trip = next((each.trip for each in guard.values() if each.trip), None)
 
     def clean(text: str) -> str:
         # A server may repeat the key that it refuses.
-        return text.replace(asked.api_key, "********") if asked.api_key else text
+        return text.replace(request.api_key, "********") if request.api_key else text
 
-    message = f"{asked.name} ({asked.url}): {str(failure).rstrip('.')}." if failure else ""
+    message = f"{request.name} ({request.url}): {str(failure).rstrip('.')}." if failure else ""
     return Outcome(
-        name=asked.name,
-        url=asked.url,
-        hosts=asked.hosts,
+        name=request.name,
+        url=request.url,
+        hosts=request.hosts,
         status="failed" if failure else "ok",
         cause=failure.cause if failure else None,
         message=clean(message),
         remedy=failure.remedy if failure else "",
-        model=stream.model or asked.model,
+        model=stream.model or request.model,
         ttft_s=stream.ttft_s,
         tokens=stream.tokens,
         tokens_are_counted=stream.tokens_are_counted,
@@ -205,28 +207,34 @@ class _Target:
     path: str
 
 
-def target_of(asked: Asked) -> _Target:
-    """Return where a server is. Raises FabricError for a URL or pattern that is none."""
+def target_of(request: ChatRequest) -> _Target:
+    """Return where a server is. Raises CollectionError for a URL or pattern that is none."""
     try:
-        parts = urlsplit(asked.url)
+        parts = urlsplit(request.url)
         port = parts.port
     except ValueError as exc:
-        raise FabricError(f"{asked.name}: {asked.url!r} is no URL: {exc}.") from exc
+        raise CollectionError(f"{request.name}: {request.url!r} is no URL: {exc}.") from exc
     if parts.username or parts.password:
-        raise FabricError(f"{asked.name}: the URL holds a name or password. Leave them out; a key goes into api_key.")
+        raise CollectionError(
+            f"{request.name}: the URL holds a name or password. Leave them out; a key goes into api_key."
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise FabricError(f"{asked.name}: {asked.url!r} is no URL of a server, such as http://10.0.0.1:30000/v1.")
-    if asked.expect:
+        raise CollectionError(
+            f"{request.name}: {request.url!r} is no URL of a server, such as http://10.0.0.1:30000/v1."
+        )
+    if request.expect:
         try:
-            re.compile(asked.expect)
+            re.compile(request.expect)
         except re.error as exc:
-            raise FabricError(f"{asked.name}: expect: {asked.expect!r} is no regular expression: {exc}.") from exc
+            raise CollectionError(
+                f"{request.name}: expect: {request.expect!r} is no regular expression: {exc}."
+            ) from exc
     tls = parts.scheme == "https"
     return _Target(tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"))
 
 
-def _first_model(asked: Asked, target: _Target, deadline: float, clock: Clock) -> str:
-    with _Exchange(asked, target, "GET", "/models", deadline, clock) as exchange:
+def _first_model(request: ChatRequest, target: _Target, deadline: float, clock: Clock) -> str:
+    with _Exchange(request, target, "GET", "/models", deadline, clock) as exchange:
         text = b"".join(piece for piece, _final in exchange.pieces())
     return model_named(text, target.path)
 
@@ -244,23 +252,30 @@ class _Exchange:
     """One request with its answer. Raises Failure for all that can go wrong between two machines."""
 
     def __init__(
-        self, asked: Asked, target: _Target, method: str, path: str, deadline: float, clock: Clock, body: t.Any = None
+        self,
+        request: ChatRequest,
+        target: _Target,
+        method: str,
+        path: str,
+        deadline: float,
+        clock: Clock,
+        body: t.Any = None,
     ) -> None:
-        self._deadline, self._clock, self._asked = deadline, clock, asked
+        self._deadline, self._clock, self._request = deadline, clock, request
         self._connection = self._connect(target)
         self._streams = body is not None
         headers = {"Accept": "text/event-stream" if body else "application/json", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        if asked.api_key:
-            headers["Authorization"] = f"Bearer {asked.api_key}"
+        if request.api_key:
+            headers["Authorization"] = f"Bearer {request.api_key}"
         try:
-            with _named(asked, "unreachable"):
+            with _named(request, "unreachable"):
                 self._connection.connect()
             # Kept here: the connection lets go of it once the answer begins.
             self._socket = t.cast(socket.socket, self._connection.sock)
             self.began = clock()
-            with _named(asked, "hang"):
+            with _named(request, "hang"):
                 self._left()
                 self._connection.request(
                     method, target.path + path, None if body is None else json.dumps(body).encode(), headers
@@ -277,10 +292,10 @@ class _Exchange:
         if not target.tls:
             return http.client.HTTPConnection(target.host, target.port, timeout=left)
         try:
-            context = ssl.create_default_context(cafile=self._asked.ca_path)
+            context = ssl.create_default_context(cafile=self._request.ca_path)
         except (OSError, ssl.SSLError) as exc:
-            raise failure_of("tls", f"the authority's file {self._asked.ca_path} cannot be read: {exc}") from None
-        if not self._asked.validate_certs:
+            raise failure_of("tls", f"the authority's file {self._request.ca_path} cannot be read: {exc}") from None
+        if not self._request.validate_certs:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return http.client.HTTPSConnection(target.host, target.port, timeout=left, context=context)
 
@@ -306,7 +321,7 @@ class _Exchange:
 
     def pieces(self) -> t.Iterator[tuple[bytes, bool]]:
         """Yield the answer's bytes as they come, and whether they are the last."""
-        with _named(self._asked, "hang"):
+        with _named(self._request, "hang"):
             while True:
                 self._left()
                 piece = self._answer.read1(65536)
@@ -316,13 +331,13 @@ class _Exchange:
 
 
 @contextlib.contextmanager
-def _named(asked: Asked, late: str) -> t.Iterator[None]:
+def _named(request: ChatRequest, late: str) -> t.Iterator[None]:
     """Give what goes wrong its cause. late: the cause of a time-out."""
     try:
         yield
     except TimeoutError:
         words = "no answer" if late == "hang" else "no connection"
-        raise failure_of(late, f"{words} within {asked.timeout:g} s") from None
+        raise failure_of(late, f"{words} within {request.timeout:g} s") from None
     except ssl.SSLError as exc:
         raise failure_of("tls", f"TLS fails: {exc.reason or exc}") from None
     except ConnectionRefusedError:

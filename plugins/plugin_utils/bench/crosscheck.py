@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 Plain = dict[str, t.Any]
 PROGRAM = "llama-benchy"
@@ -31,14 +31,14 @@ _FIGURES = {
 
 
 def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str], has_key: bool) -> list[str]:
-    """Return the command, without where its result goes. Raises FabricError where it cannot or must not be run."""
+    """Return the command, without where its result goes. Raises CollectionError where it cannot or must not be run."""
     program = shutil.which(PROGRAM)
     if program is None:
-        raise FabricError(
+        raise CollectionError(
             f"crosscheck: {PROGRAM} is not installed on the controller, or not on PATH. Install it: pip install {PROGRAM}"
         )
     if has_key:
-        raise FabricError(
+        raise CollectionError(
             f"crosscheck: {PROGRAM} takes the API's key on its command line alone, where every user of this machine reads it. "
             "Leave crosscheck out, or measure a server that asks for no key."
         )
@@ -47,7 +47,7 @@ def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str]
 
 
 def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
-    """Run it; return its version, its command and its figures. Raises FabricError where it brings none."""
+    """Run it; return its version, its command and its figures. Raises CollectionError where it brings none."""
     with tempfile.TemporaryDirectory(prefix="dgxspark-bench-") as folder:
         saved = pathlib.Path(folder) / "result.json"
         try:
@@ -60,12 +60,12 @@ def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
                 cwd=folder,
             )
         except subprocess.TimeoutExpired:
-            raise FabricError(f"crosscheck: {PROGRAM} did not end within {timeout_s:.0f} s.") from None
+            raise CollectionError(f"crosscheck: {PROGRAM} did not end within {timeout_s:.0f} s.") from None
         try:
             result = json.loads(saved.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             said = " ".join((done.stderr or done.stdout).split())[-400:]
-            raise FabricError(
+            raise CollectionError(
                 f"crosscheck: {PROGRAM} brought no result (exit status {done.returncode}): {said} Its tokenizer and its book are "
                 "downloaded unless crosscheck_arguments say where they are (--tokenizer, --book-url)."
             ) from None

@@ -20,7 +20,7 @@ import typing as t
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 STEP = 64  # characters between two looks at the end of the text
 _PIECE = 200  # characters after which a line that does not end is taken as it is
@@ -100,7 +100,7 @@ class Limits:
 
 
 def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
-    """Build the limits of the entries of `knowledge/guards`, by id. Raises FabricError naming guard and key."""
+    """Build the limits of the entries of `knowledge/guards`, by id. Raises CollectionError naming guard and key."""
     kinds: dict[str, t.Any] = {
         "flood": Flood,
         "loop": Loop,
@@ -112,15 +112,15 @@ def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
 
 
 def built(entries: t.Mapping[str, t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Build limits of those kinds, by id of their entry. Raises FabricError naming guard and key."""
+    """Build limits of those kinds, by id of their entry. Raises CollectionError naming guard and key."""
     missing = [name for name in kinds if name not in entries]
     if missing:
-        raise FabricError(f"guards: the entry {missing[0]!r} is missing.")
+        raise CollectionError(f"guards: the entry {missing[0]!r} is missing.")
     return {name: from_plain(kind, entries[name]["values"], f"guards.{name}") for name, kind in kinds.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class GuardHit:
     """What a guard found, after how many characters, with an example of it."""
 
     guard: t.Literal["flood", "loop", "stagnation", "single"]
@@ -183,7 +183,7 @@ class TextGuard:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.trip: Trip | None = None
+        self.trip: GuardHit | None = None
         self.length = 0
         self._line = ""
         self._tail = ""
@@ -192,7 +192,7 @@ class TextGuard:
         self._flood = _Window(limits.flood.window, limits.flood.n)
         self._recent = _Window(limits.stagnation.window, 1)
 
-    def feed(self, text: str) -> Trip | None:
+    def feed(self, text: str) -> GuardHit | None:
         """Take more text; return what was found so far."""
         at = 0
         while at < len(text) and self.trip is None:
@@ -204,7 +204,7 @@ class TextGuard:
                 self._look_at_end()
         return self.trip
 
-    def close(self) -> Trip | None:
+    def close(self) -> GuardHit | None:
         """Say that the text has ended; return what was found."""
         if self.trip is None and self._line:
             self._words(self._line)
@@ -218,7 +218,7 @@ class TextGuard:
         return self.trip
 
     def _found(self, guard: t.Any, message: str, sample: str) -> None:
-        self.trip = Trip(guard, self.length, message, " ".join(sample.split())[:120] or repr(sample[:20]))
+        self.trip = GuardHit(guard, self.length, message, " ".join(sample.split())[:120] or repr(sample[:20]))
 
     def _take(self, piece: str) -> None:
         self._tail += piece

@@ -28,9 +28,9 @@ except ImportError as exc:
 else:
     HTTPX_ERROR = None
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import (
-    Asked,
+    ChatRequest,
     Failure,
     failure_of,
     model_named,
@@ -51,7 +51,7 @@ _BESIDE_S = 10.0  # how long /metrics may take
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A turn to come: how many run at once, what they ask, and after how many seconds no more is asked.
+    """A turn to come: how many run at once, what they ask, and after how many seconds no more is request.
 
     begins: it is the first of some that belong together, which are done all or not at all. scrape: it is what is measured, so that
     /metrics is read around it, and its end is told.
@@ -92,41 +92,41 @@ class Server:
 
 
 def turns(
-    asked: Asked,
+    request: ChatRequest,
     planned: t.Sequence[Planned],
     limits: Limits,
     say: Say = lambda _text: None,
     within_s: float = math.inf,
 ) -> list[Turn]:
-    """Ask all that is planned, one turn after the other. Raises FabricError where nothing can be asked at all.
+    """Ask all that is planned, one turn after the other. Raises CollectionError where nothing can be asked at all.
 
     No more turns are begun, after the first that belong together, that would hardly end within within_s: as long as the last.
 
-    What is asked is the workload's: prompt and max_tokens in `asked` are not used, and its timeout bounds the workload's.
+    What is asked is the workload's: prompt and max_tokens in `request` are not used, and its timeout bounds the workload's.
     """
     _needed()
-    target_of(asked)
-    return asyncio.run(_turns(asked, planned, limits, say, within_s))
+    target_of(request)
+    return asyncio.run(_turns(request, planned, limits, say, within_s))
 
 
-def server_of(asked: Asked, paths: t.Iterable[str] = ()) -> Server:
-    """Return what the server says of itself, of these paths beside /metrics. Raises FabricError where it names no model."""
+def server_of(request: ChatRequest, paths: t.Iterable[str] = ()) -> Server:
+    """Return what the server says of itself, of these paths beside /metrics. Raises CollectionError where it names no model."""
     _needed()
-    target_of(asked)
+    target_of(request)
 
     async def ask() -> Server:
-        async with _client(asked) as client:
-            model = asked.model or await _model(client, asked)
-            metrics = await _beside(client, asked, "/metrics")
-            documents = {path: _document(await _beside(client, asked, path)) for path in paths}
+        async with _client(request) as client:
+            model = request.model or await _model(client, request)
+            metrics = await _beside(client, request, "/metrics")
+            documents = {path: _document(await _beside(client, request, path)) for path in paths}
             return Server(model, metrics, documents)
 
     return asyncio.run(ask())
 
 
-async def _beside(client: httpx.AsyncClient, asked: Asked, path: str) -> str:
+async def _beside(client: httpx.AsyncClient, request: ChatRequest, path: str) -> str:
     """Return what lies beside the API, such as /metrics; nothing where nothing does."""
-    root = asked.url.rstrip("/").removesuffix("/v1")
+    root = request.url.rstrip("/").removesuffix("/v1")
     try:
         answer = await client.get(f"{root}{path}", timeout=_BESIDE_S)
     except (httpx.HTTPError, httpx.InvalidURL):
@@ -143,51 +143,53 @@ def _document(text: str) -> t.Any:
 
 def _needed() -> None:
     if httpx is None:
-        raise FabricError(
+        raise CollectionError(
             f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
         )
 
 
-def _client(asked: Asked) -> httpx.AsyncClient:
+def _client(request: ChatRequest) -> httpx.AsyncClient:
     headers = {"Accept-Encoding": "identity"}
-    if asked.api_key:
-        headers["Authorization"] = f"Bearer {asked.api_key}"
+    if request.api_key:
+        headers["Authorization"] = f"Bearer {request.api_key}"
     return httpx.AsyncClient(
         headers=headers,
-        verify=_tls(asked) or False,
-        timeout=asked.timeout,
+        verify=_tls(request) or False,
+        timeout=request.timeout,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         trust_env=False,
     )
 
 
-async def _turns(asked: Asked, planned: t.Sequence[Planned], limits: Limits, say: Say, within_s: float) -> list[Turn]:
+async def _turns(
+    request: ChatRequest, planned: t.Sequence[Planned], limits: Limits, say: Say, within_s: float
+) -> list[Turn]:
     began, marks, done = time.monotonic(), list[float](), list[Turn]()
-    async with _client(asked) as client:
-        if not asked.model:
-            asked = dataclasses.replace(asked, model=await _model(client, asked))
+    async with _client(request) as client:
+        if not request.model:
+            request = dataclasses.replace(request, model=await _model(client, request))
         for each in planned:
             if each.begins:
                 marks.append(time.monotonic())
                 if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
                     break
-            done.append(await _turn(client, asked, each, limits, say))
+            done.append(await _turn(client, request, each, limits, say))
     return done
 
 
-async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limits: Limits, say: Say) -> Turn:
+async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planned, limits: Limits, say: Say) -> Turn:
     n, questions, seconds = planned.n, planned.questions, planned.seconds
-    asked = dataclasses.replace(asked, timeout=min(asked.timeout, planned.workload.timeout_s))
+    request = dataclasses.replace(request, timeout=min(request.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
-    streams, tls = set[ChatStream](), _tls(asked)
-    scrapes = [await _beside(client, asked, "/metrics")] if planned.scrape else []
+    streams, tls = set[ChatStream](), _tls(request)
+    scrapes = [await _beside(client, request, "/metrics")] if planned.scrape else []
     began, busy = time.monotonic(), time.thread_time()
 
     async def user() -> None:
         for question in left:
             stream = ChatStream(time.monotonic())
             streams.add(stream)
-            records.append(await _one(tls, asked, planned.workload, question, limits, stream))
+            records.append(await _one(tls, request, planned.workload, question, limits, stream))
             streams.discard(stream)
             if time.monotonic() - began >= seconds:
                 return
@@ -197,7 +199,7 @@ async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limit
             await asyncio.sleep(_LOOK_S)
             say(_progress(planned, records, streams, time.monotonic() - began))
             if any(scrapes):
-                scrapes.append(await _beside(client, asked, "/metrics"))
+                scrapes.append(await _beside(client, request, "/metrics"))
 
     watching = asyncio.ensure_future(watch())
     try:
@@ -206,7 +208,7 @@ async def _turn(client: httpx.AsyncClient, asked: Asked, planned: Planned, limit
         watching.cancel()
     wall, busy = time.monotonic() - began, time.thread_time() - busy
     if any(scrapes):
-        scrapes.append(await _beside(client, asked, "/metrics"))
+        scrapes.append(await _beside(client, request, "/metrics"))
     if planned.scrape:  # warm-up and greedy prompt end without a word
         say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
@@ -226,14 +228,19 @@ def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collecti
 
 
 async def _one(
-    tls: ssl.SSLContext | None, asked: Asked, workload: Workload, question: Question, limits: Limits, stream: ChatStream
+    tls: ssl.SSLContext | None,
+    request: ChatRequest,
+    workload: Workload,
+    question: Question,
+    limits: Limits,
+    stream: ChatStream,
 ) -> Record:
     guards = (TextGuard(limits), TextGuard(limits))
     failure: Failure | None = None
     try:
-        with _named(asked):
-            async with asyncio.timeout(asked.timeout):
-                await _read(asked, tls, _body(asked, workload, question), stream, guards)
+        with _named(request):
+            async with asyncio.timeout(request.timeout):
+                await _read(request, tls, _body(request, workload, question), stream, guards)
         _judge(stream, guards)
     except StreamError as exc:
         failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
@@ -241,22 +248,22 @@ async def _one(
         failure = exc
     trip = next((guard.trip for guard in guards if guard.trip), None)
     return _cleaned(
-        asked,
+        request,
         record_of(
             question.index,
             question.number,
             stream,
             time.monotonic(),
             cause=failure.cause if failure else None,
-            message=f"{asked.name} ({asked.url}): {str(failure).rstrip('.')}. {failure.remedy}" if failure else "",
+            message=f"{request.name} ({request.url}): {str(failure).rstrip('.')}. {failure.remedy}" if failure else "",
             guard=trip.guard if trip else None,
         ),
     )
 
 
-def _body(asked: Asked, workload: Workload, question: Question) -> bytes:
+def _body(request: ChatRequest, workload: Workload, question: Question) -> bytes:
     body = {
-        "model": asked.model,
+        "model": request.model,
         "messages": [{"role": "user", "content": question.text}],
         "max_tokens": workload.max_tokens,
         "temperature": workload.temperature,
@@ -268,9 +275,13 @@ def _body(asked: Asked, workload: Workload, question: Question) -> bytes:
 
 
 async def _read(
-    asked: Asked, tls: ssl.SSLContext | None, body: bytes, stream: ChatStream, guards: tuple[TextGuard, TextGuard]
+    request: ChatRequest,
+    tls: ssl.SSLContext | None,
+    body: bytes,
+    stream: ChatStream,
+    guards: tuple[TextGuard, TextGuard],
 ) -> None:
-    target = target_of(asked)
+    target = target_of(request)
     host = f"[{target.host}]" if ":" in target.host else target.host
     lines = [
         f"POST {target.path}/chat/completions HTTP/1.1",
@@ -280,7 +291,7 @@ async def _read(
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         "Connection: close",
-        *([f"Authorization: Bearer {asked.api_key}"] if asked.api_key else []),
+        *([f"Authorization: Bearer {request.api_key}"] if request.api_key else []),
     ]
 
     def take(piece: bytes, now: float) -> bool:
@@ -292,8 +303,8 @@ async def _read(
     def begun(now: float) -> None:
         stream.began = now
 
-    request = "\r\n".join([*lines, "", ""]).encode() + body
-    done = await exchange(target.host, target.port, tls, request, take, begun)
+    message = "\r\n".join([*lines, "", ""]).encode() + body
+    done = await exchange(target.host, target.port, tls, message, take, begun)
     refused = refusal(done.status, done.kind, done.refusal.decode(errors="replace"))
     if refused:
         raise refused
@@ -324,50 +335,50 @@ def _judge(stream: ChatStream, guards: tuple[TextGuard, TextGuard]) -> None:
         raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
 
 
-async def _model(client: httpx.AsyncClient, asked: Asked) -> str:
+async def _model(client: httpx.AsyncClient, request: ChatRequest) -> str:
     try:
-        with _named(asked):
-            answer = await client.get(f"{asked.url.rstrip('/')}/models")
+        with _named(request):
+            answer = await client.get(f"{request.url.rstrip('/')}/models")
             refused = refusal(answer.status_code, "", answer.text)
             if refused:
                 raise refused
-            return model_named(answer.content, target_of(asked).path)
+            return model_named(answer.content, target_of(request).path)
     except Failure as exc:
-        text = f"{asked.name} ({asked.url}): {str(exc).rstrip('.')}. {exc.remedy}"
-        raise FabricError(text.replace(asked.api_key, "********") if asked.api_key else text) from None
+        text = f"{request.name} ({request.url}): {str(exc).rstrip('.')}. {exc.remedy}"
+        raise CollectionError(text.replace(request.api_key, "********") if request.api_key else text) from None
 
 
-def _tls(asked: Asked) -> ssl.SSLContext | None:
-    if not asked.url.startswith("https"):
+def _tls(request: ChatRequest) -> ssl.SSLContext | None:
+    if not request.url.startswith("https"):
         return None
     try:
-        context = ssl.create_default_context(cafile=asked.ca_path)
+        context = ssl.create_default_context(cafile=request.ca_path)
     except (OSError, ssl.SSLError) as exc:
-        raise FabricError(f"{asked.name}: the authority's file {asked.ca_path} cannot be read: {exc}.") from exc
-    if not asked.validate_certs:
+        raise CollectionError(f"{request.name}: the authority's file {request.ca_path} cannot be read: {exc}.") from exc
+    if not request.validate_certs:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
-def _cleaned(asked: Asked, record: Record) -> Record:
+def _cleaned(request: ChatRequest, record: Record) -> Record:
     """Return the record without the key, which a server may repeat."""
-    if not asked.api_key:
+    if not request.api_key:
         return record
     texts = {
-        name: getattr(record, name).replace(asked.api_key, "********") for name in ("message", "content", "reasoning")
+        name: getattr(record, name).replace(request.api_key, "********") for name in ("message", "content", "reasoning")
     }
     return dataclasses.replace(record, **texts)
 
 
 @contextlib.contextmanager
-def _named(asked: Asked) -> t.Iterator[None]:
+def _named(request: ChatRequest) -> t.Iterator[None]:
     """Give what goes wrong its cause, by the canary's names."""
     try:
         yield
     except httpx.ConnectTimeout:
-        raise failure_of("unreachable", f"no connection within {asked.timeout:g} s") from None
+        raise failure_of("unreachable", f"no connection within {request.timeout:g} s") from None
     except (TimeoutError, httpx.TimeoutException):
-        raise failure_of("hang", f"no answer within {asked.timeout:g} s") from None
+        raise failure_of("hang", f"no answer within {request.timeout:g} s") from None
     except (httpx.ConnectError, OSError) as exc:
         cause, words = _unconnected(exc)
         raise failure_of(cause, words) from None

@@ -14,9 +14,9 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import (
     Figures,
     Level,
@@ -39,7 +39,7 @@ class Bench:
     within_s: no level is begun, after the first, that would hardly end within so many seconds.
     """
 
-    asked: Asked
+    request: ChatRequest
     workload: Workload
     greedy: Workload
     levels: tuple[int, ...]
@@ -64,10 +64,10 @@ class Result:
 
 
 def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
-    """Measure all levels. Raises FabricError for bounds that are none, and where nothing can be asked at all."""
+    """Measure all levels. Raises CollectionError for bounds that are none, and where nothing can be asked at all."""
     if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
-        raise FabricError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
-    _warm, alone, *done = turns(bench.asked, _planned(bench), limits, say, bench.within_s)
+        raise CollectionError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
+    _warm, alone, *done = turns(bench.request, _planned(bench), limits, say, bench.within_s)
     results, start = [], 0
     # Of each level: warm-up, the greedy prompt, the load.
     for greedy, load in zip(done[1::3], done[2::3], strict=True):

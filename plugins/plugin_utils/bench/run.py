@@ -16,10 +16,10 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, crosscheck, metrics, quick, report
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, Server, server_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
@@ -55,17 +55,17 @@ class Wanted:
 
 
 def run(wanted: Wanted, say: Say) -> Plain:
-    """Measure; return the report. Raises FabricError for what cannot be measured at all."""
+    """Measure; return the report. Raises CollectionError for what cannot be measured at all."""
     folders = list(wanted.knowledge_dirs)
     engines, constants = knowledge.load("metrics", folders), knowledge.load("constants", folders)
     wanted = _quick(wanted) if wanted.mode == "quick" else wanted
     benches = _benches(wanted, constants["bench.quick_time"]["value"] if wanted.mode == "quick" else math.inf)
-    server = server_of(benches[0].asked, [entry["version"]["path"] for entry in engines.values()])
+    server = server_of(benches[0].request, [entry["version"]["path"] for entry in engines.values()])
     engine = metrics.engine_of(server.metrics, engines)
-    beside = _beside(wanted, server.model, bool(benches[0].asked.api_key))
+    beside = _beside(wanted, server.model, bool(benches[0].request.api_key))
     started, measured = _now(), []
     for bench in benches:
-        named = dataclasses.replace(bench, asked=dataclasses.replace(bench.asked, model=server.model))
+        named = dataclasses.replace(bench, request=dataclasses.replace(bench.request, model=server.model))
         measured.append((bench.workload.name, _measured(wanted, named, say)))
     if beside:
         say(f"{beside[0]} runs beside it")
@@ -100,7 +100,7 @@ def _quick(wanted: Wanted) -> Wanted:
 
 def _benches(wanted: Wanted, within_s: float) -> list[Bench]:
     if not wanted.workloads:
-        raise FabricError("workloads: name one or more.")
+        raise CollectionError("workloads: name one or more.")
     asked, greedy = _asked(wanted), _workload(wanted, "greedy")
     work = [_workload(wanted, name) for name in wanted.workloads]
     if wanted.mode == "quick":
@@ -133,7 +133,7 @@ def _whole(
         try:
             text = pathlib.Path(wanted.log_file).read_text(encoding="utf-8", errors="replace")
         except OSError as exc:
-            raise FabricError(f"log_file: {wanted.log_file} cannot be read: {exc}.") from exc
+            raise CollectionError(f"log_file: {wanted.log_file} cannot be read: {exc}.") from exc
         found = metrics.acceptance_of_log(text, engines)
     return None if found is None else t.cast(Plain, to_plain(found))
 
@@ -162,8 +162,8 @@ def _workload(wanted: Wanted, name: str) -> Workload:
     return found if wanted.seed is None else dataclasses.replace(found, seed=wanted.seed)
 
 
-def _asked(wanted: Wanted) -> Asked:
-    return Asked(
+def _asked(wanted: Wanted) -> ChatRequest:
+    return ChatRequest(
         name="bench",
         url=wanted.url,
         prompt="",
@@ -182,9 +182,9 @@ def _key(path: str | None) -> str | None:
     try:
         key = pathlib.Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:
-        raise FabricError(f"key_file: {path} cannot be read: {exc}. Check the path and its permissions.") from exc
+        raise CollectionError(f"key_file: {path} cannot be read: {exc}. Check the path and its permissions.") from exc
     if not key:
-        raise FabricError(f"key_file: {path} is empty. Put the server's API key there, or leave key_file out.")
+        raise CollectionError(f"key_file: {path} is empty. Put the server's API key there, or leave key_file out.")
     return key
 
 
@@ -199,7 +199,7 @@ def _keep(folder: pathlib.Path, name: str, results: t.Sequence[Result]) -> None:
                 for record in result.records:
                     packed.write((json.dumps(to_plain(record), ensure_ascii=False) + "\n").encode())
     except OSError as exc:
-        raise FabricError(f"keep_to: the answers cannot be written to {folder}: {exc}.") from exc
+        raise CollectionError(f"keep_to: the answers cannot be written to {folder}: {exc}.") from exc
 
 
 def _now() -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server
 
 
-class StreamError(FabricError):
+class StreamError(CollectionError):
     """What came is not a stream of chat completions, or the server says that it failed in the middle."""
 
 

@@ -11,7 +11,7 @@ import string
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 Plain = t.Mapping[str, t.Any]
 
@@ -42,16 +42,16 @@ class Question:
 
 
 def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
-    """Return the workload of that id. Raises FabricError for an unknown one, and for what its schema cannot check."""
+    """Return the workload of that id. Raises CollectionError for an unknown one, and for what its schema cannot check."""
     if name not in entries:
-        raise FabricError(f"There is no workload {name!r}. Known are: {', '.join(sorted(entries))}.")
+        raise CollectionError(f"There is no workload {name!r}. Known are: {', '.join(sorted(entries))}.")
     entry = entries[name]
     for position, prompt in enumerate(entry["prompts"]):
         try:
             re.compile(prompt.get("expect", ""))
         except re.error as exc:
             where = f"workload {name}: prompts.{position}.expect"
-            raise FabricError(f"{where}: {prompt['expect']!r} is no regular expression: {exc}.") from exc
+            raise CollectionError(f"{where}: {prompt['expect']!r} is no regular expression: {exc}.") from exc
     known = ("max_tokens", "temperature", "seed", "timeout_s", "cut", "fill")
     return Workload(
         name=name, prompts=tuple(entry["prompts"]), **{key: entry[key] for key in known if entry.get(key) is not None}
@@ -81,8 +81,8 @@ def _filling(workload: Workload, index: int | None) -> str:
             sentences.append(form.substitute(words, number=number))
     except KeyError as exc:
         where = f"workload {workload.name}: fill.form"
-        raise FabricError(f"{where}: ${exc.args[0]} has no words. Name them in fill.words.") from None
+        raise CollectionError(f"{where}: ${exc.args[0]} has no words. Name them in fill.words.") from None
     except ValueError:
         where = f"workload {workload.name}: fill.form"
-        raise FabricError(f"{where}: a $ without a name. Write $$ for the sign itself.") from None
+        raise CollectionError(f"{where}: a $ without a name. Write $$ for the sign itself.") from None
     return " ".join(sentences) + "\n\n"

@@ -12,7 +12,7 @@ import shutil
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import manifest, transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.registry import Registry
@@ -49,7 +49,7 @@ class Had:
 
 
 def have(folder: str, artefact: Artefact, way: Way, *, check: bool = False) -> Had:
-    """Have an artefact there, or with `check` say what would come. FabricError where it cannot be had, or is not what it must be."""
+    """Have an artefact there, or with `check` say what would come. CollectionError where it cannot be had, or is not what it must be."""
     there = manifest.noted(folder, artefact)
     problem = manifest.wrong(folder, there) if there else None
     if there and not problem and not (way.refresh and artefact.kind == "image" and artefact.digest is None):
@@ -94,11 +94,11 @@ def _expected(folder: str, artefact: Artefact) -> str | None:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as exc:
-        raise FabricError(f"{path}, the list of checksums for {name}, cannot be read: {exc}.") from exc
+        raise CollectionError(f"{path}, the list of checksums for {name}, cannot be read: {exc}.") from exc
     said = {parts[1].removeprefix("*"): parts[0] for line in lines if len(parts := line.split()) == 2}
     listed = said.get(name)
     if not listed or (artefact.sha256 and listed != artefact.sha256):
-        raise FabricError(
+        raise CollectionError(
             f"{path} is not the list of {artefact.version}: for {name} SHA-256 {listed or 'nothing'} was found, and "
             f"{artefact.sha256 or 'one'} is expected. Remove the list, and see to the mirror, or to k3s_checksums."
         )
@@ -111,7 +111,7 @@ def _wheel(folder: str, artefact: Artefact, way: Way, _there: Artefact | None) -
     answer = transfer.page(way.asked, url, {"Accept": "text/html"})
     links = {text: link for link, text in _LINK.findall(answer.text)}
     if name not in links:
-        raise FabricError(f"{url} has no {name}. The index or mirror is not complete.")
+        raise CollectionError(f"{url} has no {name}. The index or mirror is not complete.")
     link = str(answer.url.join(links[name].partition("#")[0]))
     seen = transfer.download(
         way.asked, transfer.mirrored(link, way.mirrors), pathlib.Path(folder, artefact.path), artefact.sha256
@@ -128,7 +128,7 @@ def _image(folder: str, artefact: Artefact, way: Way, there: Artefact | None) ->
     target.parent.mkdir(parents=True, exist_ok=True)
     free, need = shutil.disk_usage(target.parent).free, 2 * image.size
     if free < need:
-        raise FabricError(
+        raise CollectionError(
             f"{target}: {wanted.name} has {image.size / MIB:.0f} MiB and takes twice that while its archive is made; {free / MIB:.0f} MiB "
             "are free there. Make room, or take another folder."
         )

@@ -11,7 +11,7 @@ import pathlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, FabricError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
 
@@ -32,25 +32,25 @@ class Manifest:
 
 
 def read(folder: str) -> Manifest:
-    """Return a bundle's manifest; an empty one where there is none. FabricError where it is not of the right shape."""
+    """Return a bundle's manifest; an empty one where there is none. CollectionError where it is not of the right shape."""
     path = pathlib.Path(folder, NAME)
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Manifest(FORMAT)
     except (OSError, ValueError) as exc:
-        raise FabricError(f"{path} cannot be read: {exc}. {REMEDY}") from exc
+        raise CollectionError(f"{path} cannot be read: {exc}. {REMEDY}") from exc
     made = from_plain(Manifest, given, str(path))
     if made.format != FORMAT:
-        raise FabricError(
+        raise CollectionError(
             f"{path} has format {made.format}, and this version of the collection reads {FORMAT}. {REMEDY}"
         )
     for each in made.artefacts:
         parts = pathlib.PurePosixPath(each.path)
         if parts.is_absolute() or ".." in parts.parts or not each.path:
-            raise FabricError(f"{path}: {each.path!r} is no path below the bundle's folder. {REMEDY}")
+            raise CollectionError(f"{path}: {each.path!r} is no path below the bundle's folder. {REMEDY}")
         if each.size is None or not DIGEST.match(f"sha256:{each.sha256}"):
-            raise FabricError(f"{path}: {each.path} has no size, or no SHA-256. {REMEDY}")
+            raise CollectionError(f"{path}: {each.path} has no size, or no SHA-256. {REMEDY}")
     return made
 
 
@@ -106,12 +106,12 @@ def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
 
 
 def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -> list[Artefact]:
-    """Return what a bundle has of a list. FabricError naming everything that is missing or wrong.
+    """Return what a bundle has of a list. CollectionError naming everything that is missing or wrong.
 
     whole: read large files, too. Whoever takes one of those compares its SHA-256.
     """
     if not pathlib.Path(folder, NAME).is_file():
-        raise FabricError(f"{folder} is no bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")
+        raise CollectionError(f"{folder} is no bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")
     found, problems = [], []
     for artefact in wanted:
         there = noted(folder, artefact)
@@ -123,5 +123,5 @@ def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -
         else:
             found.append(there)
     if problems:
-        raise FabricError(f"{' '.join(problems)} {REMEDY}")
+        raise CollectionError(f"{' '.join(problems)} {REMEDY}")
     return found

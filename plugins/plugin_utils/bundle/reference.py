@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST, full
 
 _NAME = re.compile(r"^(?P<repository>[^@\s]+?)(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>\S+))?$")
@@ -35,10 +35,10 @@ class Reference:
 
 
 def parse(text: str) -> Reference:
-    """Return a reference; FabricError for what is none."""
+    """Return a reference; CollectionError for what is none."""
     found = _NAME.match(text)
     if not found or (found["digest"] and not DIGEST.match(found["digest"])):
-        raise FabricError(f"{text!r} is no image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")
+        raise CollectionError(f"{text!r} is no image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")
     registry, _slash, rest = full(found["repository"]).removesuffix(":latest").partition("/")
     digest = found["digest"]
     return Reference(registry, rest, found["tag"] or (f"sha256-{digest[7:19]}" if digest else "latest"), digest)

@@ -17,7 +17,7 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import Reference
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
@@ -65,7 +65,7 @@ class Registry:
     _passes: dict[str, str] = field(default_factory=dict)
 
     def image(self, wanted: Reference, arch: str) -> Image:
-        """Return what an architecture needs of an image. FabricError where it is not for it, or not what its digest says."""
+        """Return what an architecture needs of an image. CollectionError where it is not for it, or not what its digest says."""
         kind, data = self._manifest(wanted, wanted.asked)
         digest = _digest(data)
         top, small = _json(data, wanted.name), {digest: data}
@@ -73,12 +73,12 @@ class Registry:
             fit = [each for each in top["manifests"] if _fits(each.get("platform"), arch)]
             if not fit:
                 has = {str((each.get("platform") or {}).get("architecture")) for each in top["manifests"]} - {"unknown"}
-                raise FabricError(
+                raise CollectionError(
                     f"{wanted.name} is not for {arch}; it is for {', '.join(sorted(has)) or 'nothing known'}."
                 )
             for each in fit:
                 if not DIGEST.match(str(each.get("digest"))):
-                    raise FabricError(f"{wanted.name}: {each.get('digest')!r} is no digest.")
+                    raise CollectionError(f"{wanted.name}: {each.get('digest')!r} is no digest.")
                 small[each["digest"]] = self._manifest(wanted, each["digest"])[1]
         blobs: dict[str, int] = {}
         for each, text in small.items():
@@ -88,10 +88,10 @@ class Registry:
             try:
                 blobs |= {str(part["digest"]): int(part["size"]) for part in (manifest["config"], *manifest["layers"])}
             except (KeyError, TypeError, ValueError) as exc:
-                raise FabricError(f"{wanted.name}: {each} is no manifest of an image ({exc}).") from exc
+                raise CollectionError(f"{wanted.name}: {each} is no manifest of an image ({exc}).") from exc
         wrong = [each for each in blobs if not DIGEST.match(each)]
         if wrong:
-            raise FabricError(f"{wanted.name}: {wrong[0]!r} is no digest.")
+            raise CollectionError(f"{wanted.name}: {wrong[0]!r} is no digest.")
         return Image(digest, str(top.get("mediaType") or kind), small, blobs)
 
     def archive(self, wanted: Reference, image: Image, arch: str, target: pathlib.Path) -> str:
@@ -111,7 +111,7 @@ class Registry:
         digest = _json(image.small[image.digest], image.digest)["config"]["digest"]
         config = _json((blobs / digest.partition(":")[2]).read_bytes(), digest)
         if not _fits(config, arch):
-            raise FabricError(
+            raise CollectionError(
                 f"{wanted.name} is not for {arch}; it is for {config.get('architecture') or 'nothing known'}."
             )
 
@@ -126,7 +126,7 @@ class Registry:
             self._enter(wanted, answer)
             answer = transfer.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
         if answer.status_code in (401, 403, 404):
-            raise FabricError(
+            raise CollectionError(
                 f"{wanted.name}: the registry says {answer.status_code} to {what}. See that the name is right"
                 + (
                     f", and that the login of {wanted.registry} may read it (dgxspark_bundle_logins)."
@@ -135,12 +135,14 @@ class Registry:
                 )
             )
         if answer.status_code != 200:
-            raise FabricError(f"{wanted.name}: the registry says {answer.status_code}. Try again later.")
+            raise CollectionError(f"{wanted.name}: the registry says {answer.status_code}. Try again later.")
         kind, data = answer.headers.get("content-type", "").partition(";")[0], answer.content
         if DIGEST.match(what) and _digest(data) != what:
-            raise FabricError(f"{wanted.name}: the registry gave {_digest(data)} for {what}. Nothing of it was kept.")
+            raise CollectionError(
+                f"{wanted.name}: the registry gave {_digest(data)} for {what}. Nothing of it was kept."
+            )
         if kind not in KINDS:
-            raise FabricError(
+            raise CollectionError(
                 f"{wanted.name}: the registry gave {kind or 'nothing named'}, which is no manifest of OCI or Docker v2."
             )
         return kind, data
@@ -149,7 +151,7 @@ class Registry:
         url, sha256 = f"{self._base(wanted)}/blobs/{digest}", digest.partition(":")[2]
         try:
             transfer.download(self.asked, url, path, sha256, self._pass(wanted))
-        except FabricError as exc:
+        except CollectionError as exc:
             if getattr(getattr(exc.__cause__, "response", None), "status_code", None) not in (401, 403):
                 raise
             # A pass lasts some minutes, and a large image longer: ask for the next one once.
@@ -173,7 +175,7 @@ class Registry:
             return
         realm, base = urllib.parse.urlsplit(parts["realm"]), urllib.parse.urlsplit(self._base(wanted))
         if realm.scheme != "https" and realm.netloc != base.netloc:
-            raise FabricError(f"{wanted.name}: the registry sends logins to {realm.netloc} without encryption.")
+            raise CollectionError(f"{wanted.name}: the registry sends logins to {realm.netloc} without encryption.")
         query = {"scope": parts.get("scope") or f"repository:{wanted.repository}:pull"}
         query |= {"service": parts["service"]} if "service" in parts else {}
         url = urllib.parse.urlunsplit((realm.scheme, realm.netloc, realm.path, urllib.parse.urlencode(query), ""))
@@ -191,7 +193,9 @@ def logins(path: str | None) -> dict[str, str]:
         given = json.loads(pathlib.Path(path).read_text(encoding="utf-8")).get("auths", {})
         found = {host: base64.b64decode(entry["auth"]).decode() for host, entry in given.items() if entry.get("auth")}
     except (OSError, ValueError, AttributeError, TypeError) as exc:
-        raise FabricError(f"{path} has no logins in the form of Docker's config.json ({type(exc).__name__}).") from exc
+        raise CollectionError(
+            f"{path} has no logins in the form of Docker's config.json ({type(exc).__name__})."
+        ) from exc
     return {"docker.io" if "docker.io" in host else host: login for host, login in found.items()}
 
 
@@ -249,7 +253,7 @@ def _json(data: bytes, what: str) -> Plain:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise FabricError(f"{what}: the answer is no JSON object.")
+        raise CollectionError(f"{what}: the answer is no JSON object.")
     return found
 
 

@@ -19,7 +19,7 @@ except ImportError as exc:
 else:
     HTTPX_ERROR = None
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 TRIES = 4
 PAUSE_S = 2.0
@@ -30,7 +30,7 @@ _CHUNK = 2**20
 def client() -> httpx.Client:
     """Return a client that follows redirections and knows the proxies of the environment."""
     if httpx is None:
-        raise FabricError(
+        raise CollectionError(
             f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
         )
     return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=20.0))
@@ -50,25 +50,27 @@ def _named(url: str) -> t.Iterator[None]:
     try:
         yield
     except httpx.HTTPStatusError as exc:
-        raise FabricError(f"{where}: the server says {exc.response.status_code} {exc.response.reason_phrase}.") from exc
+        raise CollectionError(
+            f"{where}: the server says {exc.response.status_code} {exc.response.reason_phrase}."
+        ) from exc
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
-        raise FabricError(f"{where} could not be had: {str(exc).partition('?')[0] or type(exc).__name__}.") from exc
+        raise CollectionError(f"{where} could not be had: {str(exc).partition('?')[0] or type(exc).__name__}.") from exc
 
 
 def small(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
-    """Return a whole answer of at most SMALL bytes, whatever its status. FabricError where there is none."""
+    """Return a whole answer of at most SMALL bytes, whatever its status. CollectionError where there is none."""
     with _named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
         body = b""
         for chunk in answer.iter_bytes():
             body += chunk
             if len(body) > SMALL:
-                raise FabricError(f"{url}: the answer has more than {SMALL >> 20} MiB, and is no page or manifest.")
+                raise CollectionError(f"{url}: the answer has more than {SMALL >> 20} MiB, and is no page or manifest.")
         headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
         return httpx.Response(answer.status_code, headers=headers_kept, content=body, request=answer.request)
 
 
 def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
-    """Return a whole answer; FabricError where the server refuses."""
+    """Return a whole answer; CollectionError where the server refuses."""
     answer = small(asked, url, headers)
     with _named(url):
         answer.raise_for_status()
@@ -103,14 +105,14 @@ def download(
         try:
             seen = _rest(asked, url, part, headers or {})
             break
-        except FabricError as exc:
+        except CollectionError as exc:
             refused = isinstance(exc.__cause__, httpx.HTTPStatusError) and exc.__cause__.response.status_code < 500
             if refused or number == TRIES:
                 raise
             time.sleep(PAUSE_S * number)
     if sha256 is not None and seen != sha256:
         part.unlink()
-        raise FabricError(
+        raise CollectionError(
             f"{target}: what came from {url.partition('?')[0]} has SHA-256 {seen}, and {sha256} is expected. It was thrown away. A mirror "
             "or proxy may have a broken copy; where the publisher has changed the file, do not take it unseen."
         )

@@ -10,7 +10,7 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import platform
@@ -69,12 +69,12 @@ class Choices:
 def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> list[Artefact]:
     """Return the list, in the order in which it is fetched: a release's list of checksums before what it vouches for.
 
-    Raises FabricError for a choice of which nothing is known, with what to do.
+    Raises CollectionError for a choice of which nothing is known, with what to do.
     """
     chosen, dirs = from_plain(Choices, dict(choices), "bundle"), list(knowledge_dirs)
     unknown = [each for each in (*chosen.architectures, chosen.spark) if each not in ARCHITECTURES]
     if unknown:
-        raise FabricError(f"architectures: {unknown[0]!r} is not one of {', '.join(ARCHITECTURES)}.")
+        raise CollectionError(f"architectures: {unknown[0]!r} is not one of {', '.join(ARCHITECTURES)}.")
     made = _k3s(chosen, dirs) if chosen.k3s else []
     if chosen.kubernetes is not None:
         made += _platform(chosen, dirs)
@@ -137,7 +137,7 @@ def _platform(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
 def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
     file = entry["files"].get(arch)
     if file is None:
-        raise FabricError(f"{part} {entry['version']} has no archive for {arch} (knowledge/platform).")
+        raise CollectionError(f"{part} {entry['version']} has no archive for {arch} (knowledge/platform).")
     name = file["url"].rpartition("/")[2]
     return Artefact(
         kind="file",
@@ -174,7 +174,7 @@ def _engine(chosen: Choices, dirs: t.Sequence[str]) -> str | None:
     variant = entry.get("shapes", {}).get(chosen.shape)
     found = profiles.resolve(entry, ({"variant": variant} if variant else {}) | chosen.overrides)
     if not found.engine.image:
-        raise FabricError(
+        raise CollectionError(
             f"profile {found.id!r} names no image that can be pulled. Build or choose one, and name it in k8s_dgx_image."
         )
     return found.engine.image
@@ -185,7 +185,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
     entry = next((each for each in known if (each["version"], each["architecture"]) == (version, arch)), None)
     if entry is None:
         has = ", ".join(f"{each['version']} ({each['architecture']})" for each in known)
-        raise FabricError(
+        raise CollectionError(
             f"k8s_dgx_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
             "add an entry to knowledge/python."
         )

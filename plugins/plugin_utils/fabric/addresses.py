@@ -19,16 +19,16 @@ except ImportError as exc:
 else:
     NETADDR_ERROR = None
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _CIDR = re.compile(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")
 _ADDRESS = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
 
 
 def require_netaddr() -> None:
-    """Raise FabricError with the command that helps where the Python package netaddr is missing."""
+    """Raise CollectionError with the command that helps where the Python package netaddr is missing."""
     if NETADDR_ERROR is not None:
-        raise FabricError(
+        raise CollectionError(
             f"The Python package netaddr is missing on the controller ({NETADDR_ERROR}). "
             "Install it: pip install 'netaddr>=1.0'"
         )

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, persist, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
-    FabricError,
+    CollectionError,
     Finding,
     Node,
     PlannedHost,
@@ -48,10 +48,10 @@ def changes(
     known = [field.name for field in dataclasses.fields(vfs.Options)]
     for option in options or {}:
         if option not in known:
-            raise FabricError(f"options.{option}: there is no such option. {near(option, known)}")
+            raise CollectionError(f"options.{option}: there is no such option. {near(option, known)}")
     for part in parts:
         if part not in PARTS:
-            raise FabricError(f"parts: there is no part {part!r}. {near(part, PARTS)}")
+            raise CollectionError(f"parts: there is no part {part!r}. {near(part, PARTS)}")
     host, seen = from_plain(PlannedHost, planned), from_plain(Node, node)
     found: Difference = {"changes": [], "findings": []}
     if not host.functions:

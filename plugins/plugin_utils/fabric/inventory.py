@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import FUNCTIONS, INDEX, HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan, fabric_plan
@@ -27,24 +27,24 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
 
     hosts: names in the group's order. settings: `dgxspark_fabric`. hostvars: Ansible's, or a dictionary of the same
     shape; a host without variables is planned from the settings alone. knowledge_dirs: the owner's overlays.
-    Raises FabricError with what is wrong.
+    Raises CollectionError with what is wrong.
     """
     names = _names(hosts, "the hosts")
     if not isinstance(hostvars, t.Mapping):
-        raise FabricError(f"hostvars: a dictionary is needed, not {type_name(hostvars)}.")
+        raise CollectionError(f"hostvars: a dictionary is needed, not {type_name(hostvars)}.")
     # Not get(): Ansible's hostvars has an undefined value for a host that it does not know, and no default.
     variables = {name: hostvars[name] if name in hostvars else {} for name in names}  # noqa: SIM401
     _check_one_fabric(variables)
     try:
         entry = knowledge.get("hardware", hardware_name(settings), _names(knowledge_dirs, "knowledge_dirs"))
-    except FabricError as exc:
-        raise FabricError(f"{VARIABLE}.hardware: {exc}") from exc
+    except CollectionError as exc:
+        raise CollectionError(f"{VARIABLE}.hardware: {exc}") from exc
     return fabric_plan([_input(name, variables[name]) for name in names], settings, entry)
 
 
 def _names(value: t.Any, what: str) -> list[str]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        raise FabricError(f"{what}: a list of names is needed, not {type_name(value)}.")
+        raise CollectionError(f"{what}: a list of names is needed, not {type_name(value)}.")
     return [str(name) for name in value]
 
 
@@ -58,7 +58,7 @@ def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
             both = own if isinstance(own, t.Mapping) else {}, first[1] if isinstance(first[1], t.Mapping) else {}
             differing = sorted(str(key) for key in {*both[0], *both[1]} if both[0].get(key) != both[1].get(key))
             where = f"{VARIABLE}.{differing[0]}" if differing else VARIABLE
-            raise FabricError(
+            raise CollectionError(
                 f"{where}: {name} and {first[0]} have different values of it, and the fabric is one. Set {VARIABLE} for "
                 "the group of all its hosts, not for one host."
             )

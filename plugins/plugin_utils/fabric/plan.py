@@ -13,7 +13,7 @@ import itertools
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     Finding,
     Function,
     PlannedFunction,
@@ -53,7 +53,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
     """Plan the fabric.
 
     inputs: the hosts of the fabric's group in inventory order. raw: `dgxspark_fabric` as the owner wrote it. entry: the
-    hardware class. Raises FabricError with all findings at once where the plan would be wrong.
+    hardware class. Raises CollectionError with all findings at once where the plan would be wrong.
     """
     addresses.require_netaddr()
     hardware = Hardware.of(entry)
@@ -124,15 +124,17 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
 
 
 def refuse(findings: t.Sequence[Finding]) -> None:
-    """Raise FabricError that tells all findings, if there are any."""
+    """Raise CollectionError that tells all findings, if there are any."""
     if not findings:
         return
     told = [str(finding) for finding in findings[:_SHOWN]]
     if len(told) == 1:
-        raise FabricError(f"The fabric cannot be planned. {told[0]}", findings=findings)
+        raise CollectionError(f"The fabric cannot be planned. {told[0]}", findings=findings)
     rest = f" … and {len(findings) - _SHOWN} more." if len(findings) > _SHOWN else ""
     listed = " ".join(f"({number}) {text}" for number, text in enumerate(told, 1))
-    raise FabricError(f"The fabric cannot be planned, for {len(findings)} reasons: {listed}{rest}", findings=findings)
+    raise CollectionError(
+        f"The fabric cannot be planned, for {len(findings)} reasons: {listed}{rest}", findings=findings
+    )
 
 
 def _no_hosts(settings: Settings) -> Finding:

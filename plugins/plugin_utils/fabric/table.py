@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _HEAD = ("function", "VF", "interface", "MAC", "IPv4", "MTU", "segment/purpose", "HCA")
 _UNSEEN = "?"
@@ -26,7 +26,7 @@ def table(
     changes. findings: what speaks against them, by host. A question mark stands for what only the node can tell.
     """
     if not isinstance(plan, t.Mapping) or "hosts" not in plan:
-        raise FabricError("A plan is needed, as the filter dgxspark.cluster.fabric_plan returns it.")
+        raise CollectionError("A plan is needed, as the filter dgxspark.cluster.fabric_plan returns it.")
     hosts: t.Mapping[str, Plain] = plan["hosts"]
     rows = {name: _rows(host) for name, host in hosts.items()}
     cells = [_HEAD, *(row for listed in rows.values() for row in listed)]

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import re
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import label
 
 LEAST, MOST = 16, 1024
@@ -22,10 +22,10 @@ _KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what a bearer token may be of (RFC 
 
 
 def secret_name(key: str, namespace: str, instance: str) -> str:
-    """Return the Secret's name. FabricError, which never shows the key, where it cannot be one."""
+    """Return the Secret's name. CollectionError, which never shows the key, where it cannot be one."""
     text = str(key)
     if not LEAST <= len(text) <= MOST or not _KEY.fullmatch(text):
-        raise FabricError(
+        raise CollectionError(
             f"k8s_dgx_api_key: this is no key (it has {len(text)} characters): {LEAST} to {MOST} letters, digits and ._~+/=- are "
             "needed. `openssl rand -hex 32` makes one."
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 Object = t.Mapping[str, t.Any]
@@ -32,7 +32,7 @@ def leaving(objects: t.Sequence[Object], said: Object) -> list[str]:
 
 
 def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object] = ()) -> Plain:
-    """Return `changed`, `objects` (a line for each) and `diff`; FabricError for a fault that is not of check mode.
+    """Return `changed`, `objects` (a line for each) and `diff`; CollectionError for a fault that is not of check mode.
 
     said: what kubernetes.core.k8s returned for these objects. after: what earlier steps would have made (check mode).
     """
@@ -59,7 +59,7 @@ def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object]
         if result["changed"] and result.get("diff"):
             diffs.append(_diff(made, result["diff"]))
     if faults:
-        raise FabricError(" ".join(faults))
+        raise CollectionError(" ".join(faults))
     return {"changed": changed, "objects": lines, "diff": diffs}
 
 

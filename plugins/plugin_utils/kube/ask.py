@@ -9,7 +9,7 @@ import typing as t
 
 from ansible.errors import AnsibleError
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 WHERE = ("namespace", "kubeconfig", "context")  # options of the doc fragments `kube`
@@ -23,13 +23,13 @@ class Execute(t.Protocol):
 
 
 def answer(execute: Execute, module: str, arguments: Plain, task_vars: t.Any) -> Plain:
-    """Return what a module answered. Raises FabricError with its words where it failed or its collection is absent."""
+    """Return what a module answered. Raises CollectionError with its words where it failed or its collection is absent."""
     try:
         said = execute(module_name=module, module_args=arguments, task_vars=task_vars)
     except AnsibleError as exc:
-        raise FabricError(f"{module} cannot be run: {exc}") from exc
+        raise CollectionError(f"{module} cannot be run: {exc}") from exc
     if said.get("failed"):
-        raise FabricError(" ".join(str(said.get("msg", said)).split()))
+        raise CollectionError(" ".join(str(said.get("msg", said)).split()))
     return said
 
 
@@ -43,10 +43,10 @@ def objects(
 ) -> list[Plain]:
     """Return the objects of a kind (API version, kind) in a place (see `where`) that have the labels.
 
-    Raises FabricError where the API does not answer.
+    Raises CollectionError where the API does not answer.
     """
     arguments: Plain = {**place, "api_version": kind[0], "kind": kind[1], "label_selectors": list(labels)}
     try:
         return list(answer(execute, "kubernetes.core.k8s_info", arguments, task_vars)["resources"])
-    except FabricError as exc:
-        raise FabricError(f"the Kubernetes API did not answer: {str(exc)[:300]}") from exc
+    except CollectionError as exc:
+        raise CollectionError(f"the Kubernetes API did not answer: {str(exc)[:300]}") from exc

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     PLAN,
@@ -58,11 +58,11 @@ def bench(
     """Return `common` (before the ranks), `ranks` (pods), `plan` (checksum), `instance`, `namespace`, and `nodes` by host.
 
     environments: NCCL's, by host in the order of ranks. fabric: the fabric plan's hosts. job: a Job. kubernetes: an owner's
-    Settings. Raises FabricError for what cannot be written down.
+    Settings. Raises CollectionError for what cannot be written down.
     """
     chosen, asked = settings(kubernetes), from_plain(Job, dict(job), "job")
     if len(environments) < 2:
-        raise FabricError(f"it takes two hosts, and {', '.join(environments) or 'none'} can be asked.")
+        raise CollectionError(f"it takes two hosts, and {', '.join(environments) or 'none'} can be asked.")
     reference = image(asked.image or chosen.image, "the NCCL benchmark's image")
     planned = networks.hosts(fabric)
     index = chosen_index([planned[host] for host in environments if host in planned], asked.vf_index)

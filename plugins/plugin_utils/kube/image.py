@@ -9,7 +9,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, labels, thing
 
 Object = t.Mapping[str, t.Any]
@@ -229,13 +229,13 @@ def _disk(mounts: t.Sequence[t.Mapping[str, t.Any]], path: str) -> tuple[float, 
 
 
 def record(config_maps: t.Sequence[Object]) -> dict[str, str]:
-    """Return what images were when they came first (image → digest), as the ConfigMap has it. FabricError where it holds none."""
+    """Return what images were when they came first (image → digest), as the ConfigMap has it. CollectionError where it holds none."""
     own = next((each for each in config_maps if each["metadata"]["name"] == RECORD), {})
     text = str((own.get("data") or {}).get("digests", ""))
     found = {image: digest for image, _space, digest in (line.rpartition(" ") for line in text.splitlines())}
     wrong = next((image for image, digest in found.items() if not DIGEST.fullmatch(digest)), None)
     if wrong is not None:
-        raise FabricError(
+        raise CollectionError(
             f"ConfigMap {RECORD}: {wrong or 'a line'} has no digest. Mend it, or delete it: what comes next is then trusted."
         )
     return found

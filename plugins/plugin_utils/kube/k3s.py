@@ -46,7 +46,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
     given: `settings` (the role's variables), `servers` and `agents` (hosts in order), `fabric` (dgxspark_fabric),
     `sparks` (the fabric's hosts), `machine` (what k3s_info read of the host; None if nothing was read), `server` (that of
     the first server; None likewise), `archives_seen` (the controller's stat of each of k3s_image_archives). Raises
-    FabricError for what is not of the right shape.
+    CollectionError for what is not of the right shape.
     """
     dirs = [str(path) for path in knowledge_dirs or ()]
     fabric = given.get("fabric") or {}

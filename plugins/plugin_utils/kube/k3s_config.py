@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import RESERVED, near
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_archives import Archive
 
@@ -82,11 +82,11 @@ class Settings:
 
 
 def read_settings(raw: t.Any) -> Settings:
-    """Read the role's variables; FabricError names the one that is wrong."""
+    """Read the role's variables; CollectionError names the one that is wrong."""
     try:
         return from_plain(Settings, raw, "k3s")
-    except FabricError as exc:
-        raise FabricError(str(exc).replace("k3s.", "k3s_", 1)) from None
+    except CollectionError as exc:
+        raise CollectionError(str(exc).replace("k3s.", "k3s_", 1)) from None
 
 
 def networks(fabric: t.Mapping[str, t.Any]) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import json
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     PlannedFunction,
     PlannedHost,
     PlannedVf,
@@ -31,9 +31,9 @@ SYSCTLS = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 
 
 def hosts(fabric: t.Mapping[str, t.Any] | None) -> dict[str, PlannedHost]:
-    """Return the fabric plan's hosts by name; FabricError for what is not a plan."""
+    """Return the fabric plan's hosts by name; CollectionError for what is not a plan."""
     if fabric is not None and not isinstance(fabric, t.Mapping):
-        raise FabricError(f"fabric: the plan's hosts are needed as a dictionary, not {type(fabric).__name__}.")
+        raise CollectionError(f"fabric: the plan's hosts are needed as a dictionary, not {type(fabric).__name__}.")
     return {name: from_plain(PlannedHost, entry, f"fabric.{name}") for name, entry in (fabric or {}).items()}
 
 
@@ -54,7 +54,7 @@ def resource(name: str) -> str:
 
 def _named(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
     if vf.netdev is None:
-        raise FabricError(
+        raise CollectionError(
             f"{host}: {vf_name(function, vf)}: the name of its interface is not known. Make the VFs and gather roce_info "
             "first: it is read of the node."
         )

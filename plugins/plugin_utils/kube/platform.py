@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import multus, networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
@@ -84,10 +84,10 @@ def states(chosen: Platform, vfs: bool = True) -> dict[str, str]:
     """
     unknown = sorted(set(chosen.parts) - set(PARTS))
     if unknown:
-        raise FabricError(f"parts: {unknown[0]!r} is not one of {', '.join(PARTS)}.")
+        raise CollectionError(f"parts: {unknown[0]!r} is not one of {', '.join(PARTS)}.")
     wrong = [(part, state) for part, state in chosen.parts.items() if state not in STATES]
     if wrong:
-        raise FabricError(f"parts.{wrong[0][0]}: {wrong[0][1]!r} is not one of {', '.join(STATES)}.")
+        raise CollectionError(f"parts.{wrong[0][0]}: {wrong[0][1]!r} is not one of {', '.join(STATES)}.")
     vf = vfs and chosen.attachment == "vf"
     plugin = vfs and chosen.rdma == "device_plugin"
     needs = {"cni_plugins": vf, "multus": vf, "networks": vf, "sriov_device_plugin": plugin}
@@ -112,7 +112,7 @@ def platform(
     chosen = from_plain(Platform, dict(kubernetes or {}), "kubernetes")
     label(chosen.namespace, "kubernetes.namespace")
     if not chosen.data_dir.startswith("/"):
-        raise FabricError(f"kubernetes.data_dir: {chosen.data_dir!r} is no absolute path on the nodes.")
+        raise CollectionError(f"kubernetes.data_dir: {chosen.data_dir!r} is no absolute path on the nodes.")
     planned = networks.hosts(fabric)
     wanted = states(chosen, any(function.vfs for host in planned.values() for function in host.functions))
     seen = {name: host for name, host in planned.items() if not chosen.hosts or name in chosen.hosts}
@@ -122,7 +122,7 @@ def platform(
     known = knowledge.load("platform", knowledge_dirs)
     for name in chosen.images:
         if name not in PARTS or name not in known:
-            raise FabricError(
+            raise CollectionError(
                 f"images: {name!r} is no part with an image: {', '.join(n for n in PARTS if n in known)}."
             )
     makers: dict[str, t.Callable[[], list[Plain]]] = {
@@ -260,7 +260,7 @@ def _runtime_class() -> list[Plain]:
 def _nvidia(chosen: Platform, known: t.Mapping[str, t.Any]) -> list[Plain]:
     """NVIDIA's device plugin, by CDI; with shares, so that several instances can each hold the one GPU."""
     if chosen.gpu_shares < 1:
-        raise FabricError(f"gpu_shares: {chosen.gpu_shares} is not a whole number of at least 1.")
+        raise CollectionError(f"gpu_shares: {chosen.gpu_shares} is not a whole number of at least 1.")
     own = labels(**{PART: "nvidia_device_plugin"})
     shares = {"sharing": {"timeSlicing": {"resources": [{"name": GPU, "replicas": chosen.gpu_shares}]}}}
     config: Plain = {
@@ -312,7 +312,7 @@ def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) ->
                 if vf.pci is None:
                     if not needed:
                         continue
-                    raise FabricError(
+                    raise CollectionError(
                         f"{name}: {networks.vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather "
                         "roce_info first: it is read of the node."
                     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import STARTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, RANK, Plain, plan_of
@@ -144,7 +144,7 @@ def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host:
         return []
     free = from_plain(Node, node, f"{host}: roce_info").mem_available_kib
     if free is None:
-        raise FabricError(f"{host}: MemAvailable is not known. Gather roce_info anew.")
+        raise CollectionError(f"{host}: MemAvailable is not known. Gather roce_info anew.")
     have = free / GIB_IN_KIB
     if have >= needed_gib - SLACK_GIB:
         return []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, REQUESTS, Plain, labels
@@ -30,11 +30,11 @@ def running(
     `digests`, and `problems`: ranks that differ, or another digest than came first).
 
     objects: by kind, as the API returns them; of ConfigMaps, the one that keeps images' digests. node_names: the node of a host where
-    it has another name. Raises FabricError where nothing runs.
+    it has another name. Raises CollectionError where nothing runs.
     """
     sets = objects["StatefulSet"]
     if not sets:
-        raise FabricError(f"no instance {instance!r} is served in namespace {namespace}.")
+        raise CollectionError(f"no instance {instance!r} is served in namespace {namespace}.")
     pods = {int(pod["metadata"]["labels"][RANK]): pod for pod in objects["Pod"] if _is_rank(pod)}
     hosts = {node: host for host, node in node_names.items()}
     nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}

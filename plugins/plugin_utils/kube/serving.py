@@ -16,7 +16,7 @@ import json
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
@@ -58,12 +58,12 @@ def serving(
 
     plan: as launch_plan returns it. fabric: the fabric plan's hosts; needed for more than one rank. kubernetes: an
     owner's Settings. The result has `name`, `namespace`, `plan` (checksum), `common` (before any rank), `workers`, `head`,
-    `bounds` (seconds) and `needs` (memory in GiB that must be free on each node). Raises FabricError for what cannot be
+    `bounds` (seconds) and `needs` (memory in GiB that must be free on each node). Raises CollectionError for what cannot be
     written down.
     """
     absent = [key for key in _PLAN_KEYS if not isinstance(plan, t.Mapping) or key not in plan]
     if absent:
-        raise FabricError(f"plan: {absent[0]} is missing. Give the plan as launch_plan returns it.")
+        raise CollectionError(f"plan: {absent[0]} is missing. Give the plan as launch_plan returns it.")
     chosen = settings(kubernetes)
     instance = from_plain(Instance, plan["instance"], "plan: instance")
     name = f"serve-{label(instance.name, 'instance.name', NAME_MOST)}"
@@ -138,7 +138,7 @@ def _member(
 ) -> pod.Member:
     host = str(rank["host"])
     if not rank.get("argv"):
-        raise FabricError(
+        raise CollectionError(
             f"plan: rank {rank['rank']} has no argv, so the plan is blocked or has no flag table. See its findings."
         )
     node = node_name(chosen.node_names.get(host, host), f"host {host!r}")
@@ -170,7 +170,7 @@ def _files(
     for member in members:
         for rail in member.rails:
             if verbs and rail.hca is None:
-                raise FabricError(
+                raise CollectionError(
                     f"{member.host}: {rail.name}: the name of its HCA is not known. Make the VFs and gather roce_info first."
                 )
         files[f"rank{member.rank}.json"] = {
@@ -219,7 +219,7 @@ def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings
     open_to_all = next((flag for flag in (word.partition("=")[0] for word in argv) if flag in _KEY_FLAGS), None)
     open_to_all = open_to_all or next((name for name in member.env if name in _KEY_VARIABLES), None)
     if open_to_all:
-        raise FabricError(
+        raise CollectionError(
             f"plan: rank {member.rank} is told its API's key by {open_to_all}, which everybody reads who may see pods and "
             "ConfigMaps. Take it out of the profile or the overrides, and give the key in k8s_dgx_api_key."
         )
@@ -246,13 +246,13 @@ def _inside(argv: t.Sequence[str], member: pod.Member, instance: Instance) -> li
         if made.count(flag) == 1 == counts[flag]:
             made[made.index(flag) + 1] = value
         elif member.rank == 0 or counts[flag]:
-            raise FabricError(
+            raise CollectionError(
                 f"plan: rank {member.rank}: its command has {flag} {counts[flag]} times, so that its API cannot be put behind the "
                 "key's door. Let the plan say it alone, or leave k8s_dgx_api_key out."
             )
     own = next((word for word in made if word.partition("=")[0] in _OTHER_WAYS), None)
     if own:
-        raise FabricError(
+        raise CollectionError(
             f"plan: rank {member.rank}: {own} gives the API another way in, past the key's door. Take it out, or leave "
             "k8s_dgx_api_key out."
         )

@@ -11,7 +11,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 Plain = dict[str, t.Any]
 
@@ -73,7 +73,7 @@ class Settings:
 
 
 def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
-    """Check an owner's choices. FabricError names the key, the fault and what would do."""
+    """Check an owner's choices. CollectionError names the key, the fault and what would do."""
     chosen = from_plain(Settings, dict(given or {}), "kubernetes")
     label(chosen.namespace, "kubernetes.namespace")
     for host, node in chosen.node_names.items():
@@ -82,31 +82,31 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
         image(chosen.image, "kubernetes.image")
     for key, value in {"shm": chosen.shm, **{f"requests.{k}": v for k, v in chosen.requests.items()}}.items():
         if not _QUANTITY.match(value):
-            raise FabricError(f"kubernetes.{key}: {value!r} is no quantity, such as 8Gi or 500m.")
+            raise CollectionError(f"kubernetes.{key}: {value!r} is no quantity, such as 8Gi or 500m.")
     for key in ("peers_timeout_s", "lost_after_s", "hang_after_s", "load_timeout_s", "max_unavailable", "service_port"):
         number = getattr(chosen, key)
         if number is not None and number < (0 if key == "max_unavailable" else 1):
-            raise FabricError(f"kubernetes.{key}: {number} is too small.")
+            raise CollectionError(f"kubernetes.{key}: {number} is too small.")
     if chosen.lost_after_s < 3:
-        raise FabricError("kubernetes.lost_after_s: give at least 3 s, or a busy node is taken for a lost one.")
+        raise CollectionError("kubernetes.lost_after_s: give at least 3 s, or a busy node is taken for a lost one.")
     if not chosen.cache_dir.startswith("/"):
-        raise FabricError(f"kubernetes.cache_dir: {chosen.cache_dir!r} is no absolute path on the nodes.")
+        raise CollectionError(f"kubernetes.cache_dir: {chosen.cache_dir!r} is no absolute path on the nodes.")
     if chosen.workload == "leader_worker_set":
         if chosen.attachment == "vf":
-            raise FabricError(
+            raise CollectionError(
                 "kubernetes.workload: a LeaderWorkerSet has one pod template, with one Multus annotation, but each rank "
                 "needs its own static VF address. Use per_rank, or attachment host."
             )
-        raise FabricError(
+        raise CollectionError(
             "kubernetes.workload: leader_worker_set is not offered yet, for attachment host neither. Use per_rank."
         )
     return chosen
 
 
 def label(value: str, where: str, most: int = 63) -> str:
-    """Return a name that may be a DNS label; FabricError says what is wrong with it."""
+    """Return a name that may be a DNS label; CollectionError says what is wrong with it."""
     if len(value) > most or not _LABEL.match(value):
-        raise FabricError(
+        raise CollectionError(
             f"{where}: {value!r} cannot be a name in Kubernetes: lower-case letters, digits and dashes, at most {most}, "
             "with a letter or digit at both ends."
         )
@@ -116,7 +116,7 @@ def label(value: str, where: str, most: int = 63) -> str:
 def node_name(value: str, where: str) -> str:
     """Return a node's name: labels with dots between them."""
     if len(value) > 253 or not all(map(_LABEL.match, value.split("."))):
-        raise FabricError(
+        raise CollectionError(
             f"{where}: {value!r} cannot be the name of a node in Kubernetes. Give its own one in node_names, as "
             "`kubectl get nodes` shows it."
         )
@@ -124,10 +124,10 @@ def node_name(value: str, where: str) -> str:
 
 
 def image(value: str | None, where: str) -> str:
-    """Return an image's reference; FabricError where it is none (a profile may name a build recipe)."""
+    """Return an image's reference; CollectionError where it is none (a profile may name a build recipe)."""
     if not value or not _IMAGE.match(value):
         what = f"{value!r} is no image that can be pulled" if value else "no image is named"
-        raise FabricError(f"{where}: {what}. Build or choose one, and name it, best by digest, in k8s_dgx_image.")
+        raise CollectionError(f"{where}: {what}. Build or choose one, and name it, best by digest, in k8s_dgx_image.")
     return value
 
 

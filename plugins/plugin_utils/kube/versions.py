@@ -10,7 +10,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 
 _RELEASE = re.compile(r"^v(\d+)\.(\d+)\.(\d+)(?:-(?:rc|alpha|beta)\.?(\d+))?\+k3s(\d+)$")
 # A kubelet may be three minors older than its API server, and never newer (Kubernetes version skew policy).
@@ -41,10 +41,10 @@ class Release:
 
 @functools.cache
 def release(text: str) -> Release:
-    """Read a release; FabricError for what is none, such as a channel's name."""
+    """Read a release; CollectionError for what is none, such as a channel's name."""
     match = _RELEASE.match(text) if isinstance(text, str) else None
     if not match:
-        raise FabricError(
+        raise CollectionError(
             f"k3s_version: {text!r} is not a K3s release. Write it in full, such as v1.36.4+k3s1 (a channel such as "
             "stable would be another version tomorrow)."
         )
@@ -63,7 +63,7 @@ def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[F
         return "install", []
     try:
         old = release(installed)
-    except FabricError:
+    except CollectionError:
         found = f"K3s there says that it is {installed!r}, which is no release."
         remedy = "Take it off by hand, or with k3s_state=absent, and run again."
         return "refused", [Finding("k3s.unknown-version", "error", subject, found, remedy)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Settings
 
@@ -16,15 +16,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 def rails(
     host: str, index: int, planned: t.Mapping[str, PlannedHost], chosen: Settings, where: str = "instance.vf_index"
 ) -> tuple[pod.Rail, ...]:
-    """Return the VFs of one index on a host, as a pod there has them. FabricError where there are none."""
+    """Return the VFs of one index on a host, as a pod there has them. CollectionError where there are none."""
     if host not in planned:
-        raise FabricError(
+        raise CollectionError(
             f"fabric: {host} is not in the fabric plan, so its ranks have no addresses. Run the fabric part "
             "(sriov_roce), which plans it, first."
         )
     found = networks.rails(planned[host], index)
     if not found:
-        raise FabricError(
+        raise CollectionError(
             f"{host}: {where}: the fabric plan has no VF {index} on any function. Choose one of its "
             "indices, or raise dgxspark_fabric.vf_count."
         )
@@ -54,7 +54,7 @@ def distinct(members: t.Sequence[pod.Member]) -> None:
     for member in members:
         other = nodes.setdefault(member.node, member.host)
         if other != member.host or sum(m.node == member.node for m in members) > 1:
-            raise FabricError(
+            raise CollectionError(
                 f"node_names: {other} and {member.host} are both node {member.node!r}. Each rank needs its own."
             )
 

@@ -16,7 +16,7 @@ import pathlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import SHAPES
 
@@ -80,7 +80,7 @@ class Plan(t.Protocol):
     """Plans a case: `launch_plan` with profile, cluster and the owner's knowledge bound."""
 
     def __call__(self, overrides: t.Mapping[str, t.Any]) -> Plain:
-        """Return the plan; FabricError where there is nothing to plan."""
+        """Return the plan; CollectionError where there is nothing to plan."""
 
 
 Estimate = t.Callable[[t.Mapping[str, t.Any]], t.Mapping[str, float]]
@@ -93,7 +93,7 @@ def no_estimate(plan: t.Mapping[str, t.Any]) -> t.Mapping[str, float]:
 
 
 def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
-    """Build a matrix of a checked entry. FabricError for an exclusion that names no axis or no value of it."""
+    """Build a matrix of a checked entry. CollectionError for an exclusion that names no axis or no value of it."""
     bench = entry.get("bench", {})
     made = Matrix(
         id=entry["id"],
@@ -115,11 +115,11 @@ def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
         for axis, values in exclusion.items():
             where = f"matrix {made.id!r}: exclude.{number}.{axis}"
             if axis not in made.axes:
-                raise FabricError(f"{where}: there is no such axis. Axes: {', '.join(made.axes) or 'none'}.")
+                raise CollectionError(f"{where}: there is no such axis. Axes: {', '.join(made.axes) or 'none'}.")
             known = [label for label, _choices in _values(axis, made.axes[axis])]
             for label in map(_label, values if isinstance(values, list) else [values]):
                 if label not in known:
-                    raise FabricError(f"{where}: {label!r} is no value of the axis. Values: {', '.join(known)}.")
+                    raise CollectionError(f"{where}: {label!r} is no value of the axis. Values: {', '.join(known)}.")
     return made
 
 
@@ -209,14 +209,14 @@ def planned(
 ) -> list[Case]:
     """Return all cases: those that will run, the most promising first, then the blocked ones in the file's order.
 
-    FabricError where no case would run: with the reasons, since then the file is mostly at fault.
+    CollectionError where no case would run: with the reasons, since then the file is mostly at fault.
     """
     by_id: dict[str, Case] = {}
     for name, labels, choices in combinations(matrix):
         overrides = overrides_of(matrix, choices, under)
         try:
             made = plan(overrides)
-        except FabricError as exc:
+        except CollectionError as exc:
             key = digest([matrix.profile, overrides])
             by_id[key] = Case(key, name, labels, overrides, {}, blocked=str(exc))
             continue
@@ -233,7 +233,7 @@ def planned(
     runnable = [case for case in cases if not case.blocked]
     if not runnable:
         reasons = dict.fromkeys(case.blocked for case in cases)
-        raise FabricError(f"matrix {matrix.id!r}: no case would run. {' '.join(reasons)}"[:2000])
+        raise CollectionError(f"matrix {matrix.id!r}: no case would run. {' '.join(reasons)}"[:2000])
     place = {case.id: number for number, case in enumerate(cases)}
     kinds = ("measured", "near", "estimate", "unknown")
     # A near row says as much as an equal one of where to begin; what nothing is known of comes last, in the file's order.

@@ -13,7 +13,7 @@ import math
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, journal, results
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.report import WORDS, figure
@@ -25,13 +25,13 @@ _PASSED = ("good", "requests_failed")
 
 
 def load(name: str, overlays: t.Sequence[str] = ()) -> Plain:
-    """Return the results of a journal (its folder or file), or of a shipped matrix by its id. FabricError for anything else."""
+    """Return the results of a journal (its folder or file), or of a shipped matrix by its id. CollectionError for anything else."""
     place = pathlib.Path(name).expanduser()
     if place.exists():
         return results.of_journal(journal.read(place))
     if name in knowledge.load(cases.KIND, overlays):
         return results.of_rows(cases.load(name, overlays), overlays)
-    raise FabricError(f"{name}: there is no such folder or journal, and no matrix of that id.")
+    raise CollectionError(f"{name}: there is no such folder or journal, and no matrix of that id.")
 
 
 def compare(before: Plain, after: Plain) -> Plain:

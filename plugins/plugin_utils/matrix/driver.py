@@ -16,7 +16,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import classify
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case, Matrix, digest
@@ -140,7 +140,7 @@ def run(
 ) -> Plain:
     """Measure what is left, and serve again what served before. recorded: called after each case that is in the journal.
 
-    Returns `measured` and `left` (counts), `ended` (done, time, stopped, lost) and `message`. FabricError where what serves now
+    Returns `measured` and `left` (counts), `ended` (done, time, stopped, lost) and `message`. CollectionError where what serves now
     could not be kept, so that nothing was touched.
     """
     table = signatures.load_table(overlays)
@@ -150,7 +150,7 @@ def run(
     result: Plain = {"measured": 0, "ended": "done", "message": ""}
     kept = steps.save() if waiting else Step(ok=True)
     if not kept.ok:
-        raise FabricError(f"what serves now cannot be kept, so nothing is touched: {kept.message}")
+        raise CollectionError(f"what serves now cannot be kept, so nothing is touched: {kept.message}")
     try:
         for case in waiting:
             ended = _over(bounds, begun, expected_s(journal, matrix), result["measured"])

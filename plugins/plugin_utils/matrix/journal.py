@@ -15,7 +15,7 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 NAME = "journal.jsonl"
 LOCK = "lock"
@@ -23,7 +23,7 @@ FORMAT = 1
 Plain = dict[str, t.Any]
 
 
-class Changed(FabricError):
+class Changed(CollectionError):
     """The matrix is no longer the one that the journal began with."""
 
 
@@ -31,14 +31,14 @@ class Journal:
     """The journal of one folder, open and locked. Use as a context manager."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Open it, or begin one; FabricError where another run holds it, or a line is damaged."""
+        """Open it, or begin one; CollectionError where another run holds it, or a line is damaged."""
         self.folder = folder
         self.path = folder / NAME
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:
-            raise FabricError(
+            raise CollectionError(
                 f"{folder}: cannot be written: {exc.strerror}. Choose another dgxspark_matrix_dir."
             ) from exc
         try:
@@ -46,7 +46,7 @@ class Journal:
         except OSError as exc:
             owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
             os.close(self._lock)
-            raise FabricError(
+            raise CollectionError(
                 f"{folder}: another run (process {owner or 'unknown'}) measures here. One that was stopped ends after its case; "
                 "wait for it, or choose another dgxspark_matrix_dir."
             ) from exc
@@ -153,7 +153,7 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
     except FileNotFoundError:
         return [], None
     except OSError as exc:
-        raise FabricError(f"{path}: cannot be read: {exc.strerror}.") from exc
+        raise CollectionError(f"{path}: cannot be read: {exc.strerror}.") from exc
     entries: list[Plain] = []
     begin = 0
     for number, line in enumerate(data.splitlines(keepends=True), 1):
@@ -165,13 +165,13 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
         except ValueError as exc:
             if begin + len(line) == len(data):
                 return entries, begin
-            raise FabricError(
+            raise CollectionError(
                 f"{path}: line {number} is damaged. Restore the file, or take that line out: its case is measured again."
             ) from exc
         if torn:  # whole but for its end: it was never acknowledged
             return entries, begin
         if entry.get("format", FORMAT) != FORMAT:
-            raise FabricError(
+            raise CollectionError(
                 f"{path}: line {number}: format {entry['format']!r} is not known. Use a newer collection."
             )
         entries.append(entry)
@@ -180,11 +180,11 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
 
 
 def read(path: pathlib.Path) -> list[Plain]:
-    """Return a journal's entries without locking it. FabricError where there is none, or it has no plan."""
+    """Return a journal's entries without locking it. CollectionError where there is none, or it has no plan."""
     place = path / NAME if path.is_dir() else path
     entries = _parsed(place)[0]
     if not any(entry["event"] == "plan" for entry in entries):
-        raise FabricError(f"{place}: this is no journal of a matrix. Name its folder, or its {NAME}.")
+        raise CollectionError(f"{place}: this is no journal of a matrix. Name its folder, or its {NAME}.")
     return entries
 
 

@@ -13,7 +13,7 @@ import math
 import statistics
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Matrix, combinations
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import outcomes
@@ -33,10 +33,10 @@ _OF_STATUS = {
 
 
 def of_journal(entries: t.Sequence[Plain]) -> Plain:
-    """Return the results of a journal's entries. FabricError where it has no plan."""
+    """Return the results of a journal's entries. CollectionError where it has no plan."""
     head = next((entry for entry in reversed(entries) if entry["event"] == "plan"), None)
     if head is None:
-        raise FabricError("this is no journal of a matrix: it has no plan.")
+        raise CollectionError("this is no journal of a matrix: it has no plan.")
     done = outcomes(entries)
     cases = [_measured(case, done.get(case["id"])) for case in head["cases"]]
     finished = [entry["finished"] for entry in done.values()]
@@ -122,12 +122,12 @@ def _level(levels: t.Sequence[Plain]) -> Plain:
 
 
 def of_rows(matrix: Matrix, overlays: t.Sequence[str] = ()) -> Plain:
-    """Return the results of a matrix whose table was measured by others: those of its rows. FabricError where it has none."""
+    """Return the results of a matrix whose table was measured by others: those of its rows. CollectionError where it has none."""
     known = knowledge.shared("evidence", overlays)
     missing = [name for name in matrix.rows if name not in known]
     if missing or not matrix.rows:
         what = f"there is no row {missing[0]!r}" if missing else "it names no rows"
-        raise FabricError(f"matrix {matrix.id!r}: {what}. Measure it: playbooks/matrix.yml.")
+        raise CollectionError(f"matrix {matrix.id!r}: {what}. Measure it: playbooks/matrix.yml.")
     rows = [known[name] for name in matrix.rows]
     named = combinations(matrix)
     cases = [_of_row(row, *_name_of(row, matrix, named)) for row in rows]

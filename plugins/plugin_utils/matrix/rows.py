@@ -16,8 +16,8 @@ import typing as t
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.classify import CLASSES, SITE
@@ -149,23 +149,23 @@ def _variant(case: Case) -> str:
 
 
 def write(path: pathlib.Path, entry: Plain) -> None:
-    """Write a file of an overlay, whole or not at all. FabricError where it cannot be written."""
+    """Write a file of an overlay, whole or not at all. CollectionError where it cannot be written."""
     lines = "---\n# Of playbooks/matrix.yml, which writes it again after each case. An edit is lost.\n"
     text = lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120)
-    placed.write(str(path.absolute()), text.encode(), 0o644)
+    node_files.write(str(path.absolute()), text.encode(), 0o644)
 
 
 def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> list[Plain]:
     """Return rows without the names: hosts, addresses and whatever else of them is known, and every address besides.
 
-    FabricError where one would still be in them.
+    CollectionError where one would still be in them.
     """
     known = sorted({name for name in names if len(name) > 1}, key=len, reverse=True)
     clean = [t.cast(Plain, _without(row, known)) for row in rows]
     text = yaml.safe_dump(clean, width=100000)
     still = [name for name in known if re.search(_whole(name), text, re.IGNORECASE)] + _addresses(text)
     if still:
-        raise FabricError(
+        raise CollectionError(
             f"the rows to share would still hold {still[0]!r}: nothing was written. Take it out of the setting that has it."
         )
     return clean

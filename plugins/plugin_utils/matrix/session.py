@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import placed
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 
 Plain = dict[str, t.Any]
@@ -63,7 +63,7 @@ class Stopping:
 
 
 def planned(wishes: Wishes) -> tuple[cases.Matrix, list[cases.Case]]:
-    """Return the matrix and its cases. Raises FabricError."""
+    """Return the matrix and its cases. Raises CollectionError."""
     matrix = cases.load(wishes.matrix, wishes.knowledge_dirs)
 
     def made(overrides: t.Mapping[str, t.Any]) -> Plain:
@@ -125,4 +125,4 @@ def _platform(wishes: Wishes) -> dict[str, str]:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-    placed.write(str(path.absolute()), text.encode(), 0o644)
+    node_files.write(str(path.absolute()), text.encode(), 0o644)

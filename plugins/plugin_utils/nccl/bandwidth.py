@@ -15,7 +15,7 @@ import statistics
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 SMALL = 64 * 1024  # bytes; up to here the time is latency
 _FACTOR: dict[str, t.Callable[[int], float]] = {
@@ -53,11 +53,11 @@ class Summary:
 
 
 def measured(operation: str, size: int, ranks: int, rounds_us: t.Sequence[float]) -> Measured:
-    """Work out the bandwidths of one size. FabricError where the operation or the times make no sense."""
+    """Work out the bandwidths of one size. CollectionError where the operation or the times make no sense."""
     if operation not in _FACTOR:
-        raise FabricError(f"operation: {operation!r} is not one of {', '.join(_FACTOR)}.")
+        raise CollectionError(f"operation: {operation!r} is not one of {', '.join(_FACTOR)}.")
     if ranks < 2 or size <= 0 or not rounds_us or min(rounds_us) <= 0:
-        raise FabricError(
+        raise CollectionError(
             f"{operation} of {size} bytes on {ranks} ranks in {list(rounds_us)} µs: at least two ranks, and sizes and "
             "times above zero are needed."
         )
@@ -83,7 +83,7 @@ def parse(text: str) -> tuple[list[Measured], dict[str, t.Any] | None]:
                 else:
                     rows.append(measured(data["operation"], data["bytes"], data["ranks"], data["rounds_us"]))
             except (ValueError, KeyError, TypeError) as exc:
-                raise FabricError(f"A line of the NCCL benchmark cannot be read ({exc}): {line[:200]}") from exc
+                raise CollectionError(f"A line of the NCCL benchmark cannot be read ({exc}): {line[:200]}") from exc
     return rows, end
 
 

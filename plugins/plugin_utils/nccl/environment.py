@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, PlannedHost, PlannedVf
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, PlannedVf
 
 TRANSPORTS = ("roce", "socket")
 ATTACHMENTS = ("vf", "host")
@@ -49,14 +49,14 @@ class _Wiring:
 
 
 def _own(host: PlannedHost, index: int) -> dict[str, list[PlannedVf]]:
-    """Return the VFs of one index by segment; FabricError where there is none."""
+    """Return the VFs of one index by segment; CollectionError where there is none."""
     found: dict[str, list[PlannedVf]] = {}
     for function in host.functions:
         for vf in function.vfs:
             if vf.index == index:
                 found.setdefault(function.segment, []).append(vf)
     if not found:
-        raise FabricError(
+        raise CollectionError(
             f"{host.name}: vf_index: the fabric plan has no VF {index} on any function. "
             "Choose one of its indices, or raise vf_count."
         )
@@ -84,7 +84,7 @@ def _wire(hosts: t.Sequence[PlannedHost], index: int) -> _Wiring:
         others = shared or {segment for other, theirs in own.items() if other != name for segment in theirs}
         vfs[name] = [vf for segment in sorted(segments) if segment in others for vf in segments[segment]]
         if not vfs[name]:
-            raise FabricError(
+            raise CollectionError(
                 f"{name}: no cable leads to another rank ({', '.join(n for n in own if n != name)}). "
                 "Choose ranks that are neighbours, or add the hosts between them."
             )
@@ -99,13 +99,13 @@ def joined(hosts: t.Sequence[PlannedHost], options: Options) -> bool:
 def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
     """Return the address at which the other ranks find the first host: that of its first VF, or `head`.
 
-    FabricError where cables lead to different neighbours and `head` is not given: then no VF reaches all.
+    CollectionError where cables lead to different neighbours and `head` is not given: then no VF reaches all.
     """
     if options.head:
         return options.head
     wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
     if not wiring.joined:
-        raise FabricError(
+        raise CollectionError(
             f"{hosts[0].name}: no address of the fabric is reached by all ranks, since their cables lead to different "
             "neighbours. Say at which address of the management network, or of the pods', it is found (head)."
         )
@@ -149,7 +149,7 @@ def environment(
     One rank alone gets no network at all. RoCE sets NCCL_NET=IB, so that NCCL refuses to start where it would otherwise
     fall back to sockets without an error. HCAs and interfaces are named exactly (`=name`): NCCL matches by prefix, and
     `rocep1s0f0` also means its VFs. engine: whose own variables are wanted, `any` for all. workarounds: of known bad
-    versions. FabricError where an HCA's name is not known: it is read of the node, never made up; and where a pinned
+    versions. CollectionError where an HCA's name is not known: it is read of the node, never made up; and where a pinned
     GID index is not proven.
     """
     options = options or Options()
@@ -159,10 +159,10 @@ def environment(
         ("engine", engine, ENGINES),
     ):
         if value not in known:
-            raise FabricError(f"{what}: {value!r} is not one of {', '.join(known)}.")
+            raise CollectionError(f"{what}: {value!r} is not one of {', '.join(known)}.")
     for what in ("bootstrap", "head", "debug"):
         if getattr(options, what) == "":
-            raise FabricError(f"{what}: an empty text is no choice. Leave it out instead.")
+            raise CollectionError(f"{what}: an empty text is no choice. Leave it out instead.")
     wanted = [host for host in hosts if only is None or host.name in only]
     common = dict(workarounds or {})
     if options.debug is not None:
@@ -172,12 +172,12 @@ def environment(
         wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
         for host in wanted:
             if unread := _unread(host.name, wiring.vfs[host.name], options):
-                raise FabricError(unread)
+                raise CollectionError(unread)
             env[host.name] |= _start_up(host, wiring, options, engine) | _transport(host, wiring, options)
     for name, variables in env.items():
         for key, value in variables.items():
             if not value:
-                raise FabricError(
+                raise CollectionError(
                     f"{name}: {key} would be empty, and NCCL takes that for a value. Leave it out instead."
                 )
     return env
@@ -188,7 +188,7 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
     vfs = wiring.vfs[host.name]
     name = options.bootstrap
     if name is None and not wiring.joined:
-        raise FabricError(
+        raise CollectionError(
             f"{host.name}: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. "
             "Say which interface does (bootstrap): eth0 in a pod, the management interface on a host."
         )
@@ -227,7 +227,7 @@ def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict
     (src/transport/net_ib/connect.cc, NCCL 2.30u1 and newer). HCAs merged into one would have to reach it all.
     """
     if options.merge_nics:
-        raise FabricError(
+        raise CollectionError(
             f"{name}: merge_nics: HCAs whose cables lead to different neighbours cannot be merged into one. Leave it out."
         )
     env = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
@@ -238,16 +238,16 @@ def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict
 
 
 def _pinned(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
-    """Return the pinned GID index; FabricError where it is not proven to be that of each of the rank's VFs."""
+    """Return the pinned GID index; CollectionError where it is not proven to be that of each of the rank's VFs."""
     if not options.gids or name not in options.gids:
-        raise FabricError(
+        raise CollectionError(
             f"{name}: gid_index: {options.gid_index} is pinned, but nothing proves it. Give what roce_gid found on this "
             "host (gids), or leave gid_index out: NCCL 2.21 and newer find the index of each device themselves."
         )
     seen = {entry.address: entry.index for entry in options.gids[name]}
     for vf in vfs:
         if seen.get(vf.address) != options.gid_index:
-            raise FabricError(
+            raise CollectionError(
                 f"{name}: gid_index: {options.gid_index} is pinned, but {vf.hca} has {vf.address} at "
                 f"{seen.get(vf.address, 'no index')}. Leave gid_index out: NCCL finds the index of each device itself."
             )

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What came of the benchmark's ranks: evidence for the gate's step nccl, or the reason why nothing was measured."""
+"""What came of the benchmark's ranks: evidence for verify's step nccl, or the reason why nothing was measured."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
@@ -19,15 +19,15 @@ REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
 def measured(
     ranks: t.Mapping[str, t.Mapping[str, t.Any]], transport: t.Any = None, knowledge_dirs: t.Sequence[str] = ()
 ) -> Plain:
-    """Return what the gate takes of a benchmark, `reason` alone where it was not run, nothing where it can be.
+    """Return what verify takes of a benchmark, `reason` alone where it was not run, nothing where it can be.
 
     ranks: by host, in the order of the ranks, `check` and `done`, what Ansible returned of the look beforehand and of the
     rank itself (empty where it was not started), and `fault`, why its environment could not be built. transport: what
     `nccl_transport` returned of all ranks' logs. knowledge_dirs: the owner's, for known lines of the logs. Raises
-    FabricError for a wrong form.
+    CollectionError for a wrong form.
     """
     if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):
-        raise FabricError("a dictionary is needed: by host, what was seen of its rank.")
+        raise CollectionError("a dictionary is needed: by host, what was seen of its rank.")
     if len(ranks) < 2:
         return {"reason": f"it takes two hosts, and {', '.join(ranks) or 'none'} can be asked"}
     unready = [f"{host}: {why}" for host, rank in ranks.items() if (why := _unready(rank))]

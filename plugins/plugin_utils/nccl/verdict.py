@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, runs
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import (
     Communicator,
@@ -39,7 +39,7 @@ class Expected:
 def judge(
     evidence: Evidence, signatures: t.Sequence[Signature] = (), expected: Expected | None = None
 ) -> dict[str, t.Any]:
-    """Return the whole report in plain form; FabricError where the logs hold nothing of NCCL.
+    """Return the whole report in plain form; CollectionError where the logs hold nothing of NCCL.
 
     `verdict`, `complete` (whether the evidence is), `summary`, `findings` (causes, the likeliest first), `world`,
     `versions`, `communicators`, `ranks` and `links`.
@@ -47,7 +47,7 @@ def judge(
     expected = expected or Expected()
     empty = [name for name, count in evidence.sources.items() if not count]
     if not evidence.sources or (empty and len(empty) == len(evidence.sources)):
-        raise FabricError(
+        raise CollectionError(
             f"{', '.join(empty) or 'The log'}: nothing of NCCL is in it. Give the log of a rank that ran with "
             "NCCL_DEBUG=INFO, from its beginning."
         )

@@ -16,8 +16,8 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import same_release
 
@@ -35,18 +35,18 @@ class Arguments:
     program: tuple[str, ...] = ()
 
 
-def engine_parser(engine: str, version: str, tables: Tables) -> words.Parser:
-    """Return one version's parser, or the nearest one's; FabricError for an engine that nobody knows."""
+def engine_parser(engine: str, version: str, tables: Tables) -> flag_table.Parser:
+    """Return one version's parser, or the nearest one's; CollectionError for an engine that nobody knows."""
     found = tables.nearest(engine, version)
     if found is None:
-        raise FabricError(f"engine {engine!r} is unknown. Known engines: sglang, vllm.")
+        raise CollectionError(f"engine {engine!r} is unknown. Known engines: sglang, vllm.")
     return found
 
 
 def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], tables: Tables) -> Arguments:
     """Say settings to one engine version, by whatever names they are given.
 
-    None means not set. Raises FabricError whose `findings` name every setting that the version cannot be told, with
+    None means not set. Raises CollectionError whose `findings` name every setting that the version cannot be told, with
     version, flag and remedy.
     """
     engine_parser(engine, version, tables)
@@ -91,8 +91,8 @@ def check_environment(engine: str, version: str, env: t.Mapping[str, str], table
                     "arguments.variable",
                     "warning",
                     f"environment.{name}",
-                    f"{engine} {version} does not declare it, so it has no effect. {words.which(having)}".strip(),
-                    words.nearest(name, declared),
+                    f"{engine} {version} does not declare it, so it has no effect. {flag_table.which(having)}".strip(),
+                    flag_table.nearest(name, declared),
                 )
             )
     return tuple(findings)
@@ -105,7 +105,7 @@ class _Build:
     engine: str
     version: str
     tables: Tables
-    parser: words.Parser
+    parser: flag_table.Parser
     given: t.Collection[str] = ()
     written: t.Mapping[str, str] = field(default_factory=dict)
     accept: t.Collection[str] = ()
@@ -136,7 +136,7 @@ class _Build:
     def pass_on(self, name: str, flag: str, value: t.Any) -> None:
         """Say a flag that no table at hand has, as it is written; false leaves a switch out."""
         if value is not False:
-            self.put(name, f"--{flag}", words.written(flag, {"type": "switch" if value is True else "any"}, value))
+            self.put(name, f"--{flag}", flag_table.written(flag, {"type": "switch" if value is True else "any"}, value))
 
     def setting(self, name: str, value: t.Any, entry: Entry | None) -> None:
         """Say one setting, or find why it cannot be said."""
@@ -181,7 +181,7 @@ class _Build:
             )
             return
         spec = self.parser.spec(part["flag"]) if "flag" in part else None
-        said = words.translate(value, part, spec)
+        said = flag_table.translate(value, part, spec)
         if said is None:
             return
         if "positional" in part:
@@ -226,23 +226,23 @@ class _Build:
             use = f"Its successor: {spec['use']}." if spec.get("use") else ""
             text = f"{self.what} still takes --{flag}, but a later version will not. {use}".strip()
             self.findings.append(Finding("arguments.deprecated", "info", f"settings.{name}", text))
-        written = words.written(flag, spec, value)
+        written = flag_table.written(flag, spec, value)
         if written:
             self.put(name, f"--{self.parser.primary(flag)}", written)
 
-    def choice(self, flag: str, spec: Entry, value: t.Any) -> words.Fault | None:
+    def choice(self, flag: str, spec: Entry, value: t.Any) -> flag_table.Fault | None:
         """Compare a value with what the parser, or a later check, takes."""
         for item in value if isinstance(value, (list, tuple)) else (value,):
-            if words.accepted(item, spec) or (spec.get("known") and self.plugged(flag)):
+            if flag_table.accepted(item, spec) or (spec.get("known") and self.plugged(flag)):
                 continue
             having = [
                 other.version
                 for other in self.tables.versions(self.engine)
-                if words.accepted(item, other.spec(flag) or {"choices": []})
+                if flag_table.accepted(item, other.spec(flag) or {"choices": []})
             ]
             choices = spec.get("choices") or spec["known"]
             remedy = f"Choose one of {', '.join(map(str, choices))}."
-            return "choice", f"{item!r} is not one of its choices. {words.which(having)}".strip(), remedy
+            return "choice", f"{item!r} is not one of its choices. {flag_table.which(having)}".strip(), remedy
         return None
 
     def plugged(self, flag: str) -> bool:
@@ -253,7 +253,7 @@ class _Build:
         """Put a value into a flag's JSON object."""
         whole = f"{flag}.{key}"
         known = self.parser.table["facts"].get("known_values", {}).get(whole)
-        wrong = known and isinstance(value, str) and not words.accepted(value, {"known": known})
+        wrong = known and isinstance(value, str) and not flag_table.accepted(value, {"known": known})
         why = f"{key} of --{flag}: {self.what} does not know {value!r}."
         if wrong and self.refuse("choice", name, why, f"Choose one of {', '.join(known)}."):
             return
@@ -304,7 +304,7 @@ class _Build:
             others = {p.engine for p in self.tables.parsers.values() if any(map(p.spec, flags))} - {self.engine}
             if others:
                 remedy = f"It is a flag of {', '.join(sorted(others))}. " + self.meant(flags)
-            remedy = remedy or words.nearest(
+            remedy = remedy or flag_table.nearest(
                 name, [*self.tables.names, *(flag for parser in versions for flag in parser.flags)]
             )
         if not (having or self.tabled or variables):
@@ -313,7 +313,7 @@ class _Build:
         elif self.refuse(
             "unknown",
             name,
-            f"{self.what} has no {said}. {words.which(having)}".strip(),
+            f"{self.what} has no {said}. {flag_table.which(having)}".strip(),
             f"{remedy or 'Leave it out.'} To pass it on all the same, accept arguments.unknown.",
         ):
             return
@@ -345,7 +345,7 @@ class _Build:
         )
 
     def result(self) -> Arguments:
-        """Put the list together; FabricError where anything was refused or a needed flag is missing."""
+        """Put the list together; CollectionError where anything was refused or a needed flag is missing."""
         for flag, held in self.objects.items():
             text = json.dumps(held, sort_keys=True)
             self.put(self.owner[f"{flag}.{next(iter(held))}"], f"--{flag}", [f"--{flag}", text])
@@ -355,7 +355,7 @@ class _Build:
         errors = [finding for finding in self.findings if finding.severity == "error"]
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            raise FabricError(f"{errors[0]}{more}", findings=errors)
+            raise CollectionError(f"{errors[0]}{more}", findings=errors)
         argv = (*self.positionals, *(word for written in self.flags.values() for word in written))
         if not self.tabled:
             self.findings.append(self.untabled())

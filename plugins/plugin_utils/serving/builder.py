@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import say
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch import BuildArgv
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
@@ -39,7 +39,7 @@ def builder(overlays: t.Sequence[str] = (), accept: t.Collection[str] = ()) -> B
     def build(engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
         try:
             said = say(engine, version, settings, tables, accept=accept)
-        except FabricError as exc:
+        except CollectionError as exc:
             findings = tuple(map(_named, exc.findings))
             return Built((), {}, findings or (Finding("arguments.version", "error", "", str(exc)),))
         return Built((*said.program, *said.argv), said.env, tuple(map(_named, said.findings)))

@@ -27,7 +27,7 @@ else:
     JMESPATH_ERROR = None
     ERRORS = (jmespath.exceptions.JMESPathError, TypeError)  # TypeError: jmespath compares 'a' < 1
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Node = t.Mapping[str, t.Any]
@@ -226,9 +226,9 @@ def _slips(node: t.Any) -> bool:
     return any(_slips(child) for child in children)
 
 
-def failure(where: str, exc: Exception) -> FabricError:
+def failure(where: str, exc: Exception) -> CollectionError:
     """Return what jmespath raised on facts that it cannot compare (one of ERRORS) as an error that begins with `where`."""
-    return FabricError(f"{where}: when: {' '.join(str(exc).split())}")
+    return CollectionError(f"{where}: when: {' '.join(str(exc).split())}")
 
 
 @functools.cache
@@ -258,7 +258,7 @@ def _operands(node: Node) -> t.Iterator[Node]:
 def compiled(text: str, where: str) -> Condition:
     """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
     if jmespath is None:
-        raise FabricError(
+        raise CollectionError(
             f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "
             "Install it: pip install 'jmespath>=1.0'"
         )

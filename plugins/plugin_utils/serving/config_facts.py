@@ -10,7 +10,7 @@ import dataclasses
 import math
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import config_precision
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config, Unread, family, find
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
@@ -154,7 +154,9 @@ def _vision_params(config: Config) -> int:
     def side(path: str) -> int:
         value = find(path, data)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise FabricError(f"{config.where}: {said['at']}.{path}: {value!r} is not a whole number of at least 0.")
+            raise CollectionError(
+                f"{config.where}: {said['at']}.{path}: {value!r} is not a whole number of at least 0."
+            )
         return int(value)
 
     width = side(said["width"])
@@ -215,12 +217,12 @@ def model_facts(
     inferred: keys of the result that the file does not state. unread: what could not be read or is not counted, one sentence
     each: for findings.
 
-    Raises FabricError, naming file and key, for a value of the wrong type, and for a missing key or an unknown kind of layer
+    Raises CollectionError, naming file and key, for a value of the wrong type, and for a missing key or an unknown kind of layer
     where the family is known (of an unknown one it is in unread, and facts is None).
     """
     for name, given in ((where, config), ("hf_quant_config.json", {} if quant is None else quant)):
         if not isinstance(given, t.Mapping):
-            raise FabricError(f"{name}: a dictionary is needed, not {type(given).__name__}.")
+            raise CollectionError(f"{name}: a dictionary is needed, not {type(given).__name__}.")
     of = family(config, where, overlays)
     own = Config(config, of, where)
     answer: Plain = {

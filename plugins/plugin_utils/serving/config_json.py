@@ -21,7 +21,7 @@ except ImportError as exc:
 else:
     JMESPATH_ERROR = None
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 KIND = "architectures"
@@ -33,7 +33,7 @@ _BY_HAND = "write the profile's facts by hand, or describe the family in archite
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Unread(FabricError):
+class Unread(CollectionError):
     """A part of a model that could not be read: a key is missing, or a kind of layer is not known."""
 
 
@@ -55,7 +55,7 @@ def _laid(own: Entry, standard: Entry) -> dict[str, t.Any]:
 @functools.lru_cache(maxsize=512)
 def _compiled(path: str) -> t.Any:
     if jmespath is None:
-        raise FabricError(
+        raise CollectionError(
             f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "
             "Install it: pip install 'jmespath>=1.0'"
         )
@@ -76,7 +76,7 @@ def find(path: str, data: t.Any) -> t.Any:
 def _classes(config: Entry, where: str) -> list[str]:
     named = config.get("architectures") or []
     if not isinstance(named, (list, tuple)) or not all(isinstance(name, str) for name in named):
-        raise FabricError(f"{where}: architectures: {named!r} is not a list of names.")
+        raise CollectionError(f"{where}: architectures: {named!r} is not a list of names.")
     return list(named)
 
 
@@ -86,7 +86,7 @@ def family(config: Entry, where: str, overlays: t.Sequence[str] = ()) -> Family:
     standard = known[STANDARD]
     kind, classes = config.get("model_type"), _classes(config, where)
     if kind is not None and not isinstance(kind, str):
-        raise FabricError(f"{where}: model_type: {kind!r} is not a name.")
+        raise CollectionError(f"{where}: model_type: {kind!r} is not a name.")
     # An owner's entries come last and win.
     for key, values in (("model_types", [kind]), ("classes", classes)):
         for name, entry in reversed(list(known.items())):
@@ -106,7 +106,7 @@ class Config:
         self.data: dict[str, t.Any] = {**config, **(text if isinstance(text, t.Mapping) else {})}
         classes = _classes(config, where) or list(of.entry.get("classes", ()))
         if not classes:
-            raise FabricError(f"{where}: architectures is missing. Give the whole config.json of the model.")
+            raise CollectionError(f"{where}: architectures is missing. Give the whole config.json of the model.")
         self.architecture = classes[0]
 
     def _named(self, path: str, value: t.Any) -> str:
@@ -114,9 +114,9 @@ class Config:
         names = [name for name in _NAME.findall(path) if self.data.get(name) == value]
         return names[0] if names else path
 
-    def wrong(self, path: str, value: t.Any, needed: str) -> FabricError:
+    def wrong(self, path: str, value: t.Any, needed: str) -> CollectionError:
         """Say that a key has a value of the wrong type."""
-        return FabricError(f"{self.where}: {self._named(path, value)}: {value!r} is not {needed}.")
+        return CollectionError(f"{self.where}: {self._named(path, value)}: {value!r} is not {needed}.")
 
     def whole(self, value: t.Any, path: str, least: int) -> int:
         """Return a checked whole number."""
@@ -194,7 +194,7 @@ class Config:
         key = self._named(mark["read"], value)
         # Layers after the last are prediction layers, which some files list too.
         if len(words) < count:
-            raise FabricError(f"{self.where}: {key}: it has {len(words)} entries for {count} layers.")
+            raise CollectionError(f"{self.where}: {key}: it has {len(words)} entries for {count} layers.")
         unknown = [(i, word) for i, word in enumerate(words[:count]) if word not in mark["words"]]
         if unknown:
             layer, word = unknown[0]

@@ -16,7 +16,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Facts, Head
@@ -58,7 +58,7 @@ def _expression(name: str) -> str:
     try:
         return re.compile(name.removeprefix("re:")).pattern
     except re.error as exc:
-        raise FabricError(f"quantization_config: {name!r}: it is no regular expression: {exc}.") from exc
+        raise CollectionError(f"quantization_config: {name!r}: it is no regular expression: {exc}.") from exc
 
 
 class Names:
@@ -139,18 +139,18 @@ class _Formats:
 def _names(stated: Tree, key: str, where: str) -> list[str]:
     given = stated.get(key) or []
     if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) for name in given):
-        raise FabricError(f"{where}: {key}: a list of modules is needed, not {given!r}.")
+        raise CollectionError(f"{where}: {key}: a list of modules is needed, not {given!r}.")
     return list(given)
 
 
 def _groups(groups: t.Any, where: str, formats: _Formats) -> tuple[str | None, list[tuple[Names, str]], list[str]]:
     """Read config_groups: the usual format (a group of all linear layers), those of named modules, what is not known."""
     if not isinstance(groups, t.Mapping):
-        raise FabricError(f"{where}: config_groups: a dictionary is needed, not {groups!r}.")
+        raise CollectionError(f"{where}: config_groups: a dictionary is needed, not {groups!r}.")
     usual, named, unread = None, [], []
     for name, group in groups.items():
         if not isinstance(group, t.Mapping):
-            raise FabricError(f"{where}: config_groups.{name}: a dictionary is needed, not {group!r}.")
+            raise CollectionError(f"{where}: config_groups.{name}: a dictionary is needed, not {group!r}.")
         weights = group.get("weights")
         form = formats.of(weights)
         if form is None:
@@ -169,14 +169,14 @@ def _groups(groups: t.Any, where: str, formats: _Formats) -> tuple[str | None, l
 
 
 def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
-    """Read a checkpoint's list. FabricError names the key of a value of the wrong type."""
+    """Read a checkpoint's list. CollectionError names the key of a value of the wrong type."""
     known = _Formats(formats)
     producer = stated.get("producer")
     made_by = producer.get("name") if isinstance(producer, t.Mapping) else None
     method, algorithm = stated.get("quant_method") or made_by, stated.get("quant_algo")
     layers = stated.get("quantized_layers") or {}
     if not isinstance(layers, t.Mapping) or not all(isinstance(each, t.Mapping) for each in layers.values()):
-        raise FabricError(f"{where}: quantized_layers: a dictionary by module is needed.")
+        raise CollectionError(f"{where}: quantized_layers: a dictionary by module is needed.")
     usual = known.by("methods", method) or known.by("algorithms", algorithm)
     named: list[tuple[Names, str]] = []
     unread: list[str] = []
@@ -325,7 +325,7 @@ def read(
         where, inner = "hf_quant_config.json", quant.get("quantization", quant)
         stated = {"quant_method": "modelopt", **inner} if isinstance(inner, t.Mapping) else inner
     if stated is not None and not isinstance(stated, t.Mapping):
-        raise FabricError(f"{where}: a dictionary is needed, not {stated!r}.")
+        raise CollectionError(f"{where}: a dictionary is needed, not {stated!r}.")
     held = dict(config.of.entry["held"]) if facts.moe else {}
     if not stated:
         return Stored(held)

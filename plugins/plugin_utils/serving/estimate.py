@@ -17,7 +17,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     BYTES,
@@ -151,11 +151,11 @@ def work(
     read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches and states, the
     same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts without graphs; join.*: all-reduces × log2 of
     the ranks; wire: what they carry, as seconds; step.*: 1; request: requests; drafting: passes of a drafter.
-    FabricError where the model is not known.
+    CollectionError where the model is not known.
     """
     facts, cut = profile.facts, profile.cut
     if facts is None:
-        raise FabricError(f"profile {profile.id!r}: facts: without them no speed is estimated.")
+        raise CollectionError(f"profile {profile.id!r}: facts: without them no speed is estimated.")
     transport = str(settings.get("nccl_transport") or "roce")
     verified = draft.tokens if draft else 1
     tokens = requests * verified

@@ -12,7 +12,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
@@ -101,7 +101,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Witness:
+class MatchingRows:
     """All that the rows say of a configuration: equal ones, and near ones, nearest first.
 
     way_out: where an equal row went wrong, the nearest stable row that ran otherwise.
@@ -304,13 +304,13 @@ def _distance(run: Run, row: Row, standard: Standard) -> int:
     return count
 
 
-def witness(
+def rows_seen(
     run: Run,
     rows: t.Iterable[Row],
     standard: Standard,
     ran: t.Callable[[Row], Run],
     limit: int = 5,
-) -> Witness:
+) -> MatchingRows:
     """Find the rows that speak of a configuration: equal ones, and up to `limit` near ones of the same model.
 
     ran: resolves a row as the plan is resolved. A row is resolved only where what it states is near enough to count.
@@ -332,7 +332,7 @@ def witness(
     if any(found.row.verdict != "stable" for found in equal):
         stable = (compare(run, row, ran(row), standard) for _count, _id, row in ranked if row.verdict == "stable")
         way_out = next((found for found in (*near, *stable) if found.differs and found.row.verdict == "stable"), None)
-    return Witness(equal, near, way_out)
+    return MatchingRows(equal, near, way_out)
 
 
 # --- traffic shapes -------------------------------------------------------------------------------------------------
@@ -366,10 +366,10 @@ def recommend_row(
     single, agents, throughput: the most tokens/s at n = 1, 4, 8. mixed: the compromise with the highest geometric mean
     of the three, each as a share of the best row there. A figure at which not all requests were answered does not count.
     among: ids of the rows that may be chosen; preferred: those that are taken where they are as good but for the noise.
-    Row is None where nothing was measured; FabricError for an unknown shape.
+    Row is None where nothing was measured; CollectionError for an unknown shape.
     """
     if shape not in SHAPES and shape != MIXED:
-        raise FabricError(f"traffic shape: {shape!r} is not one of {', '.join((*SHAPES, MIXED))}.")
+        raise CollectionError(f"traffic shape: {shape!r} is not one of {', '.join((*SHAPES, MIXED))}.")
     figures = {
         row: {key: figure for key in SHAPES.values() if (figure := row.figure(key)) is not None}
         for row in rows

@@ -19,11 +19,11 @@ def _changes(found: evidence.Comparison) -> str:
     return ", ".join(f"{key} {theirs}" for key, (theirs, _ours) in found.differs.items())
 
 
-def measured(witness: evidence.Witness) -> list[Finding]:
+def measured(rows_seen: evidence.MatchingRows) -> list[Finding]:
     """Return a finding for each equal row that went wrong, with the nearest stable row as the way out."""
     away = "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
-    if witness.way_out:
-        away = f"Row {witness.way_out.row.id} is the nearest that was stable: {_changes(witness.way_out)}."
+    if rows_seen.way_out:
+        away = f"Row {rows_seen.way_out.row.id} is the nearest that was stable: {_changes(rows_seen.way_out)}."
     return [
         Finding(
             f"evidence.{found.row.id}",
@@ -35,7 +35,7 @@ def measured(witness: evidence.Witness) -> list[Finding]:
             tuple(found.row.run.settings),
             found.row.source,
         )
-        for found in witness.equal
+        for found in rows_seen.equal
         if found.row.verdict != "stable"
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 
 RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built again
@@ -82,7 +82,7 @@ def ranks(
     A profile's own variables win over those that its settings stand for, and those of the fabric, `env`, over both.
     """
     if len(hosts) < profile.nodes:
-        raise FabricError(
+        raise CollectionError(
             f"profile {profile.id!r}: parallel.nodes: {profile.nodes} nodes are needed, the cluster has {len(hosts)}. "
             "Take a profile for fewer nodes, or override parallel."
         )

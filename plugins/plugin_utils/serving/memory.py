@@ -14,12 +14,12 @@ import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Cut,
     Facts,
     Format,
-    Kept,
+    Nvfp4Layout,
     gpu_bytes,
     kv_bytes,
     scale_bytes,
@@ -49,7 +49,7 @@ class Assumed:
     context: float
     activation_copies: float
     load: float = 0.0
-    kept: Kept = field(default_factory=Kept)
+    layout: Nvfp4Layout = field(default_factory=Nvfp4Layout)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def demand(
     On unified memory both engines read MemAvailable, so what a start takes beside its tensors counts: SGLang logs it as
     weights (0.5.12 model_runner.py:1547, utils/common.py:549), vLLM as "non-torch" (0.17.1 utils/mem_utils.py:105-131).
     """
-    by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.kept).items()}
+    by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.layout).items()}
     own_head = by_kind.pop("head", 0.0)
     if engine == "sglang":
         by_kind["load"] = assumed.load
@@ -195,7 +195,7 @@ def demand(
         # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.
         activations += facts.vision.peak_bytes / GIB
     # SGLang's placeholders for swizzled scales; kept for good where the scales stay twice (then they are in by_kind).
-    twice = engine == "sglang" and assumed.kept.scale_copies == 1
+    twice = engine == "sglang" and assumed.layout.scale_copies == 1
     eager = settings.get("disable_cuda_graph")
     return Demand(
         weights=weights,
@@ -358,10 +358,12 @@ def vllm_pools(
 def beside(pools: t.Sequence[Pools], free: float) -> float:
     """GiB that are left on a node with several instances; negative where they do not fit together.
 
-    FabricError where an instance was planned with other engines' memory counted as its own.
+    CollectionError where an instance was planned with other engines' memory counted as its own.
     """
     if any(p.free > free + 1e-6 for p in pools):
-        raise FabricError("instances: one is planned with more free memory than its node has. Plan them one by one.")
+        raise CollectionError(
+            "instances: one is planned with more free memory than its node has. Plan them one by one."
+        )
     return free - sum(p.used for p in pools)
 
 

@@ -12,7 +12,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 # Bytes per weight. NVFP4: 4 bits and one FP8 scale for 16 weights; MXFP4: one for 32; INT4 (AWQ, GPTQ): a BF16 scale
 # and 4-bit zero point for 128. FP8 scales are one per tensor or per 128 × 128 block: nothing.
@@ -185,14 +185,16 @@ class Cut:
 def formats(stored: Format, whole: float) -> dict[str, float]:
     """Return the share of a kind's weights in each format; whole: how many weights the kind has in the checkpoint.
 
-    FabricError where more weights are stated than there are.
+    CollectionError where more weights are stated than there are.
     """
     if isinstance(stored, str):
         return {stored: 1.0}
     shares = {name: count / whole for name, count in stored.items() if name != "rest"}
     left = 1.0 - sum(shares.values())
     if left < -1e-9:
-        raise FabricError(f"precision: {dict(stored)} states more weights than the {whole:.0f} that the facts give.")
+        raise CollectionError(
+            f"precision: {dict(stored)} states more weights than the {whole:.0f} that the facts give."
+        )
     return shares | {stored["rest"]: shares.get(stored["rest"], 0.0) + left}
 
 
@@ -295,7 +297,7 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
 
 
 @dataclass(frozen=True)
-class Kept:
+class Nvfp4Layout:
     """What an engine makes of NVFP4 tensors: copies of the block scales that stay, and the rows that it pads to.
 
     row_multiple 0: no padding. Experts without a gate are padded alone: engines refuse the others.
@@ -305,7 +307,7 @@ class Kept:
     row_multiple: int = 0
 
 
-def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, kept: Kept) -> float:
+def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, layout: Nvfp4Layout) -> float:
     """Routed experts on one GPU, with the engine's padding and second copies.
 
     SGLang, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod: rows of the first matrix, and with them columns of the
@@ -317,19 +319,19 @@ def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, 
         return share
     experts, group = moe.layers * moe.experts / cut.ep / cut.pp, NVFP4_GROUP
     rows = moe.intermediate / (cut.tp / cut.ep)
-    padded = math.ceil(rows / kept.row_multiple) * kept.row_multiple if kept.row_multiple else rows
+    padded = math.ceil(rows / layout.row_multiple) * layout.row_multiple if layout.row_multiple else rows
     if moe.gated or padded == rows:
         scales = experts * (3 if moe.gated else 2) * rows * width / group
-        return share + (kept.scale_copies - 1) * scales
+        return share + (layout.scale_copies - 1) * scales
     first, second = padded * width / group, padded * width / group
-    return experts * (padded * width + rows * width / group + first + kept.scale_copies * second)
+    return experts * (padded * width + rows * width / group + first + layout.scale_copies * second)
 
 
 def gpu_bytes(
-    facts: Facts, precision: t.Mapping[str, Format], cut: Cut, head: bool, kept: Kept | None = None
+    facts: Facts, precision: t.Mapping[str, Format], cut: Cut, head: bool, layout: Nvfp4Layout | None = None
 ) -> dict[str, float]:
     """Bytes of weights on one GPU, by kind. head: whether the model's own prediction head is loaded."""
-    kept = kept or Kept()
+    layout = layout or Nvfp4Layout()
     found: dict[str, float] = {}
     for item in tensors(facts, precision, cut):
         if item.kind == "head" and not head:
@@ -339,15 +341,15 @@ def gpu_bytes(
         if item.cut == "experts":
             moe = facts.head.moe if item.kind == "head" and facts.head else facts.moe
             if moe is None:
-                raise FabricError(
+                raise CollectionError(
                     f"{item.kind}: tensors cut by experts, but the model states no experts (moe). Add them."
                 )
             own = Cut(cut.tp, stages, cut.ep)
-            size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own, kept)
+            size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own, layout)
         else:
             size = item.bytes / (cut.tp if item.cut == "tp" else 1) / stages
             if item.precision == "nvfp4":
-                size += (kept.scale_copies - 1) * item.params / (cut.tp * stages) / NVFP4_GROUP
+                size += (layout.scale_copies - 1) * item.params / (cut.tp * stages) / NVFP4_GROUP
         found[item.kind] = found.get(item.kind, 0.0) + size
     return found
 
@@ -403,12 +405,12 @@ def state_bytes(linear: Linear, cut: Cut) -> float:
 
 
 def check_cut(facts: Facts, cut: Cut) -> None:
-    """Refuse a spread that no engine can make: FabricError names what does not divide."""
+    """Refuse a spread that no engine can make: CollectionError names what does not divide."""
     if cut.tp % cut.ep:
-        raise FabricError(f"ep: {cut.ep} does not divide tp {cut.tp}. Choose ep 1 or a divisor of tp.")
+        raise CollectionError(f"ep: {cut.ep} does not divide tp {cut.tp}. Choose ep 1 or a divisor of tp.")
     heads = {a.heads for a in facts.attention} | ({facts.mla.heads} if facts.mla else set())
     bad = sorted(count for count in heads if count % cut.tp)
     if bad:
-        raise FabricError(f"tp: {cut.tp} does not divide the {bad[0]} attention heads of {facts.architecture}.")
+        raise CollectionError(f"tp: {cut.tp} does not divide the {bad[0]} attention heads of {facts.architecture}.")
     if facts.moe and facts.moe.experts % cut.ep:
-        raise FabricError(f"ep: {cut.ep} does not divide the {facts.moe.experts} experts of {facts.architecture}.")
+        raise CollectionError(f"ep: {cut.ep} does not divide the {facts.moe.experts} experts of {facts.architecture}.")

@@ -9,7 +9,7 @@ import json
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
 
 CONFIG, QUANT = "config.json", "hf_quant_config.json"
@@ -20,11 +20,11 @@ def _read(path: pathlib.Path) -> Plain:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
-        raise FabricError(
+        raise CollectionError(
             f"{path}: cannot be read as JSON: {exc}. Name the model's config.json or its folder."
         ) from exc
     if not isinstance(found, dict):
-        raise FabricError(f"{path}: an object is needed, not {type(found).__name__}. Name the model's config.json.")
+        raise CollectionError(f"{path}: an object is needed, not {type(found).__name__}. Name the model's config.json.")
     return found
 
 
@@ -39,14 +39,14 @@ def read(path: str) -> Plain:
 def given(path: str | None, files: t.Mapping[str, t.Any] | None) -> Plain | None:
     """Return the files of a model: of a path, else as `weights_info` read them; None where there are none.
 
-    Raises FabricError where neither has a config.json.
+    Raises CollectionError where neither has a config.json.
     """
     if path:
         return read(path)
     if files is None:
         return None
     if CONFIG not in files:
-        raise FabricError(
+        raise CollectionError(
             f"model_files: the weights on the node have no {CONFIG}, or are not there yet. Name the model's own "
             "(k8s_dgx_model_config), or fetch the weights first."
         )
@@ -58,7 +58,7 @@ def laid_on(
 ) -> tuple[Plain, list[Finding]]:
     """Return a profile with the facts of the model's own files where it states none, and what there is to say.
 
-    What the profile states wins; a difference is told. Raises FabricError for files that make no sense.
+    What the profile states wins; a difference is told. Raises CollectionError for files that make no sense.
     """
     if not files:
         return entry, []

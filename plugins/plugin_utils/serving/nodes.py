@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
-    FabricError,
+    CollectionError,
     Finding,
     Node,
     from_plain,
@@ -51,10 +51,10 @@ def look(nodes: t.Mapping[str, t.Any], hosts: t.Sequence[str], given: t.Containe
 
     A node that serves a model now shows what that model leaves, not what the next one finds: its figure is not used,
     and said not to be. least_idle: GiB that an idle Spark has at least, below which something else must hold memory.
-    FabricError names a host whose facts are not what `roce_info` returns.
+    CollectionError names a host whose facts are not what `roce_info` returns.
     """
     if not isinstance(nodes, t.Mapping):
-        raise FabricError(f"cluster: nodes: a dictionary by host is needed, not {type(nodes).__name__}.")
+        raise CollectionError(f"cluster: nodes: a dictionary by host is needed, not {type(nodes).__name__}.")
     free: dict[str, float] = {}
     kernels: dict[str, tuple[str, ...]] = {}
     found: list[Finding] = []
@@ -133,19 +133,19 @@ def gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dic
     )
     for value in by_host.values():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise FabricError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
+            raise CollectionError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
     return by_host
 
 
 def poorest(free: t.Mapping[str, float], taken: t.Mapping[str, float], hosts: t.Sequence[str], usual: Free) -> Free:
     """Return the free memory of the poorest rank, less what other instances on its node hold.
 
-    Hosts without a figure count with `usual`. FabricError where nothing would be left.
+    Hosts without a figure count with `usual`. CollectionError where nothing would be left.
     """
     sure = min((free.get(host, usual.sure) - taken.get(host, 0.0) for host in hosts), default=usual.sure)
     most = min((free.get(host, usual.most) - taken.get(host, 0.0) for host in hosts), default=usual.most)
     if most <= 0:
-        raise FabricError(
+        raise CollectionError(
             f"cluster: free_gib: nothing is free on a node once other instances have taken theirs ({sure:.1f} GiB left). "
             "Correct free_gib and taken_gib, or choose other nodes."
         )

@@ -9,7 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
     ERRORS,
@@ -52,7 +52,7 @@ def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
         for version_range in entry["engines"].values():
             try:
                 matches("0.0.1", version_range)
-            except FabricError as exc:
+            except CollectionError as exc:
                 raise knowledge.KnowledgeError(f"{where}: engines: {exc}") from exc
         unless = entry.get("unless")
         if unless and unless not in features:

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     Finding,
     PlannedHost,
     from_plain,
@@ -95,7 +95,7 @@ def _row_plain(found: evidence.Comparison) -> Plain:
 def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
     hosts = cluster.get("hosts") or []
     if not isinstance(hosts, (list, tuple)) or not all(isinstance(host, str) for host in hosts):
-        raise FabricError(f"cluster: hosts: a list of names is needed, not {hosts!r}.")
+        raise CollectionError(f"cluster: hosts: a list of names is needed, not {hosts!r}.")
     return list(hosts)
 
 
@@ -125,7 +125,7 @@ def _environment(
         return bare, hosts[0] if hosts else "127.0.0.1", []
     missing = [host for host in hosts if host not in fabric]
     if missing:
-        raise FabricError(
+        raise CollectionError(
             f"cluster: fabric: {missing[0]} is not in the fabric plan. Plan the fabric of all ranks first."
         )
     planned = [from_plain(PlannedHost, fabric[host], f"cluster: fabric.{host}") for host in hosts]
@@ -188,7 +188,7 @@ def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> n
     """Where cables lead to different neighbours, ranks start up over the network that the cluster gives all pods."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
     if start_up is None:
-        raise FabricError(
+        raise CollectionError(
             "cluster: nccl: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. Say which "
             "interface of the hosts does (k8s_dgx_nccl_bootstrap, the management network's), or let pods have VFs of "
             "their own (k8s_dgx_attachment=vf)."
@@ -212,7 +212,7 @@ def _unseen(unseen: t.Mapping[str, str]) -> Finding:
 def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
     overrides = overrides or {}
     if not isinstance(overrides, t.Mapping):
-        raise FabricError(f"overrides: a dictionary is needed, not {type(overrides).__name__}.")
+        raise CollectionError(f"overrides: a dictionary is needed, not {type(overrides).__name__}.")
     ours = {key: overrides[key] for key in _EXTRA if key in overrides}
     return {key: value for key, value in overrides.items() if key not in _EXTRA}, ours
 
@@ -233,12 +233,12 @@ def launch_plan(
     hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment, instance (name,
     vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv. files: the model's
     own (`model_files.read`), for facts that the profile does not state.
-    Raises FabricError where there is nothing to plan: an unknown profile, key or value, too few nodes.
+    Raises CollectionError where there is nothing to plan: an unknown profile, key or value, too few nodes.
     """
     cluster = cluster or {}
     unknown = sorted(set(cluster) - set(_CLUSTER))
     if unknown:
-        raise FabricError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
+        raise CollectionError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
     laid, ours = _split(overrides)
     entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
     known = verdict.base(knowledge_dirs)
@@ -282,7 +282,7 @@ def launch_plan(
         "sampling": entry.get("sampling", {}),
         "resolved": _resolved_plain(found.runs),
         "findings": [_finding_plain(f) for f in findings],
-        "evidence": [_row_plain(c) for c in (*found.witness.equal, *found.witness.near)],
+        "evidence": [_row_plain(c) for c in (*found.rows_seen.equal, *found.rows_seen.near)],
         "memory": memory_plain(found.pools),
         "estimate": _estimate(chosen, known, found),
         "patches": [dict(patch) for patch in found.patches],
@@ -293,7 +293,7 @@ def launch_plan(
 
 def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) -> Plain:
     """Return the speed that the plan is estimated at; empty where an equal row measured it, or the model is not known."""
-    if any(c.row.verdict == "stable" for c in found.witness.equal):
+    if any(c.row.verdict == "stable" for c in found.rows_seen.equal):
         return {}
     running = dict(found.runs.settings)
     if found.pools and (fitting := found.pools.max_running_requests):
@@ -335,7 +335,7 @@ def mem_fraction(
     laid, _ours = _split(overrides)
     chosen = resolve(find(profile, knowledge_dirs), laid)
     if chosen.facts is None:
-        raise FabricError(
+        raise CollectionError(
             f"profile {chosen.id!r}: facts: what the model is made of is not known, so its memory is not planned. "
             "Give the profile its facts, from the model's config.json."
         )
@@ -361,7 +361,7 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     served: dict[str, str] = {}  # row → the variant whose plan is equal to it
     nearly: dict[str, str] = {}  # row → the variant that differs from it in nothing that the row states
     for name, judgement in judged.items():
-        for found in (*judgement.witness.equal, *judgement.witness.near):
+        for found in (*judgement.rows_seen.equal, *judgement.rows_seen.near):
             if found.equal and judgement.verdict == "proven":
                 served.setdefault(found.row.id, name)
             elif all(theirs in (None, evidence.NOT_STATED) for theirs, _ours in found.differs.values()):
@@ -427,7 +427,7 @@ def evidence_export(
     """
     for key in ("model", "engine", "parallel", "settings"):
         if not isinstance(plan, t.Mapping) or key not in plan:
-            raise FabricError(
+            raise CollectionError(
                 f"evidence_export: {key} is missing. Give the plan that was run, as launch_plan returns it."
             )
     knob = (plan.get("memory") or {}).get("knob")
@@ -477,12 +477,14 @@ def nccl_env(
     only: the ranks whose environment is wanted; of the others no name need be known.
     """
     if not isinstance(hosts, t.Mapping):
-        raise FabricError(f"nccl_env: the fabric plan's hosts are needed as a dictionary, not {type(hosts).__name__}.")
+        raise CollectionError(
+            f"nccl_env: the fabric plan's hosts are needed as a dictionary, not {type(hosts).__name__}."
+        )
     names = list(hosts) if ranks is None else list(ranks)
     for what, chosen, known in (("ranks", names, hosts), ("only", names if only is None else only, names)):
         missing = [name for name in chosen if name not in known]
         if missing:
-            raise FabricError(
+            raise CollectionError(
                 f"nccl_env: {what}: {missing[0]} is not in the fabric plan's ranks. Known: {', '.join(known)}."
             )
     planned = [from_plain(PlannedHost, hosts[name], f"nccl_env: {name}") for name in names]

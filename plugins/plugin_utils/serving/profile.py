@@ -10,7 +10,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, Format, check_cut
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
@@ -135,7 +135,7 @@ def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:
     if isinstance(profile, str):
         return _found(profile, tuple(overlays), knowledge.stamp(overlays))
     if not isinstance(profile, t.Mapping):
-        raise FabricError(f"profile: a name or a dictionary is needed, not {type(profile).__name__}.")
+        raise CollectionError(f"profile: a name or a dictionary is needed, not {type(profile).__name__}.")
     knowledge.validate(KIND, {k: v for k, v in profile.items() if k != "origin"}, "inline profile")
     return extended(dict(profile), knowledge.shared(KIND, overlays))
 
@@ -166,7 +166,7 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
         for key in _LAID_OVER:
             if key in layer and not isinstance(layer[key], t.Mapping):
                 said = f"profile {name!r}" if where == "overrides" else where
-                raise FabricError(f"{said}: {key}: a dictionary is needed, not {layer[key]!r}.")
+                raise CollectionError(f"{said}: {key}: a dictionary is needed, not {layer[key]!r}.")
     chosen: Entry = {"engine": {}, "parallel": {}, "settings": {}, "environment": {}}
     for layer in layers.values():
         for key in ("engine", "parallel"):
@@ -183,27 +183,29 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
 def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables: Tables | None = None) -> Profile:
     """Choose the variant, lay the owner's overrides over it, and check what needs no engine to be checked.
 
-    Raises FabricError naming profile and key: an unknown variant or override, a spread that does not divide, a version
+    Raises CollectionError naming profile and key: an unknown variant or override, a spread that does not divide, a version
     outside the range that the profile claims.
     """
     overrides = overrides or {}
     name = entry["id"]
     unknown = sorted(set(overrides) - _OVERRIDES)
     if unknown:
-        raise FabricError(f"profile {name!r}: override {unknown[0]!r} is not one of {', '.join(sorted(_OVERRIDES))}.")
+        raise CollectionError(
+            f"profile {name!r}: override {unknown[0]!r} is not one of {', '.join(sorted(_OVERRIDES))}."
+        )
     variants = entry.get("variants", {})
     usual = entry.get("shapes", {}).get("mixed") or (next(iter(variants)) if variants else "default")
     variant = overrides.get("variant") or usual
     if variants and variant not in variants:
-        raise FabricError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants)}.")
+        raise CollectionError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants)}.")
     chosen = _layers(entry, variant, overrides, tables or load_tables())
     parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1} | chosen["parallel"]
     for key, value in parallel.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise FabricError(f"profile {name!r}: parallel.{key}: {value!r} is not a whole number of at least 1.")
+            raise CollectionError(f"profile {name!r}: parallel.{key}: {value!r} is not a whole number of at least 1.")
     engine = chosen["engine"]
     if engine.versions and not matches(engine.version, engine.versions):
-        raise FabricError(
+        raise CollectionError(
             f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
             "Take a version of the range, or widen it to try the version unproven: engine.versions in the overrides "
             '(k8s_dgx_overrides: {engine: {versions: ""}} takes every version), or in a profile of your own.'
@@ -213,8 +215,8 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
     if facts:
         try:
             check_cut(facts, cut)
-        except FabricError as exc:
-            raise FabricError(f"profile {name!r}: parallel.{exc}") from exc
+        except CollectionError as exc:
+            raise CollectionError(f"profile {name!r}: parallel.{exc}") from exc
     drafter = entry.get("drafter")
     settings = {key: value for key, value in chosen["settings"].items() if value is not None}
     return Profile(

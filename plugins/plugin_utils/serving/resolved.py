@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
     Condition,
     Document,
@@ -117,14 +117,14 @@ def read(choices: tuple[Choice, ...], engine: str, version: str) -> frozenset[st
     return frozenset(path[1] for path in asked if path[0] == "settings" and len(path) > 1)
 
 
-def _defaults(parser: words.Parser | None, tp: int) -> t.Mapping[str, t.Any]:
+def _defaults(parser: flag_table.Parser | None, tp: int) -> t.Mapping[str, t.Any]:
     """Return what the version chooses on a GB10; SGLang's graphs hang on whether there are four GPUs."""
     known = parser.table["facts"].get("defaults_on_gb10", {}) if parser else {}
     found: t.Mapping[str, t.Any] = known.get("tp4" if tp >= 4 else "tp1", {})
     return found
 
 
-def flag_default(key: str, parser: words.Parser | None) -> tuple[t.Any, bool]:
+def flag_default(key: str, parser: flag_table.Parser | None) -> tuple[t.Any, bool]:
     """Return a native flag's default, and whether it is known: a switch is off, a flag without a default is not set."""
     spec = parser.spec(key.replace("_", "-")) if parser else None
     if spec is None:

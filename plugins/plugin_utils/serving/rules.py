@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding, Severity
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import (
     ERRORS,
@@ -84,7 +84,7 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
         for version_range in entry.get("engines", {}).values():
             try:
                 matches("0.0.1", version_range)
-            except FabricError as exc:
+            except CollectionError as exc:
                 raise knowledge.KnowledgeError(f"{where}: engines: {exc}") from exc
         fix = entry.get("fix", [])
         rules.append(
@@ -159,7 +159,7 @@ def evaluate(
     unknown: paths of the document that nobody knows; because: those that are written down and hang on others all the same.
     Where a rule hangs on an unknown setting, an error becomes a warning (a warning an info) that names the setting; where
     it hangs on the model alone, the rule is told as unjudged.
-    FabricError for a condition that cannot be evaluated on these facts.
+    CollectionError for a condition that cannot be evaluated on these facts.
     """
     found, unjudged = [], []
     view = View(facts, unknown)

@@ -15,9 +15,9 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import words
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
 
 Entry = t.Mapping[str, t.Any]
@@ -58,32 +58,32 @@ class Tables:
         return {name: key for key, entry in self.settings.items() for name in entry.get("opposites", ())}
 
     @functools.cached_property
-    def parsers(self) -> dict[str, words.Parser]:
+    def parsers(self) -> dict[str, flag_table.Parser]:
         """The engine versions, ready to be asked, by id."""
-        return {key: words.Parser(entry) for key, entry in self.engines.items()}
+        return {key: flag_table.Parser(entry) for key, entry in self.engines.items()}
 
     @functools.cached_property
-    def _dialects(self) -> dict[words.Parser, Dialect]:
+    def _dialects(self) -> dict[flag_table.Parser, Dialect]:
         return {}
 
-    def versions(self, engine: str) -> list[words.Parser]:
+    def versions(self, engine: str) -> list[flag_table.Parser]:
         """Return the versions of one engine, oldest first."""
         own = [parser for parser in self.parsers.values() if parser.engine == engine]
         return sorted(own, key=lambda parser: (release(parser.version), parser.version))
 
-    def parser(self, engine: str, version: str) -> words.Parser | None:
+    def parser(self, engine: str, version: str) -> flag_table.Parser | None:
         """Return the table of a version, else that of its release: `v0.5.13-dev` is said as 0.5.13 is."""
         own = self.parsers.get(f"{engine}-{version}")
         return own or next((p for p in self.versions(engine) if same_release(p.version, version)), None)
 
-    def nearest(self, engine: str, version: str) -> words.Parser | None:
+    def nearest(self, engine: str, version: str) -> flag_table.Parser | None:
         """Return the table of a version's release, else that of the newest one before it, else the oldest; None: no such engine."""
         own = self.parser(engine, version)
         if own is None and (known := self.versions(engine)):
             own = next((p for p in reversed(known) if release(p.version) < release(version)), known[0])
         return own
 
-    def neighbours(self, engine: str, version: str) -> list[words.Parser]:
+    def neighbours(self, engine: str, version: str) -> list[flag_table.Parser]:
         """Return the two tables between which a release without one lies, or the two that are nearest on its one side."""
         known = self.versions(engine)
         after = sum(release(p.version) < release(version) for p in known)
@@ -92,7 +92,7 @@ class Tables:
 
     def dialect(self, engine: str, version: str) -> Dialect:
         """Return how settings are named for a version; of an engine without a table, by what holds of all."""
-        parser = self.nearest(engine, version) or words.Parser(_no_table(engine, version))
+        parser = self.nearest(engine, version) or flag_table.Parser(_no_table(engine, version))
         if parser not in self._dialects:
             self._dialects[parser] = Dialect(self, parser)
         return self._dialects[parser]
@@ -136,7 +136,7 @@ def _inverse(part: Entry) -> dict[str, t.Any]:
 class Dialect:
     """The names of one engine version."""
 
-    def __init__(self, tables: Tables, parser: words.Parser) -> None:
+    def __init__(self, tables: Tables, parser: flag_table.Parser) -> None:
         self.tables = tables
         self.parser = parser
         self.flags: dict[str, tuple[str, Entry]] = {}  # a flag that stands for an id as a whole
@@ -185,7 +185,7 @@ class Dialect:
         if isinstance(value, (dict, list)):
             return value
         spec = self.parser.spec(part.get("flag", ""))
-        if "synonyms" in part and spec is not None and not words.accepted(value, spec):
+        if "synonyms" in part and spec is not None and not flag_table.accepted(value, spec):
             return value  # no word of this version: what the version says to it is for its own check
         return _inverse(part).get(str(value).lower(), value)
 
@@ -224,22 +224,22 @@ class _Layer:
         if value is None or isinstance(value, (list, tuple, dict)):
             return False
         entry, spec = self.dialect.entry(key), self.dialect.parser.spec(key.replace("_", "-"))
-        kind = entry["type"] if entry else words.expected(spec) if spec else ""
+        kind = entry["type"] if entry else flag_table.expected(spec) if spec else ""
         return kind.startswith("list of ")
 
-    def wrong(self, key: str, value: t.Any) -> words.Fault | None:
+    def wrong(self, key: str, value: t.Any) -> flag_table.Fault | None:
         """Return what is wrong with a value's type or range: by our entry, else by the engine's flag."""
         if value is None:
             return None
         entry = self.dialect.entry(key)
         if entry:
-            return words.fault(value, entry["type"], entry)
+            return flag_table.fault(value, entry["type"], entry)
         spec = self.dialect.parser.spec(key.replace("_", "-"))
         if spec is None or spec.get("deprecated") in ("refused", "no effect"):
             return None
         if isinstance(value, dict) and spec["type"] == "str":
             return None  # a flag whose text the engine itself reads as JSON
-        return words.fault(value, words.expected(spec))
+        return flag_table.fault(value, flag_table.expected(spec))
 
     def setting(self, name: str, value: t.Any) -> None:
         """Take one setting as it is written."""
@@ -251,7 +251,7 @@ class _Layer:
             _key, part = self.dialect.flags[self.dialect.parser.primary(name.replace("_", "-"))]
             ours = self.dialect.translated(key, part, value)
             entry = self.dialect.entry(key)
-            if entry and words.fault(ours, entry["type"], entry) and "values" in part:
+            if entry and flag_table.fault(ours, entry["type"], entry) and "values" in part:
                 key, ours = name, value  # a word of the flag that the id has none for
             value = ours
         elif isinstance(value, str):
@@ -280,7 +280,7 @@ class _Layer:
             own, part = keys.get(inner, ("", {}))
             ours = self.dialect.translated(own, part, item) if own else item
             entry = self.dialect.entry(own)
-            if not entry or (words.fault(ours, entry["type"]) and "values" in part):
+            if not entry or (flag_table.fault(ours, entry["type"]) and "values" in part):
                 rest[inner] = item
             else:
                 self.put(own, f"settings.{name}", ours)
@@ -333,7 +333,7 @@ def canonical(
 ) -> tuple[Settings, dict[str, t.Any]]:
     """Return one layer of a profile by canonical names, and those of its variables that say no setting.
 
-    None takes a setting back that a lower layer has. where: names the layer in an error. Raises FabricError whose
+    None takes a setting back that a lower layer has. where: names the layer in an error. Raises CollectionError whose
     `findings` name every fault of the layer at once: two names for one setting, a value of a wrong type or out of range,
     a setting that the plan itself says to each rank (the spread, ports, addresses).
     """
@@ -343,5 +343,5 @@ def canonical(
             Finding("arguments.owned", "error", given[key], "the plan says it to each rank.", f"Give {ELSEWHERE[key]}.")
         )
     if faults:
-        raise FabricError(" ".join(f"{where}: {fault}" for fault in faults), findings=faults)
+        raise CollectionError(" ".join(f"{where}: {fault}" for fault in faults), findings=faults)
     return found, kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 # SGLang's own names. NEXTN is reported as EAGLE; what the engine adjusts by itself is in the first set.
@@ -30,9 +30,9 @@ class Draft:
     findings: tuple[Finding, ...] = ()
 
 
-def _refuse(key: str, why: str, remedy: str) -> FabricError:
+def _refuse(key: str, why: str, remedy: str) -> CollectionError:
     finding = Finding("speculation.refused", "error", key, why, remedy)
-    return FabricError(str(finding), findings=[finding])
+    return CollectionError(str(finding), findings=[finding])
 
 
 def _whole(key: str, value: t.Any, lowest: int) -> int:
@@ -63,7 +63,7 @@ def sglang_draft(
     """Work out what SGLang verifies: always at least steps + 1 draft tokens.
 
     frozen_drafter: the drafter reuses the target's cache (FROZEN_KV_MTP). gamma: DSPARK's block size in the
-    checkpoint. Raises FabricError for what the engine refuses, or would accept and run wrongly.
+    checkpoint. Raises CollectionError for what the engine refuses, or would accept and run wrongly.
     Sources: SGLang 0.5.10 server_args.py:3079, 0.5.12 :3833, 0.5.14 arg_groups/speculative_hook.py:388, 0.5.23 :1260
     (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK is of 0.5.16.
     """

@@ -11,7 +11,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     facts,
     findings,
+    flag_table,
     memory,
     nodes,
     patches,
@@ -26,9 +27,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     rules,
     speculation,
     vllm_cache,
-    words,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Kept
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Nvfp4Layout
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Drafter, Engine, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
@@ -103,7 +103,7 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
         context=number("memory.context"),
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
-        kept=Kept(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
+        layout=Nvfp4Layout(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
     )
 
 
@@ -118,7 +118,7 @@ class Judgement:
     draft: speculation.Draft | None
     pools: memory.Pools | None
     findings: tuple[Finding, ...]
-    witness: evidence.Witness
+    rows_seen: evidence.MatchingRows
     conflict: bool
     environment: dict[str, str]
     patches: tuple[knowledge.Entry, ...] = ()
@@ -127,7 +127,7 @@ class Judgement:
 def _vllm_method(settings: t.Mapping[str, t.Any], tables: Tables, version: str) -> str:
     """Return vLLM's own word for the algorithm: `NEXTN` is `mtp` there."""
     entry = tables.settings["speculative_algorithm"]
-    return str(words.translate(settings.get("speculative_algorithm", "draft_model"), entry["vllm"][0], None))
+    return str(flag_table.translate(settings.get("speculative_algorithm", "draft_model"), entry["vllm"][0], None))
 
 
 def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None, list[Finding]]:
@@ -150,7 +150,7 @@ def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None,
             frozen_drafter=bool(profile.drafter and profile.drafter.frozen_kv),
             gamma=profile.drafter.gamma if profile.drafter else None,
         )
-    except FabricError as exc:
+    except CollectionError as exc:
         if not exc.findings:
             raise
         steps = settings.get("speculative_num_steps") or 1
@@ -415,12 +415,12 @@ def judge(
         found += [dataclasses.replace(f, message=f"{', '.join(hosts)}: {f.message}") for f in bad_kernel]
     rows = known.rows.get((profile.model, engine.name), ()) if use_evidence else ()
     made = _made(profile)
-    witness = evidence.witness(
+    rows_seen = evidence.rows_seen(
         _run(profile, runs, document, known), rows, known.standard, lambda row: _row_run(row, made, known)
     )
-    bad = findings.measured(witness)
+    bad = findings.measured(rows_seen)
     errors = any(f.severity == "error" and f.id not in accept for f in (*found, *bad))
-    stable = "stable" in witness.verdicts
+    stable = "stable" in rows_seen.verdicts
     found = [
         dataclasses.replace(f, severity="warning", message=f"Accepted by the owner: {f.message}")
         if f.severity == "error" and f.id in accept
@@ -434,5 +434,5 @@ def judge(
         verdict = "proven"
     conflict = stable and (errors or bool(bad))
     return Judgement(
-        verdict, settings, added, runs, draft, pools, tuple(found), witness, conflict, environment, start_up
+        verdict, settings, added, runs, draft, pools, tuple(found), rows_seen, conflict, environment, start_up
     )

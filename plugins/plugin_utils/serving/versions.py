@@ -16,7 +16,7 @@ except ImportError as exc:
 else:
     PACKAGING_ERROR = None
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
 
@@ -25,16 +25,16 @@ _LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
 def release(version: str) -> Version:
     """Return the release of a version: `v0.5.13`, `0.5.13-dev`, `0.5.13rc1` and `0.5.13+cu130` are all of 0.5.13.
 
-    A kernel's version counts up to its first dash as well. FabricError for a text that begins with no number.
+    A kernel's version counts up to its first dash as well. CollectionError for a text that begins with no number.
     """
     if PACKAGING_ERROR is not None:
-        raise FabricError(
+        raise CollectionError(
             f"The Python package packaging is missing on the controller ({PACKAGING_ERROR}). "
             "Install it: pip install 'packaging>=22'"
         )
     match = _LEADING.match(version)
     if not match:
-        raise FabricError(f"version: {version!r} does not begin with a number. Write a release such as 0.5.12.")
+        raise CollectionError(f"version: {version!r} does not begin with a number. Write a release such as 0.5.12.")
     return Version(match.group(1))
 
 
@@ -43,7 +43,7 @@ def _specifiers(wanted: str) -> SpecifierSet:
     try:
         return SpecifierSet(wanted)
     except InvalidSpecifier as exc:
-        raise FabricError(
+        raise CollectionError(
             f"version range: {wanted!r} is not a list of comparisons. Write it such as >=0.5.12,<0.5.16."
         ) from exc
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels import chain as chains
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import chain as chains
 
 Plain = dict[str, t.Any]
 
@@ -21,7 +21,7 @@ def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = N
     chosen = dict(revisions or {})
     for repo, revision in chosen.items():
         if not re.match(r"^[0-9a-f]{40}$", str(revision)):
-            raise FabricError(
+            raise CollectionError(
                 f"k8s_dgx_revisions: {repo}: {revision!r} is no commit: 40 hexadecimal digits, as the hub shows them under "
                 "Files, History. Branches and tags move."
             )
@@ -55,7 +55,7 @@ def decide(
         if entry["lacking"]:
             try:
                 entry["chain"] = chains.chain(entry["holder"], entry["lacking"], hosts, planned, chosen)
-            except FabricError as exc:
+            except CollectionError as exc:
                 problems.append(str(exc))
         if entry["fetch"]:
             size = prospect["total"] if prospect else 0

@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster
 from ansible_collections.dgxspark.cluster.tests.unit.owner import DOWN, HERE, NO_ANSIBLE, Owner, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.page.page import page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import page
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ChatServer, ManyServer, Request, sse
 from ansible_collections.dgxspark.cluster.tests.unit.owner import DOWN, HERE, NO_ANSIBLE, ROOT, Owner, can_run
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound

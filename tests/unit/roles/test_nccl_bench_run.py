@@ -10,8 +10,8 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.tests.unit import gates, nccl_logs
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.gate.test_beyond import judge
+from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs, verify_inputs
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.verify.test_beyond import judge
 from ansible_collections.dgxspark.cluster.tests.unit.roles.test_nccl import BIN, ROOT, Cluster
 
 pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
@@ -116,9 +116,9 @@ def test_the_playbook_writes_what_the_gate_takes(tmp_path: pathlib.Path) -> None
     code, output = run(cluster, dgxspark_report_file=str(file))
     assert code == 0, output
     given = json.loads(file.read_text())["dgxspark_verify_results"]
-    report = judge(gates.Cluster(2), "full", **given)
-    assert gates.statuses(report, beyond=True)["nccl"] == "pass"
-    assert [result["subject"] for result in gates.step(report, "nccl")["results"]] == [
+    report = judge(verify_inputs.Cluster(2), "full", **given)
+    assert verify_inputs.statuses(report, beyond=True)["nccl"] == "pass"
+    assert [result["subject"] for result in verify_inputs.step(report, "nccl")["results"]] == [
         "nccl transport",
         "nccl all_reduce 1 GiB",
     ]

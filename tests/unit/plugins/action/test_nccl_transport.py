@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence imp
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import expand, read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 
 RANKS = made.build(made.Job(hcas=made.RAILS))
@@ -39,7 +39,7 @@ class Action(ActionModule):
             reader = Reader([from_plain(Signature, entry) for entry in module_args["signatures"]])
             for name in expand(module_args["paths"]):
                 reader.read(name, read_lines(name))
-        except FabricError as exc:
+        except CollectionError as exc:
             return {"failed": True, "msg": str(exc)}
         return {"log": pack(reader.finish())}
 

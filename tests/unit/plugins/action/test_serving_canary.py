@@ -11,7 +11,7 @@ from ansible.errors import AnsibleError
 from ansible.playbook.task import Task
 
 from ansible_collections.dgxspark.cluster.plugins.action.serving_canary import ActionModule
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ChatServer, sse
 
 KEY = "sk-not-to-be-seen"
@@ -79,5 +79,5 @@ def test_a_wrong_argument_is_one_clear_error(more: dict[str, t.Any], words: str)
 
 
 def test_an_unknown_argument_is_refused() -> None:
-    with pytest.raises((AnsibleError, FabricError), match="promt"):
+    with pytest.raises((AnsibleError, CollectionError), match="promt"):
         run(groups=[], promt="?")

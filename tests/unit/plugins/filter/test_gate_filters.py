@@ -8,7 +8,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.dgxspark.cluster.plugins.filter import fabric_report, fabric_schedule
-from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster
+from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 schedule = fabric_schedule.FilterModule().filters()["fabric_schedule"]
 report = fabric_report.FilterModule().filters()["fabric_report"]

@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import facts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     Node,
     Vf,
     from_plain,
@@ -156,7 +156,7 @@ def test_rdma_s_namespace_mode_is_read(tmp_path: pathlib.Path, said: str | None,
 def test_no_ip_is_one_clear_error(tmp_path: pathlib.Path) -> None:
     node = lab(tmp_path)
     node.run.on(["ip", "-j", "-d", "addr", "show"], (127, "", "ip: not found"))
-    with pytest.raises(FabricError, match="iproute2"):
+    with pytest.raises(CollectionError, match="iproute2"):
         read(node)
 
 
@@ -335,11 +335,11 @@ def test_a_namespace_that_cannot_be_read_matters_if_a_vf_stays_missing(tmp_path:
 
     def enter(path: str, reader: t.Any, refused: str = "cni-1") -> t.Any:
         if path.endswith(refused):
-            raise FabricError(f"network namespace {path} cannot be read: no.")
+            raise CollectionError(f"network namespace {path} cannot be read: no.")
         return node.enter(path, reader)
 
     assert vf(node, 0, enter=enter).place.state == "pod"
-    with pytest.raises(FabricError, match=r"0000:01:01\.0.*cni-2"):
+    with pytest.raises(CollectionError, match=r"0000:01:01\.0.*cni-2"):
         read(node, enter=lambda path, reader: enter(path, reader, "cni-2"))
 
 
@@ -350,7 +350,7 @@ def test_a_vf_that_comes_back_meanwhile_is_on_the_host(tmp_path: pathlib.Path) -
 
     def enter(path: str, _reader: t.Any) -> t.Any:
         node.move("enp1s0f0v0", None)
-        raise FabricError(f"network namespace {path} cannot be read: it is gone.")
+        raise CollectionError(f"network namespace {path} cannot be read: it is gone.")
 
     found = vf(node, 0, enter=enter)
     assert found.place.state == "host" and found.netdev and found.netdev.name == "enp1s0f0v0"

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.netns import entering, other_namespaces
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 
 
@@ -68,13 +68,13 @@ def test_a_look_into_a_real_namespace(namespace: str) -> None:
 
 def test_what_goes_wrong_inside_is_one_clear_error(namespace: str) -> None:
     def wrong(*_arguments: t.Any) -> None:
-        raise FabricError("it is so")
+        raise CollectionError("it is so")
 
-    with pytest.raises(FabricError, match="it is so"):
+    with pytest.raises(CollectionError, match="it is so"):
         entering(run)(namespace, wrong)
-    with pytest.raises(FabricError, match="/nonexistent"):
+    with pytest.raises(CollectionError, match="/nonexistent"):
         entering(run)("/nonexistent", lambda *_arguments: 1)
-    with pytest.raises(FabricError, match="no whole answer"):
+    with pytest.raises(CollectionError, match="no whole answer"):
         entering(run, 0.2)(namespace, lambda *_arguments: time.sleep(20))
-    with pytest.raises(FabricError, match="unexpected"):
+    with pytest.raises(CollectionError, match="unexpected"):
         entering(run)(namespace, lambda *_arguments: 1 / 0)

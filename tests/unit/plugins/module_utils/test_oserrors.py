@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import oserrors, placed, system
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files, oserrors, system
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 WORDS = {
     errno.ENOSPC: "the disk is full",
@@ -45,9 +45,9 @@ def test_a_missing_right_is(number: int, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        placed.read,
-        lambda path: placed.write(path, b"x", 0o644),
-        placed.digest,
+        node_files.read,
+        lambda path: node_files.write(path, b"x", 0o644),
+        node_files.digest,
         system.read_file,
     ],
     ids=["read", "write", "digest", "read_file"],
@@ -60,7 +60,7 @@ def test_files_say_so(
 
     monkeypatch.setattr(pathlib.Path, "open", refused)
     monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(FabricError) as caught:
+    with pytest.raises(CollectionError) as caught:
         call(str(tmp_path / "file"))
     assert WORDS[number] in str(caught.value) and str(tmp_path / "file") in str(caught.value)
     assert "root" not in str(caught.value).replace(str(tmp_path), "")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as s
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 PATTERNS = s.compile_patterns(
     [
@@ -94,7 +94,7 @@ def test_every_match_has_the_literal(text: str) -> None:
 
 
 def test_a_bad_pattern_is_named() -> None:
-    with pytest.raises(FabricError, match=r"x\.y: pattern"):
+    with pytest.raises(CollectionError, match=r"x\.y: pattern"):
         s.compile_patterns([{"id": "x.y", "pattern": "("}])
 
 

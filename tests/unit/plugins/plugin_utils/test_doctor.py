@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes as fabric_changes
-from ansible_collections.dgxspark.cluster.tests.unit.gates import Cluster
+from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 SCHEMA = json.loads((ROOT / "docs" / "schema" / "doctor-report.json").read_text(encoding="utf-8"))

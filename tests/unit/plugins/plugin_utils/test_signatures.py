@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError
 
@@ -151,7 +151,7 @@ def test_a_folder_is_read_whole_and_what_is_no_log_is_said(tmp_path: pathlib.Pat
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"\x1f\x8bnot gzip", gzip.compress(b"\x00\x00")])
 def test_one_file_that_is_no_log_is_one_error(tmp_path: pathlib.Path, content: bytes) -> None:
     (tmp_path / "x.log").write_bytes(content)
-    with pytest.raises(FabricError, match=r"log: .*x\.log: (it is empty|no log: this is no text)"):
+    with pytest.raises(CollectionError, match=r"log: .*x\.log: (it is empty|no log: this is no text)"):
         signatures.read_path(str(tmp_path / "x.log"), TABLE)
 
 
@@ -160,14 +160,14 @@ def test_one_file_that_is_no_log_is_one_error(tmp_path: pathlib.Path, content: b
     [("-", "-e log=<"), ("/nowhere/x.log", "cannot be read: No such file"), ("NCCL WARN x\nNCCL WARN y", "log_text")],
 )
 def test_a_path_that_is_none_is_one_error_with_what_to_do(path: str, needle: str) -> None:
-    with pytest.raises(FabricError, match=needle):
+    with pytest.raises(CollectionError, match=needle):
         signatures.read_path(path, TABLE)
 
 
 def test_an_empty_folder_and_an_empty_text_are_errors(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FabricError, match="no files"):
+    with pytest.raises(CollectionError, match="no files"):
         signatures.read_path(str(tmp_path), TABLE)
-    with pytest.raises(FabricError, match="nothing in it"):
+    with pytest.raises(CollectionError, match="nothing in it"):
         signatures.read_text(" \n", TABLE)
 
 
@@ -176,7 +176,7 @@ def test_a_reading_survives_its_way_from_a_node() -> None:
     plain = json.loads(json.dumps(to_plain([reading])))
     (again,) = signatures.readings_of(plain, "spark1")
     assert to_plain(again) == to_plain(reading)
-    with pytest.raises(FabricError, match="spark1"):
+    with pytest.raises(CollectionError, match="spark1"):
         signatures.readings_of("x", "spark1")
 
 
@@ -229,7 +229,7 @@ def test_an_owner_may_add_to_the_table(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_a_bad_entry_is_refused_by_name(tmp_path: pathlib.Path, changes: dict[str, t.Any], needle: str) -> None:
-    with pytest.raises(FabricError, match=needle) as caught:
+    with pytest.raises(CollectionError, match=needle) as caught:
         signatures.load_table([overlay(tmp_path, **changes)])
     assert isinstance(caught.value, KnowledgeError) or "engine.ours" in str(caught.value)
 

@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters i
     read_counters,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 MLX5 = {"port_xmit_data": 1000, "port_rcv_data": 2000, "port_xmit_packets": 10, "port_rcv_packets": 20}
 
@@ -120,7 +120,7 @@ def test_nothing_moved_is_ever_negative_or_guessed(before: dict[str, int], after
 def test_the_plain_form_comes_back_and_a_wrong_one_is_named() -> None:
     reading = PortCounters("a", 1, None, MLX5)
     assert counters_of(to_plain([reading])) == [reading]
-    with pytest.raises(FabricError, match=r"here: a list is needed, not dict"):
+    with pytest.raises(CollectionError, match=r"here: a list is needed, not dict"):
         counters_of({}, "here")
-    with pytest.raises(FabricError, match=r"here\[0\]: unknown key 'x'"):
+    with pytest.raises(CollectionError, match=r"here\[0\]: unknown key 'x'"):
         counters_of([{"hca": "a", "port": 1, "guid": None, "x": 1}], "here")

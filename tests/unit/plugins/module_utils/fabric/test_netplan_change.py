@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import Device, FakeNode
 from ansible_collections.dgxspark.cluster.tests.unit.netplan_fakes import (
     CX7,
@@ -206,7 +206,7 @@ def test_the_installed_program_runs_without_the_collection(host: FakeHost) -> No
 def test_netplan_apply_that_fails_goes_back_with_its_own_words(host: FakeHost) -> None:
     before = host.files()
     host.apply_answer = (78, "", "Error in network definition: no such device")
-    with pytest.raises(FabricError, match=r"78.*no such device"):
+    with pytest.raises(CollectionError, match=r"78.*no such device"):
         begin(host, request())
     assert host.files() == before
     assert netplan_change.confirm(host, request()).state == "rolled_back"
@@ -240,7 +240,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_confirmed(host: FakeHost) -> 
     before = host.files()
     begin(host, request())
     put(host.node.root, netplan.PATH, "network: {}\n")
-    with pytest.raises(FabricError, match="somebody else"):
+    with pytest.raises(CollectionError, match="somebody else"):
         netplan_change.confirm(host, request())
     assert host.files() == before
 
@@ -248,7 +248,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_confirmed(host: FakeHost) -> 
 def test_without_a_guard_nothing_is_written(host: FakeHost) -> None:
     before = host.files()
     host.guard_works = False
-    with pytest.raises(FabricError, match="nothing was changed"):
+    with pytest.raises(CollectionError, match="nothing was changed"):
         begin(host, request())
     assert host.files() == before
     assert host.left() == []
@@ -371,7 +371,7 @@ def test_what_was_never_begun_does_not_begin_later(host: FakeHost) -> None:
     begin(host, request(transaction="other", by=ALICE))
     said = netplan_change.confirm(host, request(transaction="broken"))
     assert said.state == "unknown" and ALICE in said.message
-    with pytest.raises(FabricError, match="nothing was changed"):
+    with pytest.raises(CollectionError, match="nothing was changed"):
         begin(host, request(transaction="broken"))
     assert host.files() == before
 
@@ -425,7 +425,7 @@ def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
     lose(host)
     networkctl(host, "enp1s0f0v0", "/etc/systemd/network/05-mine.network")
     with pytest.raises(
-        FabricError, match=r"enp1s0f0v0.*10\.100\.0\.1/24.*/etc/systemd/network/05-mine\.network"
+        CollectionError, match=r"enp1s0f0v0.*10\.100\.0\.1/24.*/etc/systemd/network/05-mine\.network"
     ) as told:
         confirm(host, asked)
     assert "written and confirmed" in str(told.value)
@@ -433,7 +433,7 @@ def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
     assert host.text("pending") is None and OURS in host.files(), "nothing is wrong with the change itself"
     applied = len(host.applied)
     for check_mode in (True, False):
-        with pytest.raises(FabricError, match=r"05-mine\.network"):
+        with pytest.raises(CollectionError, match=r"05-mine\.network"):
             begin(host, request(transaction="t2"), check_mode=check_mode)
     assert len(host.applied) == applied, "the next run went round in circles"
     networkctl(host, "enp1s0f0v0", f"{NETPLANS}.network")
@@ -448,11 +448,11 @@ def test_a_name_that_netplan_does_not_mean_is_named_with_what_may_have_given_it(
     networkctl(host, "rail0", "n/a")
     put(host.node.root, "/etc/udev/rules.d/70-rails.rules", '# NAME="x"\nSUBSYSTEM=="net", NAME="rail0"\n')
     put(host.node.root, "/etc/udev/rules.d/71-other.rules", 'ENV{NAME}=="x"\n# NAME="rail0"\n')
-    with pytest.raises(FabricError, match=r"rail0.*`en\*`.*/etc/udev/rules\.d/70-rails\.rules") as told:
+    with pytest.raises(CollectionError, match=r"rail0.*`en\*`.*/etc/udev/rules\.d/70-rails\.rules") as told:
         confirm(host, asked)
     assert "71-other" not in str(told.value)
     networkctl(host, "rail0", "n/a", link="/etc/systemd/network/10-rails.link")
-    with pytest.raises(FabricError, match=r"rail0.*/etc/systemd/network/10-rails\.link"):
+    with pytest.raises(CollectionError, match=r"rail0.*/etc/systemd/network/10-rails\.link"):
         begin(host, request(transaction="t2"))
 
 
@@ -462,7 +462,7 @@ def test_a_masked_networkd_is_warned_of_and_named_where_nothing_came(host: FakeH
     outcome = begin(host, asked)
     assert "systemctl unmask systemd-networkd.service" in outcome.warnings[0]
     lose(host)
-    with pytest.raises(FabricError, match="is masked"):
+    with pytest.raises(CollectionError, match="is masked"):
         confirm(host, asked)
     manager = request(transaction="t2", content=text_of(planned_host()) + "# renderer: NetworkManager\n")
     assert begin(host, manager, check_mode=True).warnings == []
@@ -504,7 +504,7 @@ def test_a_disk_that_is_full_leaves_nothing(host: FakeHost, boundary: int, monke
     try:
         if begin(host, asked).state == "pending":
             netplan_change.confirm(host, asked)
-    except FabricError as exc:
+    except CollectionError as exc:
         assert "the disk is full" in str(exc) and "nothing was changed" in str(exc)
         assert host.files() == before
         assert list(host.path(rollback.BASE).parent.rglob("*")) == []
@@ -569,7 +569,7 @@ def test_files_that_cannot_be_put_back_stay_pending(host: FakeHost, monkeypatch:
 def test_the_vendor_s_file_is_refused_by_default(host: FakeHost) -> None:
     put(host.node.root, VENDOR, CX7)
     before = host.files()
-    with pytest.raises(FabricError, match=r"(?s)40-cx7\.yaml.*absorb"):
+    with pytest.raises(CollectionError, match=r"(?s)40-cx7\.yaml.*absorb"):
         begin(host, request())
     assert host.files() == before
     assert host.left() == []
@@ -577,7 +577,7 @@ def test_the_vendor_s_file_is_refused_by_default(host: FakeHost) -> None:
 
 @needs_netplan
 def test_what_netplan_does_not_accept_is_refused_with_its_reason(host: FakeHost) -> None:
-    with pytest.raises(FabricError, match="mtuu") as caught:
+    with pytest.raises(CollectionError, match="mtuu") as caught:
         begin(host, request(content="network:\n  version: 2\n  ethernets:\n    x: {mtuu: 3}\n"), check_mode=True)
     assert str(host.node.root) not in str(caught.value)
     assert OURS not in host.files()
@@ -585,14 +585,14 @@ def test_what_netplan_does_not_accept_is_refused_with_its_reason(host: FakeHost)
 
 def test_a_file_that_is_not_yaml_is_refused_by_name_and_line(host: FakeHost) -> None:
     put(host.node.root, "/etc/netplan/60-bad.yaml", "network:\n  version: 2\n  - x\n")
-    with pytest.raises(FabricError, match=r"60-bad\.yaml.*line 3"):
+    with pytest.raises(CollectionError, match=r"60-bad\.yaml.*line 3"):
         begin(host, request())
     assert OURS not in host.files()
 
 
 def test_without_netplan_it_says_so(host: FakeHost) -> None:
     host.generate_answer = (127, "", "netplan: not found")
-    with pytest.raises(FabricError, match="not installed"):
+    with pytest.raises(CollectionError, match="not installed"):
         begin(host, request())
 
 
@@ -643,7 +643,7 @@ def test_a_stanza_that_another_one_needs_is_not_absorbed_nor_is_that_advised(
     put(host.node.root, VENDOR, CX7)
     put(host.node.root, "/etc/netplan/60-more.yaml", "network:\n  version: 2\n" + text)
     before = host.files()
-    with pytest.raises(FabricError, match=r"cannot be absorbed") as told:
+    with pytest.raises(CollectionError, match=r"cannot be absorbed") as told:
         begin(host, request(foreign_stanzas=foreign))
     assert f"{owner} in /etc/netplan/60-more.yaml refers to ethernets.enp1s0f0np0" in str(told.value)
     assert "foreign_stanzas" not in str(told.value).partition("enP2p1s0f0np0")[0]
@@ -654,7 +654,7 @@ def test_a_file_that_was_changed_since_is_not_overwritten(host: FakeHost) -> Non
     put(host.node.root, VENDOR, CX7)
     make(host, foreign_stanzas="absorb")
     put(host.node.root, VENDOR, "network: {version: 2}\n")
-    with pytest.raises(FabricError, match=r"40-cx7\.yaml has been changed"):
+    with pytest.raises(CollectionError, match=r"40-cx7\.yaml has been changed"):
         begin(host, request(content=None, transaction="t2"))
     assert OURS in host.files()
 
@@ -683,7 +683,7 @@ def test_a_vf_in_a_pod_keeps_its_name_for_clashes(host: FakeHost) -> None:
         netplan.Device("enp1s0f0v0", d.mac, None, d.addresses, d.mtu) if d.mac == "02:d6:01:00:00:00" else d
         for d in netplan.planned_devices(planned_host())
     )
-    with pytest.raises(FabricError, match="enp1s0f0v0"):
+    with pytest.raises(CollectionError, match="enp1s0f0v0"):
         begin(host, request(devices=devices))
 
 

@@ -38,7 +38,7 @@ class Node(Host):
         self.put(PATH, FileImage(b"old", 0o640, os.geteuid(), os.getegid()))
         owner = (os.geteuid(), os.getegid())
         after = {PATH: FileImage(b"new", 0o600, *owner), "/etc/netplan/91.yaml": FileImage(b"more", 0o600, *owner)}
-        rollback.prepare(self, "t1", after, "", self.clock() + seconds, rollback.Asked("s"))
+        rollback.prepare(self, "t1", after, "", self.clock() + seconds, rollback.ChangeRequest("s"))
 
     def left(self) -> list[pathlib.Path]:
         return [*self.path("/var/lib/dgxspark").rglob("*"), *self.path("/etc/systemd/system").rglob("*.service")]

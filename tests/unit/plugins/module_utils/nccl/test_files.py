@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 
 def test_paths_and_globs_lead_to_each_file_once(tmp_path: pathlib.Path) -> None:
@@ -21,7 +21,7 @@ def test_paths_and_globs_lead_to_each_file_once(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_path_that_leads_nowhere_is_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FabricError, match=r"nothing\*\.log: there is no such file"):
+    with pytest.raises(CollectionError, match=r"nothing\*\.log: there is no such file"):
         files.expand([str(tmp_path / "nothing*.log")])
 
 
@@ -46,7 +46,7 @@ def test_lines_come_back_whatever_their_encoding(tmp_path: pathlib.Path, packed:
 def test_what_is_no_log_is_one_clear_error(tmp_path: pathlib.Path, data: bytes, says: str) -> None:
     path = tmp_path / "rank0.log"
     path.write_bytes(data)
-    with pytest.raises(FabricError, match=rf"rank0\.log: .*{says}"):
+    with pytest.raises(CollectionError, match=rf"rank0\.log: .*{says}"):
         list(files.read_lines(str(path)))
 
 

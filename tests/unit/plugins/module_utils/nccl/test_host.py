@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import host as nccl
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import NcclHost, Wish, texts
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import HostSettings, NcclHost, texts
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 ENV = {"NCCL_NET": "IB", "NCCL_IB_HCA": "=rocep1s0f0v1:1,roceP2p1s0f0v1:1", "GLOO_SOCKET_IFNAME": "enp1s0f0v1"}
 PORTS = "net.ipv4.ip_local_port_range"
-WISH = Wish(ENV, "unlimited", 65536, sysctls={PORTS: "50000 51000"})
+WISH = HostSettings(ENV, "unlimited", 65536, sysctls={PORTS: "50000 51000"})
 
 
 class Node(Host):
@@ -41,7 +41,7 @@ class Node(Host):
             raise OSError(30, "Read-only file system", path)
         super().put(path, image)
 
-    def run(self, wish: Wish | None, **more: bool) -> nccl.Outcome:
+    def run(self, wish: HostSettings | None, **more: bool) -> nccl.Outcome:
         return NcclHost(self, f"{self.root}/proc").run(wish, **more)
 
     def tree(self) -> dict[str, str]:
@@ -99,7 +99,7 @@ def as_nccl_reads(text: str) -> dict[str, str]:
     )
 )
 def test_nccl_reads_back_what_was_meant_also_where_it_knows_no_comments(env: dict[str, str]) -> None:
-    wish = Wish(env)
+    wish = HostSettings(env)
     nccl.check(wish)
     assert as_nccl_reads(texts(wish).get(nccl.CONF, "")) == env
 
@@ -112,7 +112,7 @@ def test_limits_are_for_root_too_and_for_what_services_start(node: Node) -> None
         assert f"{domain} soft stack 65536" in limits
         assert f"{domain} hard stack 65536" not in limits
     assert read(node, nccl.SYSTEMD) == ["[Manager]", "DefaultLimitMEMLOCK=infinity"]
-    node.run(Wish(memlock="65536"))
+    node.run(HostSettings(memlock="65536"))
     assert read(node, nccl.SYSTEMD) == ["[Manager]", "DefaultLimitMEMLOCK=65536K"]
 
 
@@ -150,7 +150,7 @@ def test_somebody_else_s_file_is_refused_and_nothing_is_touched(node: Node, path
     node.path(path).parent.mkdir(parents=True, exist_ok=True)
     node.path(path).write_text("NCCL_DEBUG=INFO\n")
     before = node.tree()
-    with pytest.raises(FabricError, match=f"{path}: there already, and not written by this role"):
+    with pytest.raises(CollectionError, match=f"{path}: there already, and not written by this role"):
         node.run(WISH)
     assert node.run(None).changes == ()
     assert node.tree() == before
@@ -158,7 +158,7 @@ def test_somebody_else_s_file_is_refused_and_nothing_is_touched(node: Node, path
 
 def test_somebody_else_s_file_is_no_trouble_where_this_part_is_left_out(node: Node) -> None:
     node.path(nccl.CONF).write_text("NCCL_DEBUG=INFO\n")
-    node.run(Wish(memlock="unlimited"))
+    node.run(HostSettings(memlock="unlimited"))
     node.run(None)
     assert node.path(nccl.CONF).read_text() == "NCCL_DEBUG=INFO\n"
 
@@ -166,13 +166,13 @@ def test_somebody_else_s_file_is_no_trouble_where_this_part_is_left_out(node: No
 def test_a_link_is_not_ours_whatever_it_points_at(node: Node) -> None:
     node.path("/etc/other.conf").write_text(nccl.MARK)
     node.path(nccl.CONF).symlink_to("other.conf")
-    with pytest.raises(FabricError, match=nccl.CONF):
+    with pytest.raises(CollectionError, match=nccl.CONF):
         node.run(WISH)
 
 
 def test_what_is_no_longer_wanted_goes(node: Node) -> None:
     node.run(WISH)
-    told = node.run(Wish(memlock="unlimited"))
+    told = node.run(HostSettings(memlock="unlimited"))
     assert {c.subject for c in told.changes} == {nccl.CONF, nccl.ENVIRONMENT, nccl.LIMITS, nccl.SYSCTL, PORTS}
     assert not node.path(nccl.CONF).exists()
     assert node.path("/proc/sys/net/ipv4/ip_local_port_range").read_text() == "32768 60999\n"
@@ -180,24 +180,24 @@ def test_what_is_no_longer_wanted_goes(node: Node) -> None:
 
 def test_a_sysctl_goes_back_to_the_first_value_after_many_runs(node: Node) -> None:
     for ports in ("50000 51000", "40000 41000"):
-        node.run(Wish(sysctls={PORTS: ports}))
+        node.run(HostSettings(sysctls={PORTS: ports}))
     node.run(None)
     assert node.path("/proc/sys/net/ipv4/ip_local_port_range").read_text() == "32768 60999\n"
 
 
 def test_a_sysctl_that_the_kernel_has_not_is_refused_before_anything(node: Node) -> None:
     before = node.tree()
-    with pytest.raises(FabricError, match=r"net\.core\.nothing: the kernel of this node has none"):
-        node.run(Wish(ENV, sysctls={"net.core.nothing": "1"}))
+    with pytest.raises(CollectionError, match=r"net\.core\.nothing: the kernel of this node has none"):
+        node.run(HostSettings(ENV, sysctls={"net.core.nothing": "1"}))
     assert node.tree() == before
 
 
 @pytest.mark.parametrize("path", nccl.PATHS)
 def test_a_write_that_fails_puts_the_rest_back(node: Node, path: str) -> None:
-    node.run(Wish({"NCCL_NET": "Socket"}))
+    node.run(HostSettings({"NCCL_NET": "Socket"}))
     before = {k: v for k, v in node.tree().items() if "nccl" in k and "before" not in k}
     node.refused = path
-    with pytest.raises(FabricError, match=f"{path}: Read-only file system, so what was changed has been put back"):
+    with pytest.raises(CollectionError, match=f"{path}: Read-only file system, so what was changed has been put back"):
         node.run(WISH)
     node.refused = None
     assert {k: v for k, v in node.tree().items() if "nccl" in k and "before" not in k} == before
@@ -217,7 +217,7 @@ def test_a_mode_that_was_changed_by_hand_goes_back(node: Node) -> None:
 def test_a_killed_run_is_simply_run_again(node: Node) -> None:
     """The sysctl was set and the journal kept, but no file: the first value is the journal's."""
     node.refused = nccl.CONF
-    with pytest.raises(FabricError):
+    with pytest.raises(CollectionError):
         node.run(WISH)
     node.path("/proc/sys/net/ipv4/ip_local_port_range").write_text("50000 51000\n")
     node.refused = None
@@ -229,30 +229,30 @@ def test_a_killed_run_is_simply_run_again(node: Node) -> None:
 def test_a_spoilt_journal_is_one_error(node: Node) -> None:
     node.run(WISH)
     node.path(nccl.JOURNAL).write_text("[")
-    with pytest.raises(FabricError, match=nccl.JOURNAL):
+    with pytest.raises(CollectionError, match=nccl.JOURNAL):
         node.run(None)
 
 
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
-        (Wish({"NCCL_IB_GID_INDEX": ""}), "NCCL_IB_GID_INDEX is empty"),
-        (Wish({"NCCL NET": "IB"}), "no name of a variable"),
-        (Wish({"NCCL_NET": "IB; reboot"}), "NCCL_NET: 'IB; reboot' would not be read alike"),
-        (Wish({"NCCL_NET": "'IB'"}), "NCCL_NET"),
-        (Wish({"NCCL_IB_HCA": "x" * 1024}), "at most 1023"),
-        (Wish({"NCCL_NET": "IB\nLD_PRELOAD=x"}), "NCCL_NET"),
-        (Wish(memlock="lots"), "memlock: 'lots'"),
-        (Wish(memlock="-1"), "memlock: '-1'"),
-        (Wish(stack=1024), "stack: 1024 KiB is too small"),
-        (Wish(domains=("a b",)), "domains: 'a b'"),
-        (Wish(sysctls={"../etc/passwd": "x"}), "sysctls"),
-        (Wish(sysctls={PORTS: " "}), "sysctls"),
+        (HostSettings({"NCCL_IB_GID_INDEX": ""}), "NCCL_IB_GID_INDEX is empty"),
+        (HostSettings({"NCCL NET": "IB"}), "no name of a variable"),
+        (HostSettings({"NCCL_NET": "IB; reboot"}), "NCCL_NET: 'IB; reboot' would not be read alike"),
+        (HostSettings({"NCCL_NET": "'IB'"}), "NCCL_NET"),
+        (HostSettings({"NCCL_IB_HCA": "x" * 1024}), "at most 1023"),
+        (HostSettings({"NCCL_NET": "IB\nLD_PRELOAD=x"}), "NCCL_NET"),
+        (HostSettings(memlock="lots"), "memlock: 'lots'"),
+        (HostSettings(memlock="-1"), "memlock: '-1'"),
+        (HostSettings(stack=1024), "stack: 1024 KiB is too small"),
+        (HostSettings(domains=("a b",)), "domains: 'a b'"),
+        (HostSettings(sysctls={"../etc/passwd": "x"}), "sysctls"),
+        (HostSettings(sysctls={PORTS: " "}), "sysctls"),
     ],
 )
-def test_what_cannot_be_meant_is_one_error(node: Node, wish: Wish, told: str) -> None:
+def test_what_cannot_be_meant_is_one_error(node: Node, wish: HostSettings, told: str) -> None:
     before = node.tree()
-    with pytest.raises(FabricError, match=told):
+    with pytest.raises(CollectionError, match=told):
         node.run(wish)
     assert node.tree() == before
 

@@ -15,9 +15,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.parcels.progress import Progress
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Wanted, fetch, prospect
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
@@ -127,13 +127,13 @@ def test_wrong_bytes_are_named_and_do_not_stay(hub: Hub, tmp_path: pathlib.Path)
     asked = wanted(hub, tmp_path)
     hub.repos[REPO].spoiled = {"model-2.safetensors"}
     with pytest.raises(
-        FabricError, match=r"org/model: model-2\.safetensors has other bytes than the hub promised \(SHA-256"
+        CollectionError, match=r"org/model: model-2\.safetensors has other bytes than the hub promised \(SHA-256"
     ):
         have(asked)
     assert cache.read(asked.root, REPO, None) is None
     hub.repos[REPO].spoiled = {"config.json"}
     hub.sent.clear()
-    with pytest.raises(FabricError, match=r"config\.json has other bytes"):
+    with pytest.raises(CollectionError, match=r"config\.json has other bytes"):
         shutil.rmtree(asked.root)
         have(asked)
     hub.repos[REPO].spoiled = set()
@@ -163,24 +163,24 @@ def test_who_may_not_read_is_told_so_before_anything_moves(
     if said is None:
         assert have(asked).size == TOTAL
         return
-    with pytest.raises(FabricError, match=said):
+    with pytest.raises(CollectionError, match=said):
         prospect(asked)
     assert not hub.sent
 
 
 def test_an_unknown_commit_and_a_hub_that_is_not_there_are_named(hub: Hub, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FabricError, match="no such revision"):
+    with pytest.raises(CollectionError, match="no such revision"):
         prospect(wanted(hub, tmp_path, revision="c" * 40))
     asked = wanted(hub, tmp_path)
     asked = dataclasses.replace(asked, environment={**asked.environment, "HF_ENDPOINT": "http://127.0.0.1:9"})
-    with pytest.raises(FabricError, match=r"could not be asked.*k8s_dgx_weights_source"):
+    with pytest.raises(CollectionError, match=r"could not be asked.*k8s_dgx_weights_source"):
         prospect(asked)
-    with pytest.raises(FabricError, match="no huggingface_hub"):
+    with pytest.raises(CollectionError, match="no huggingface_hub"):
         prospect(dataclasses.replace(asked, python="/usr/bin/python3"))
 
 
 def test_a_full_disk_is_told_before_anything_moves(hub: Hub, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FabricError, match=r"GiB free, but org/model needs .* are to stay free"):
+    with pytest.raises(CollectionError, match=r"GiB free, but org/model needs .* are to stay free"):
         have(wanted(hub, tmp_path, reserve_gib=2**30))
     assert not hub.sent
 
@@ -198,17 +198,17 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     blob = disk / cache.folder(REPO) / "blobs" / made.files[1].blob
     blob.write_bytes(b"\0" * made.files[1].size)
     third = dataclasses.replace(elsewhere, root=str(tmp_path / "third"))
-    with pytest.raises(FabricError, match="it is damaged"):
+    with pytest.raises(CollectionError, match="it is damaged"):
         have(third)
     assert cache.read(third.root, REPO, None) is None
     blob.unlink()
-    with pytest.raises(FabricError, match="is not there, though the list"):
+    with pytest.raises(CollectionError, match="is not there, though the list"):
         have(third)
     blob.symlink_to(blob.name)
-    with pytest.raises(FabricError, match=rf"{blob.name} cannot be read: Too many levels"):
+    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: Too many levels"):
         have(third)
     (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
-    with pytest.raises(FabricError, match="has no list of org/model"):
+    with pytest.raises(CollectionError, match="has no list of org/model"):
         prospect(third)
 
 
@@ -250,9 +250,9 @@ def test_a_list_that_is_none_of_ours_is_refused(
     for path, text in ((place, json.dumps(bad)), (chosen, "a" * 40)):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    with pytest.raises(FabricError, match="it is no list of ours"):
+    with pytest.raises(CollectionError, match="it is no list of ours"):
         read(str(tmp_path), REPO, None)
-    with pytest.raises(FabricError, match="is no repository of the hub"):
+    with pytest.raises(CollectionError, match="is no repository of the hub"):
         cache.folder("../../etc")
 
 
@@ -326,7 +326,7 @@ def test_a_download_writes_nothing_through_a_folder_that_is_a_link(hub: Hub, tmp
     place = pathlib.Path(f"{hub_of(asked)}/{cache.folder(REPO)}{path}")
     place.parent.mkdir(parents=True)
     place.symlink_to(outside)
-    with pytest.raises(FabricError, match="is a link, or no folder"):
+    with pytest.raises(CollectionError, match="is a link, or no folder"):
         have(asked)
     assert not any(outside.iterdir())
 
@@ -348,7 +348,7 @@ def test_a_download_writes_nothing_through_a_file_that_is_a_link(hub: Hub, tmp_p
     # And taking it away leaves what links led to.
     other = base / "snapshots" / ("d" * 40)
     other.symlink_to(tmp_path)
-    with pytest.raises(FabricError, match=f"{other} is a link, or no folder"):
+    with pytest.raises(CollectionError, match=f"{other} is a link, or no folder"):
         cache.remove(asked.root, REPO)
     other.unlink()
     assert cache.remove(asked.root, REPO)
@@ -368,9 +368,9 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     place = pathlib.Path(hub_of(asked), cache.folder(REPO), "blobs", blob)
     place.unlink()
     place.symlink_to("/etc/passwd")
-    with pytest.raises(FabricError):
+    with pytest.raises(CollectionError):
         cache.small_files(asked.root, made, ["config.json"])
     place.unlink()
     place.write_text('{"a": 2}', encoding="utf-8")
-    with pytest.raises(FabricError, match="not what our list says"):
+    with pytest.raises(CollectionError, match="not what our list says"):
         cache.small_files(asked.root, made, ["config.json"])

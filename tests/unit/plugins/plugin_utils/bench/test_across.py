@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.across import (
     alike,
@@ -140,7 +140,7 @@ def test_garbage_and_failures_are_not_counted_twice() -> None:
 
 def test_a_missing_limit_is_named() -> None:
     entries = {name: entry for name, entry in knowledge.load("guards").items() if name != "parting"}
-    with pytest.raises(FabricError, match="the entry 'parting' is missing"):
+    with pytest.raises(CollectionError, match="the entry 'parting' is missing"):
         load_limits_of(entries)
 
 

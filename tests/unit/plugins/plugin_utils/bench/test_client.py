@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked, Outcome, ask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest, Outcome, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
     CLOSE,
@@ -41,7 +41,7 @@ def send(server: ChatServer | None, *answers: Answer, **more: Any) -> Outcome:
         server.answer(*answers)
         more = {"url": server.url, **more}
     asked = {"name": "default", "prompt": "Say it.", "max_tokens": 64, "timeout": 20.0, "model": "m", **more}
-    return ask(Asked(**asked), LIMITS)
+    return ask(ChatRequest(**asked), LIMITS)
 
 
 def test_a_good_answer_passes_with_its_figures(server: ChatServer) -> None:
@@ -214,6 +214,6 @@ def test_tls_where_none_is_spoken_is_named(server: ChatServer) -> None:
     ],
 )
 def test_a_wrong_argument_is_one_clear_error(more: dict[str, Any], words: str) -> None:
-    with pytest.raises(FabricError, match=words) as told:
+    with pytest.raises(CollectionError, match=words) as told:
         send(None, **more)
     assert "pass@" not in str(told.value)

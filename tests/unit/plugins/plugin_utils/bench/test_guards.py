@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import (
     Answer,
+    GuardHit,
     TextGuard,
-    Trip,
     compare,
     limits_of,
 )
@@ -152,7 +152,7 @@ MOST_OF_A_KIND = 60
 LENGTH = 4000
 
 
-def look(text: str, *cuts: int) -> Trip | None:
+def look(text: str, *cuts: int) -> GuardHit | None:
     guard = TextGuard(LIMITS)
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     for begin, end in itertools.pairwise(places):
@@ -313,10 +313,10 @@ def test_unknown_speeds_are_not_equal() -> None:
 
 def test_wrong_limits_are_named() -> None:
     entries = knowledge.load("guards")
-    with pytest.raises(FabricError, match="the entry 'flood' is missing"):
+    with pytest.raises(CollectionError, match="the entry 'flood' is missing"):
         limits_of({name: entry for name, entry in entries.items() if name != "flood"})
     spoilt = {**entries, "loop": {**entries["loop"], "values": {"min_chars": 600, "repeats": 4, "maximum": 3}}}
-    with pytest.raises(FabricError, match=r"guards\.loop: unknown key 'maximum'"):
+    with pytest.raises(CollectionError, match=r"guards\.loop: unknown key 'maximum'"):
         limits_of(spoilt)
 
 

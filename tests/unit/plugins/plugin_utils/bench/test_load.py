@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import load as loading
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Turn, turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
@@ -43,7 +43,9 @@ def asked(count: int) -> list[Question]:
 
 
 def ask(server: ManyServer, n: int, count: int, seconds: float = 60.0, **more: Any) -> Turn:
-    base = Asked(name="default", url=server.url, prompt="", max_tokens=1, **({"timeout": 10.0, "model": "m"} | more))
+    base = ChatRequest(
+        name="default", url=server.url, prompt="", max_tokens=1, **({"timeout": 10.0, "model": "m"} | more)
+    )
     (turn,) = turns(base, [Planned(n, WORK, asked(count), seconds)], LIMITS)
     return turn
 
@@ -138,7 +140,7 @@ def test_a_failed_request_is_counted_with_its_cause_and_ends_no_other(
 
 
 def test_a_server_that_is_not_there_fails_each_request(server: ManyServer) -> None:
-    base = Asked(name="default", url="http://127.0.0.1:1/v1", prompt="", max_tokens=4, timeout=5.0, model="m")
+    base = ChatRequest(name="default", url="http://127.0.0.1:1/v1", prompt="", max_tokens=4, timeout=5.0, model="m")
     (turn,) = turns(base, [Planned(2, WORK, asked(2), 10.0)], LIMITS)
     assert {record.cause for record in turn.records} == {"tokens.refused"}
     assert turn.records[0].message.startswith("default (http://127.0.0.1:1/v1): the connection is refused")
@@ -165,7 +167,7 @@ def test_one_stream_s_garbage_is_its_own(server: ManyServer) -> None:
 
 
 def test_levels_share_one_loop_and_the_model_s_name_is_asked_once(server: ManyServer) -> None:
-    base = Asked(name="default", url=server.url, prompt="", max_tokens=4, timeout=5.0)
+    base = ChatRequest(name="default", url=server.url, prompt="", max_tokens=4, timeout=5.0)
     found = turns(base, [Planned(1, WORK, asked(1), 9.0), Planned(2, WORK, asked(4), 9.0)], LIMITS)
     assert [(turn.n, len(turn.records)) for turn in found] == [(1, 1), (2, 4)]
     assert [request.path for request in server.requests].count("/v1/models") == 1
@@ -175,13 +177,13 @@ def test_levels_share_one_loop_and_the_model_s_name_is_asked_once(server: ManySe
 def test_without_httpx_one_sentence_says_what_to_install(server: ManyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "httpx", None)
     monkeypatch.setattr(loading, "HTTPX_ERROR", ImportError("No module named 'httpx'"))
-    with pytest.raises(FabricError, match=r"httpx is missing on the controller.*pip install 'httpx>=0\.27'"):
+    with pytest.raises(CollectionError, match=r"httpx is missing on the controller.*pip install 'httpx>=0\.27'"):
         ask(server, 1, 1)
 
 
 def test_a_url_that_is_none_is_refused_before_anything_is_sent() -> None:
-    base = Asked(name="default", url="spark1:30000", prompt="", max_tokens=4, timeout=5.0)
-    with pytest.raises(FabricError, match="is no URL of a server"):
+    base = ChatRequest(name="default", url="spark1:30000", prompt="", max_tokens=4, timeout=5.0)
+    with pytest.raises(CollectionError, match="is no URL of a server"):
         turns(base, [Planned(1, WORK, asked(1), 1.0)], LIMITS)
 
 

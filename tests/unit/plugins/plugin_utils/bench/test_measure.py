@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.across import load_limits_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
@@ -30,7 +30,7 @@ def server() -> Iterator[ManyServer]:
 
 def run(server: ManyServer, *levels: int, said: list[str] | None = None, **more: Any) -> dict[int, Result]:
     bench = Bench(
-        asked=Asked(name="default", url=server.url, prompt="", max_tokens=1, timeout=10.0, model="m"),
+        request=ChatRequest(name="default", url=server.url, prompt="", max_tokens=1, timeout=10.0, model="m"),
         greedy=workload_of("greedy", ENTRIES),
         levels=levels,
         **({"workload": workload_of("chat", ENTRIES), "rounds": 1, "seconds": 30.0} | more),
@@ -154,6 +154,6 @@ def test_answers_in_one_burst_are_flagged(server: ManyServer) -> None:
 @pytest.mark.parametrize("bad", [{"levels": ()}, {"levels": (0,)}, {"rounds": 0}, {"seconds": 0.0}])
 def test_bounds_that_are_none_are_refused(server: ManyServer, bad: dict[str, Any]) -> None:
     levels = bad.pop("levels", (1,))
-    with pytest.raises(FabricError, match="must be"):
+    with pytest.raises(CollectionError, match="must be"):
         run(server, *levels, **bad)
     assert not server.requests

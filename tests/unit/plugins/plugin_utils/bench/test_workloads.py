@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import questions, workload_of
 
@@ -66,10 +66,10 @@ def test_the_lengths_that_the_seeds_state_are_kept() -> None:
     ],
 )
 def test_what_no_schema_can_check_is_said(change: dict[str, object], words: str) -> None:
-    with pytest.raises(FabricError, match=words):
+    with pytest.raises(CollectionError, match=words):
         questions(workload_of("w", {"w": PLAIN | change}), 1)
 
 
 def test_an_unknown_workload_is_refused_with_those_that_are() -> None:
-    with pytest.raises(FabricError, match=r"There is no workload 'chatt'.*chat, code"):
+    with pytest.raises(CollectionError, match=r"There is no workload 'chatt'.*chat, code"):
         workload_of("chatt", SHIPPED)

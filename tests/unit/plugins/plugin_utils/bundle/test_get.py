@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import get, manifest, registry, transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 from ansible_collections.dgxspark.cluster.tests.stand_ins import registry as registries
@@ -131,7 +131,7 @@ def test_other_bytes_are_thrown_away_and_named(world: World) -> None:
     world.have(LIST)
     world.outside.spoiled.add("/releases/k3s-arm64")
     with pytest.raises(
-        FabricError, match=rf"k3s-arm64: .* has SHA-256 [0-9a-f]{{64}}, and {sha256(BINARY)} is expected"
+        CollectionError, match=rf"k3s-arm64: .* has SHA-256 [0-9a-f]{{64}}, and {sha256(BINARY)} is expected"
     ) as seen:
         world.have(K3S_ARM64)
     assert "signature" not in str(seen.value)
@@ -147,14 +147,14 @@ def test_the_release_s_list_vouches_for_what_nobody_else_knows(world: World) -> 
     assert world.have(unknown).there == dataclasses.replace(unknown, sha256=sha256(IMAGES), size=len(IMAGES))
     world.path(unknown).unlink()
     world.outside.spoiled.add(f"/releases/{name}")
-    with pytest.raises(FabricError, match="is expected"):
+    with pytest.raises(CollectionError, match="is expected"):
         world.have(unknown)
 
 
 def test_a_list_that_is_another_release_s_is_refused(world: World) -> None:
     world.outside.files["/releases/sums"] = f"{'0' * 64}  k3s-arm64\n".encode()
     world.have(LIST)
-    with pytest.raises(FabricError, match=f"{'0' * 64} was found, and {sha256(BINARY)} is expected"):
+    with pytest.raises(CollectionError, match=f"{'0' * 64} was found, and {sha256(BINARY)} is expected"):
         world.have(K3S_ARM64)
     assert not world.path(K3S_ARM64).exists()
 
@@ -168,7 +168,7 @@ def test_a_wheel_comes_from_where_the_index_says(world: World) -> None:
     )
     assert world.have(wheel).changed
     assert world.path(wheel).read_bytes() == data
-    with pytest.raises(FabricError, match=r"has no hf_xet-9\.whl"):
+    with pytest.raises(CollectionError, match=r"has no hf_xet-9\.whl"):
         world.have(dataclasses.replace(wheel, path="python/hf_xet-9.whl"))
 
 
@@ -219,14 +219,14 @@ def test_a_registry_that_gives_other_bytes_is_refused(world: World, which: str) 
     digest = world.several.wanted["arm64"][{"manifest": 1, "layer": 3}[which]]
     data = (world.store / digest).read_bytes()
     (world.store / digest).write_bytes(data + b" " if which == "manifest" else data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(FabricError, match={"manifest": "the registry gave", "layer": "is expected"}[which]):
+    with pytest.raises(CollectionError, match={"manifest": "the registry gave", "layer": "is expected"}[which]):
         world.have(image("acme/engine:1.2"))
     assert not world.path(image("x")).exists()
 
 
 def test_a_private_image_needs_a_login_from_a_file(world: World) -> None:
     registries.lay(world.store, {"acme/engine:1.2": world.several}, login="me:secret")
-    with pytest.raises(FabricError, match=r"a private image needs a login for docker\.io"):
+    with pytest.raises(CollectionError, match=r"a private image needs a login for docker\.io"):
         world.have(image("acme/engine:1.2"))
     config = world.folder / "config.json"
     auth = base64.b64encode(b"me:secret").decode()
@@ -236,19 +236,19 @@ def test_a_private_image_needs_a_login_from_a_file(world: World) -> None:
 
 def test_an_image_for_another_architecture_is_refused(world: World) -> None:
     registries.lay(world.store, {"acme/engine:1.2": registries.single(LAYERS, "amd64")})
-    with pytest.raises(FabricError, match="is not for arm64; it is for amd64"):
+    with pytest.raises(CollectionError, match="is not for arm64; it is for amd64"):
         world.have(image("acme/engine:1.2"))
     assert world.have(image("acme/engine:1.2", arch="amd64")).changed
 
 
 def test_what_is_missing_or_wrong_is_one_error_that_names_it(world: World) -> None:
-    with pytest.raises(FabricError, match=r"is no bundle: bundle\.json is not there"):
+    with pytest.raises(CollectionError, match=r"is no bundle: bundle\.json is not there"):
         manifest.checked(world.bundle, [LIST])
     for artefact in (LIST, K3S_ARM64):
         world.have(artefact)
     world.path(K3S_ARM64).write_bytes(BINARY[:-1])
     world.path(LIST).unlink()
-    with pytest.raises(FabricError) as seen:
+    with pytest.raises(CollectionError) as seen:
         manifest.checked(world.bundle, [LIST, K3S_ARM64, image("acme/engine:1.2")])
     said = str(seen.value)
     assert f"{world.path(LIST)} is not there" in said
@@ -258,7 +258,7 @@ def test_what_is_missing_or_wrong_is_one_error_that_names_it(world: World) -> No
     for artefact in (LIST, K3S_ARM64):
         assert world.have(artefact).changed
     world.path(K3S_ARM64).write_bytes(BINARY[:-1] + b"!")
-    with pytest.raises(FabricError, match=f"SHA-256 [0-9a-f]{{64}} was found, and {sha256(BINARY)} is expected"):
+    with pytest.raises(CollectionError, match=f"SHA-256 [0-9a-f]{{64}} was found, and {sha256(BINARY)} is expected"):
         manifest.checked(world.bundle, [K3S_ARM64], whole=True)
 
 
@@ -273,7 +273,7 @@ def test_what_is_missing_or_wrong_is_one_error_that_names_it(world: World) -> No
 )
 def test_a_manifest_of_another_shape_is_refused(tmp_path: pathlib.Path, given: str, said: str) -> None:
     (tmp_path / "bundle.json").write_text(given, encoding="utf-8")
-    with pytest.raises(FabricError, match=said):
+    with pytest.raises(CollectionError, match=said):
         manifest.read(str(tmp_path))
 
 
@@ -281,5 +281,5 @@ def test_a_manifest_of_another_shape_is_refused(tmp_path: pathlib.Path, given: s
 def test_a_manifest_names_nothing_outside_its_folder(tmp_path: pathlib.Path, path: str) -> None:
     entry = dataclasses.asdict(dataclasses.replace(K3S_ARM64, path=path, size=1))
     (tmp_path / "bundle.json").write_text(json.dumps({"format": 1, "artefacts": [entry]}), encoding="utf-8")
-    with pytest.raises(FabricError, match="no path below"):
+    with pytest.raises(CollectionError, match="no path below"):
         manifest.read(str(tmp_path))

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact, artefacts
@@ -91,7 +91,7 @@ def test_an_owner_s_release_without_a_known_checksum_is_judged_by_its_list() -> 
     ],
 )
 def test_what_is_not_known_is_refused(choices: dict[str, t.Any], said: str) -> None:
-    with pytest.raises(FabricError, match=said):
+    with pytest.raises(CollectionError, match=said):
         artefacts(choices)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     Netdev,
     Place,
     PlannedHost,
@@ -428,7 +428,7 @@ def test_one_address_under_two_names_is_refused_with_both(
     if not one:
         assert len(plan_of_inventory(list(hostvars), settings, hostvars)["hosts"]) == 3
         return
-    with pytest.raises(FabricError, match=r"spark1 and spark2.*one machine") as caught:
+    with pytest.raises(CollectionError, match=r"spark1 and spark2.*one machine") as caught:
         plan_of_inventory(list(hostvars), settings, hostvars)
     assert [finding.id for finding in caught.value.findings] == ["hosts.one-machine"]
 
@@ -436,7 +436,7 @@ def test_one_address_under_two_names_is_refused_with_both(
 def test_one_machine_s_macs_under_two_names_are_refused_once_with_both() -> None:
     """Two names of one node in the DNS: only what it shows tells."""
     hosts = [HostInput(f"spark{n}", management=f"192.0.2.{n}", node=node(host=max(n, 2), vfs=2)) for n in (1, 2, 3)]
-    with pytest.raises(FabricError, match=r"spark1 and spark2.*48:b0:2d:00:02:00") as caught:
+    with pytest.raises(CollectionError, match=r"spark1 and spark2.*48:b0:2d:00:02:00") as caught:
         make(hosts, {"topology": "switch"})
     assert [finding.id for finding in caught.value.findings] == ["hosts.one-machine"]
 
@@ -458,7 +458,7 @@ def test_ipv6_networks_of_others_are_taken_and_overlap_nothing() -> None:
 
 def test_without_netaddr_there_is_one_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arithmetic, "NETADDR_ERROR", ImportError("No module named 'netaddr'"))
-    with pytest.raises(FabricError, match=r"pip install 'netaddr>=1\.0'"):
+    with pytest.raises(CollectionError, match=r"pip install 'netaddr>=1\.0'"):
         make(2, {"topology": "switch"})
 
 

@@ -5,7 +5,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench, status
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import measured
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs
@@ -88,7 +88,7 @@ def test_no_served_model_s_service_or_budget_takes_them_in() -> None:
 )
 def test_what_cannot_be_run_is_one_error(job: Plain, hosts: int, said: str) -> None:
     fabric = kube_inputs.fabric(4)
-    with pytest.raises(FabricError, match=said.replace("(", r"\(")):
+    with pytest.raises(CollectionError, match=said.replace("(", r"\(")):
         bench.bench({host: {} for host in list(fabric)[:hosts]}, fabric, {**JOB, **job})
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 
 Plain = dict[str, t.Any]
@@ -111,7 +111,7 @@ def test_the_record_is_read_as_it_was_written(known: dict[str, str]) -> None:
 def test_a_record_that_was_spoilt_is_refused() -> None:
     made = image.record_object("n", {ENGINE: A})
     made["data"]["digests"] = f"{ENGINE} latest\n"
-    with pytest.raises(FabricError, match="dgxspark-images"):
+    with pytest.raises(CollectionError, match="dgxspark-images"):
         image.record([made])
 
 

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import PARTS, platform
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
@@ -290,14 +290,14 @@ def test_everything_is_found_again_by_its_label() -> None:
     ],
 )
 def test_a_bad_choice_is_refused(choice: Plain, text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         platform(inputs.fabric(4), choice)
 
 
 def test_an_unseen_pci_address_is_refused_only_where_it_is_needed() -> None:
     fabric = copy.deepcopy(inputs.fabric(4))
     fabric["spark4"]["functions"][0]["vfs"][0]["pci"] = None
-    with pytest.raises(FabricError, match="spark4: p0f0v0: its PCI address"):
+    with pytest.raises(CollectionError, match="spark4: p0f0v0: its PCI address"):
         platform(fabric, {})
     platform(fabric, {"rdma": "privileged"})
     platform(fabric, {"parts": {"sriov_device_plugin": "absent"}})

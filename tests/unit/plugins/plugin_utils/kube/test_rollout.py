@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, rollout
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
@@ -94,7 +94,7 @@ def test_memory_is_measured_against_the_plan(free_gib: float, short: bool) -> No
 
 
 def test_memory_that_nobody_measured_is_refused() -> None:
-    with pytest.raises(FabricError, match="MemAvailable is not known"):
+    with pytest.raises(CollectionError, match="MemAvailable is not known"):
         rollout.short_of_memory({}, 101.0, "spark1")
     assert rollout.short_of_memory({}, None, "spark1") == []
 
@@ -136,10 +136,10 @@ def test_what_was_applied_to_an_object_that_is_being_deleted_is_not_applied() ->
 
 
 def test_a_real_fault_is_one() -> None:
-    with pytest.raises(FabricError, match=r'ConfigMap/dgx/m: .*namespaces "dgx" not found'):
+    with pytest.raises(CollectionError, match=r'ConfigMap/dgx/m: .*namespaces "dgx" not found'):
         apply.outcome([MAP], NOT_THERE, [])
     fault = {"changed": False, "error": {"msg": "Failed to apply object: spec.colour: unknown"}}
-    with pytest.raises(FabricError, match=r"spec\.colour"):
+    with pytest.raises(CollectionError, match=r"spec\.colour"):
         apply.outcome([SPACE, MAP], {"result": {"results": [{"changed": False}, fault]}})
 
 

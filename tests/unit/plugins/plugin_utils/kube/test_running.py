@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import running
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
@@ -85,7 +85,7 @@ def test_a_rank_without_a_pod_is_still_a_rank_and_one_that_leaves_does_not_count
 
 
 def test_nothing_that_runs_is_one_clear_error() -> None:
-    with pytest.raises(FabricError, match="no instance 'default' is served in namespace dgx-serving"):
+    with pytest.raises(CollectionError, match="no instance 'default' is served in namespace dgx-serving"):
         seen({"StatefulSet": [], "Pod": [], "Service": []})
 
 

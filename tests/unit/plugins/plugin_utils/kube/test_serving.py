@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import load_seconds, serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, checksum
@@ -206,7 +206,7 @@ def test_neighbours_of_a_ring_meet_on_their_cable_and_need_no_name() -> None:
 
 def test_a_host_s_interface_for_start_up_is_asked_for_by_its_variable() -> None:
     cluster = {"hosts": names(4), "fabric": inputs.fabric(4, 2, "ring"), "nccl": {"attachment": "host"}}
-    with pytest.raises(FabricError, match="k8s_dgx_nccl_bootstrap"):
+    with pytest.raises(CollectionError, match="k8s_dgx_nccl_bootstrap"):
         launch_plan("qwen3.5-397b-a17b-nvfp4", cluster)
 
 
@@ -351,10 +351,10 @@ def test_a_ring_s_first_rank_has_its_address_and_its_door() -> None:
 def test_an_api_that_cannot_be_shut_is_refused_and_not_served_openly(more: list[str], said: str) -> None:
     made = copy.deepcopy(inputs.plan(VLLM))
     made["ranks"][0]["argv"] += more
-    with pytest.raises(FabricError, match=said):
+    with pytest.raises(CollectionError, match=said):
         serve(made, api_key_secret="s")
     made["ranks"][0]["argv"] = ["vllm", "serve", "m"]
-    with pytest.raises(FabricError, match="rank 0: its command has --host 0 times"):
+    with pytest.raises(CollectionError, match="rank 0: its command has --host 0 times"):
         serve(made, api_key_secret="s")
 
 
@@ -368,7 +368,7 @@ def test_a_key_that_everybody_would_read_is_refused(secret: str | None) -> None:
         made = copy.deepcopy(inputs.plan(VLLM))
         made["ranks"][0]["argv"] += change.get("argv", [])
         made["ranks"][0]["env"] |= change.get("env", {})
-        with pytest.raises(FabricError, match="k8s_dgx_api_key") as caught:
+        with pytest.raises(CollectionError, match="k8s_dgx_api_key") as caught:
             serve(made, api_key_secret=secret)
         assert "sesame" not in str(caught.value)
 
@@ -518,7 +518,7 @@ def test_a_checksum_is_of_the_data_and_not_of_its_order(data: t.Any) -> None:
     ],
 )
 def test_a_bad_choice_is_refused(kubernetes: Plain, text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         serve(**kubernetes)
 
 
@@ -526,36 +526,36 @@ def test_a_recipe_instead_of_an_image_is_refused() -> None:
     made = inputs.plan(VLLM, 1)
     assert serving(made, {}, {})
     made = made | {"engine": made["engine"] | {"image": "spark-vllm-docker, built by hand"}}
-    with pytest.raises(FabricError, match="k8s_dgx_image"):
+    with pytest.raises(CollectionError, match="k8s_dgx_image"):
         serving(made, {}, {})
 
 
 def test_ranks_without_fabric_are_refused() -> None:
-    with pytest.raises(FabricError, match="spark1 is not in the fabric plan"):
+    with pytest.raises(CollectionError, match="spark1 is not in the fabric plan"):
         serving(inputs.plan(), {}, {"image": inputs.PINNED})
 
 
 def test_a_vf_that_nobody_planned_is_refused() -> None:
     made = inputs.plan() | {"instance": {"vf_index": 7}}
-    with pytest.raises(FabricError, match="no VF 7"):
+    with pytest.raises(CollectionError, match="no VF 7"):
         serve(made)
 
 
 def test_an_unseen_hca_is_refused() -> None:
     fabric = copy.deepcopy(inputs.fabric(4))
     fabric["spark4"]["functions"][1]["vfs"][0]["hca"] = None
-    with pytest.raises(FabricError, match="spark4: p0f1v0: the name of its HCA"):
+    with pytest.raises(CollectionError, match="spark4: p0f1v0: the name of its HCA"):
         serving(inputs.plan(), fabric, {"image": inputs.PINNED})
 
 
 def test_a_plan_without_commands_is_refused() -> None:
     made = copy.deepcopy(inputs.plan())
     made["ranks"][1]["argv"] = []
-    with pytest.raises(FabricError, match="rank 1 has no argv"):
+    with pytest.raises(CollectionError, match="rank 1 has no argv"):
         serve(made)
 
 
 @pytest.mark.parametrize("instance", ["Upper", "a" * 41, "-x", ""])
 def test_an_instance_name_that_cannot_be_one_is_refused(instance: str) -> None:
-    with pytest.raises(FabricError, match=r"instance\.name"):
+    with pytest.raises(CollectionError, match=r"instance\.name"):
         serve(inputs.plan() | {"instance": {"name": instance}})

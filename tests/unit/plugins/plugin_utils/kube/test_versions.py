@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.versions import release, skew, step
 
 RELEASES = st.builds("v1.{}.{}+k3s{}".format, st.integers(20, 45), st.integers(0, 20), st.integers(1, 4))
@@ -39,7 +39,7 @@ def test_ways(installed: str | None, wanted: str, expected: str, found: str | No
 
 @pytest.mark.parametrize("text", ["stable", "1.36.4+k3s1", "v1.36.4", "v1.36+k3s1", "", None, 1.36])
 def test_what_is_no_release_is_refused_by_name(text: str) -> None:
-    with pytest.raises(FabricError, match=r"k3s_version: .*v1\.36\.4\+k3s1"):
+    with pytest.raises(CollectionError, match=r"k3s_version: .*v1\.36\.4\+k3s1"):
         release(text)
 
 

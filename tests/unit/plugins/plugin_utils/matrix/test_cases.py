@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, results
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
@@ -119,20 +119,20 @@ def test_keys_go_where_the_plan_wants_them() -> None:
     ],
 )
 def test_an_exclusion_that_excludes_nothing_is_refused(more: Plain, said: str) -> None:
-    with pytest.raises(FabricError, match="matrix 'x'") as error:
+    with pytest.raises(CollectionError, match="matrix 'x'") as error:
         invented(**more)
     assert said in str(error.value)
 
 
 def test_where_nothing_would_run_the_reasons_are_told() -> None:
-    with pytest.raises(FabricError, match=r"matrix 'x': no case would run\. too many\."):
+    with pytest.raises(CollectionError, match=r"matrix 'x': no case would run\. too many\."):
         cases.planned(invented(axes={"c": [4, 5]}), fake)
 
 
 def test_what_cannot_be_planned_is_a_blocked_case() -> None:
     def planner(overrides: t.Mapping[str, t.Any]) -> Plain:
         if overrides["settings"]["a"] == 3:
-            raise FabricError("3 does not divide it.")
+            raise CollectionError("3 does not divide it.")
         return fake(overrides)
 
     found = cases.planned(invented(axes={"a": [3, 4]}), planner)
@@ -165,7 +165,7 @@ def test_an_owners_matrix_is_found_by_id_and_by_file(tmp_path: pathlib.Path) -> 
     place = tmp_path / "matrices" / "mine.yml"
     place.write_text(yaml.safe_dump(entry), encoding="utf-8")
     assert cases.load("mine", [str(tmp_path)]) == cases.load(str(place))
-    with pytest.raises(FabricError, match="There is no matrices entry 'none'"):
+    with pytest.raises(CollectionError, match="There is no matrices entry 'none'"):
         cases.load("none", [str(tmp_path)])
 
 
@@ -178,7 +178,7 @@ def test_no_configuration_is_there_twice_and_none_is_lost(axes: dict[str, list[i
     matrix = invented(axes=axes)
     try:
         found = cases.planned(matrix, fake)
-    except FabricError:
+    except CollectionError:
         assert min(axes.get("c", [0])) > 3
         return
     assert len({case.id for case in found}) == len(found)

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, journal, results
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 
@@ -74,5 +74,5 @@ def test_the_seeds_tables_lie_beside_each_other() -> None:
 
 
 def test_what_is_no_log_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FabricError, match="there is no such folder or journal, and no matrix of that id"):
+    with pytest.raises(CollectionError, match="there is no such folder or journal, and no matrix of that id"):
         compare.load(str(tmp_path / "none"))

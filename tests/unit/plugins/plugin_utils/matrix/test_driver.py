@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, journal, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
@@ -136,7 +136,7 @@ def test_asked_to_stop_it_ends_after_the_case(tmp_path: pathlib.Path) -> None:
 def test_where_what_serves_cannot_be_kept_nothing_is_touched(tmp_path: pathlib.Path) -> None:
     steps = Scripted(tmp_path)
     steps.save = lambda: Step(False, "the API did not answer")  # type: ignore[method-assign]
-    with pytest.raises(FabricError, match="nothing is touched: the API did not answer"):
+    with pytest.raises(CollectionError, match="nothing is touched: the API did not answer"):
         matrix_driven.run(tmp_path, steps)
     assert not (tmp_path / "events").exists()
 

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import journal
 
 PLAN = {"digest": "d1", "cases": [{"id": "a", "name": "A"}, {"id": "b", "name": "B"}]}
@@ -48,9 +48,9 @@ def test_a_torn_first_line_is_a_journal_that_begins(tmp_path: pathlib.Path) -> N
 def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(tmp_path: pathlib.Path) -> None:
     whole = begun(tmp_path).splitlines(keepends=True)
     (tmp_path / journal.NAME).write_bytes(whole[0] + b"{}}\n" + whole[2])
-    with pytest.raises(FabricError, match=rf"{journal.NAME}: line 2 is damaged"):
+    with pytest.raises(CollectionError, match=rf"{journal.NAME}: line 2 is damaged"):
         journal.Journal(tmp_path)
-    with pytest.raises(FabricError, match="line 2 is damaged"):  # and the lock was given back
+    with pytest.raises(CollectionError, match="line 2 is damaged"):  # and the lock was given back
         journal.Journal(tmp_path)
 
 
@@ -60,7 +60,7 @@ def test_two_runs_do_not_write_one_journal(tmp_path: pathlib.Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / journal.LOCK)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(FabricError, match=rf"another run \(process {os.getpid()}\) measures here"):
+        with pytest.raises(CollectionError, match=rf"another run \(process {os.getpid()}\) measures here"):
             journal.Journal(tmp_path)
         other.kill()
     with journal.Journal(tmp_path) as made:
@@ -81,5 +81,5 @@ def test_a_changed_matrix_is_noticed_and_may_be_accepted(tmp_path: pathlib.Path)
 
 
 def test_nothing_is_no_journal(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FabricError, match="this is no journal of a matrix"):
+    with pytest.raises(CollectionError, match="this is no journal of a matrix"):
         journal.read(tmp_path)

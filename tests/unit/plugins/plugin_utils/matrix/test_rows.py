@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, rows
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
@@ -65,5 +65,5 @@ def test_versions_and_times_are_no_addresses() -> None:
 def test_a_name_in_a_key_is_refused() -> None:
     made = row("x")
     made["settings"]["alice"] = 1
-    with pytest.raises(FabricError, match="would still hold 'alice': nothing was written"):
+    with pytest.raises(CollectionError, match="would still hold 'alice': nothing was written"):
         rows.shared([made], ["alice"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
 GIB = 1024**3
@@ -73,5 +73,5 @@ def test_a_run_that_did_not_end_says_so() -> None:
     ["NCCL_BENCH {broken", 'NCCL_BENCH {"operation": "all_reduce"}', row("reduce", 8, [1.0]), row("all_reduce", 8, [])],
 )
 def test_a_line_that_makes_no_sense_is_an_error(text: str) -> None:
-    with pytest.raises(FabricError):
+    with pytest.raises(CollectionError):
         bandwidth.parse(text)

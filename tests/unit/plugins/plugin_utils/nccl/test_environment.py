@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.filter.fabric_plan import FilterModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    FabricError,
+    CollectionError,
     PlannedFunction,
     PlannedHost,
     PlannedVf,
@@ -81,22 +81,22 @@ def gids(numbers: dict[str, int]) -> dict[str, tuple[GidEntry, ...]]:
 def test_a_gid_index_is_pinned_where_it_is_proven_and_nowhere_else() -> None:
     pinned = Options(gid_index=3, gids=gids({"spark1": 3, "spark2": 3}))
     assert environment(TWO, pinned)["spark2"]["NCCL_IB_GID_INDEX"] == "3"
-    with pytest.raises(FabricError, match="spark1: gid_index: 3 is pinned, but nothing proves it"):
+    with pytest.raises(CollectionError, match="spark1: gid_index: 3 is pinned, but nothing proves it"):
         environment(TWO, Options(gid_index=3))
     drifted = Options(gid_index=3, gids=gids({"spark1": 3, "spark2": 4}))
-    with pytest.raises(FabricError, match=r"spark2: gid_index: 3 .* rocep1s0f0v0 has 10\.100\.0\.2 at 4"):
+    with pytest.raises(CollectionError, match=r"spark2: gid_index: 3 .* rocep1s0f0v0 has 10\.100\.0\.2 at 4"):
         environment(TWO, drifted)
     assert environment(TWO, drifted, only=["spark1"])["spark1"]["NCCL_IB_GID_INDEX"] == "3"
 
 
 @pytest.mark.parametrize("options", [Options(bootstrap=""), Options(debug=""), Options(head="")])
 def test_an_empty_choice_is_refused(options: Options) -> None:
-    with pytest.raises(FabricError, match="an empty text is no choice"):
+    with pytest.raises(CollectionError, match="an empty text is no choice"):
         environment(TWO, options)
 
 
 def test_an_empty_workaround_is_refused() -> None:
-    with pytest.raises(FabricError, match="spark1: NCCL_ALGO would be empty"):
+    with pytest.raises(CollectionError, match="spark1: NCCL_ALGO would be empty"):
         environment(TWO, workarounds={"NCCL_ALGO": ""})
 
 
@@ -155,11 +155,11 @@ def test_neighbours_on_cables_are_found_by_subnet() -> None:
 
 def test_neighbours_on_cables_cannot_do_what_a_switch_does() -> None:
     three = cabled("triangle", 3)
-    with pytest.raises(FabricError, match=r"spark1: .*Say which interface does \(bootstrap\)"):
+    with pytest.raises(CollectionError, match=r"spark1: .*Say which interface does \(bootstrap\)"):
         environment(three)
-    with pytest.raises(FabricError, match="merge_nics"):
+    with pytest.raises(CollectionError, match="merge_nics"):
         environment(three, Options(bootstrap="eth0", merge_nics=True))
-    with pytest.raises(FabricError, match=r"\(head\)"):
+    with pytest.raises(CollectionError, match=r"\(head\)"):
         address(three, Options(bootstrap="eth0"))
     assert address(three, Options(bootstrap="eth0", head="192.0.2.1")) == "192.0.2.1"
 
@@ -175,7 +175,7 @@ def test_two_of_a_triangle_use_the_cable_between_them() -> None:
 
 def test_a_rank_that_no_cable_reaches_is_refused() -> None:
     ring = cabled("ring", 4)
-    with pytest.raises(FabricError, match=r"spark1: no cable leads to another rank \(spark3\)"):
+    with pytest.raises(CollectionError, match=r"spark1: no cable leads to another rank \(spark3\)"):
         environment([ring[0], ring[2]], Options(bootstrap="eth0"))
 
 
@@ -206,7 +206,7 @@ def test_sockets_are_said_to_be_sockets() -> None:
 
 
 def test_an_hca_that_was_not_seen_is_not_made_up() -> None:
-    with pytest.raises(FabricError, match="spark2: the HCA of VF 0"):
+    with pytest.raises(CollectionError, match="spark2: the HCA of VF 0"):
         environment([host(1), host(2, hca=False)])
 
 
@@ -219,7 +219,7 @@ def test_an_hca_that_was_not_seen_is_not_made_up() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(options: Options, text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         environment(TWO, options)
 
 
@@ -227,5 +227,5 @@ def test_known_bad_versions_bring_their_workaround() -> None:
     plain = {h.name: to_plain(h) for h in TWO}
     assert nccl_env(plain, nccl_version="2.30.4")["spark1"]["NCCL_NVLS_ENABLE"] == "0"
     assert "NCCL_NVLS_ENABLE" not in nccl_env(plain, nccl_version="2.29.7")["spark1"]
-    with pytest.raises(FabricError, match="spark9 is not in the fabric plan"):
+    with pytest.raises(CollectionError, match="spark9 is not in the fabric plan"):
         nccl_env(plain, ["spark9"])

@@ -1,4 +1,4 @@
-"""What came of the benchmark's ranks: a reason where nothing was measured, else what the gate takes."""
+"""What came of the benchmark's ranks: a reason where nothing was measured, else what verify takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.measured import measured
 
 Plain = dict[str, t.Any]
@@ -80,5 +80,5 @@ def test_logs_without_nccl_leave_the_transport_unknown(told: t.Any) -> None:
 
 
 def test_a_wrong_form_is_one_clear_error() -> None:
-    with pytest.raises(FabricError, match="by host"):
+    with pytest.raises(CollectionError, match="by host"):
         measured(["spark1"])  # type: ignore[arg-type]

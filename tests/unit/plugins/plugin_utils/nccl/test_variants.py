@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 from ansible_collections.dgxspark.cluster.tests.unit.nccl_read import SIGNATURES, TRUTH, real, shared
@@ -36,7 +36,7 @@ def verdict(logs: list[list[str]], world: int | None, signatures: t.Sequence[Sig
         reader.read(f"log {number}", lines)
     try:
         return str(judge(reader.finish(), signatures, Expected(world))["verdict"])
-    except FabricError:
+    except CollectionError:
         return "error"
 
 

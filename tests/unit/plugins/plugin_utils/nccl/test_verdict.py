@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import merge, pack, unpack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, transport
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
@@ -395,7 +395,7 @@ def test_lines_without_header_prove_nothing_but_count_against() -> None:
 
 @pytest.mark.parametrize("text", [[], [""], ["nothing here", "at all"], ["\ufffd" * 50]])
 def test_a_log_without_nccl_is_one_clear_error(text: list[str]) -> None:
-    with pytest.raises(FabricError, match="nothing of NCCL"):
+    with pytest.raises(CollectionError, match="nothing of NCCL"):
         judged([text], 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import (
     Arguments,
@@ -93,7 +93,7 @@ def said(version: str, **settings: t.Any) -> Arguments:
 
 
 def refused(version: str, engine: str = "sglang", **settings: t.Any) -> list[tuple[str, str, str]]:
-    with pytest.raises(FabricError) as caught:
+    with pytest.raises(CollectionError) as caught:
         build_argv(engine, version, settings, TABLES)
     assert str(caught.value)
     return [(f.id.removeprefix("arguments."), f.subject, f"{f.message} {f.remedy}") for f in caught.value.findings]
@@ -205,7 +205,7 @@ def test_all_faults_are_found_at_once() -> None:
 
 
 def test_an_engine_without_a_table() -> None:
-    with pytest.raises(FabricError, match="sglang, vllm"):
+    with pytest.raises(CollectionError, match="sglang, vllm"):
         build_argv("tgi", "1.0", {"largest": 8}, TABLES)
 
 
@@ -304,7 +304,7 @@ def test_nothing_that_the_version_does_not_know_is_ever_said(version: str, setti
     own = TABLES.engines[f"sglang-{version}"]
     try:
         found = build_argv("sglang", version, settings, TABLES)
-    except FabricError as exc:
+    except CollectionError as exc:
         assert exc.findings
         assert {f.subject.removeprefix("settings.") for f in exc.findings} <= set(settings)
         return
@@ -405,7 +405,7 @@ def test_a_rank_of_vllm_on_four_nodes() -> None:
     ],
 )
 def test_a_shipped_version_refuses(engine: str, version: str, settings: dict[str, t.Any], words: list[str]) -> None:
-    with pytest.raises(FabricError) as caught:
+    with pytest.raises(CollectionError) as caught:
         build_argv(engine, version, {"model": "m", **settings}, load_tables())
     text = "; ".join(map(str, caught.value.findings))
     assert len(caught.value.findings) == 1

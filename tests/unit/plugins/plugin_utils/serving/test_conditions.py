@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import MOST, compiled, true
 
@@ -92,7 +92,7 @@ def test_a_bad_condition_is_one_error_that_says_where(text: str, words: list[str
     with pytest.raises(knowledge.KnowledgeError) as caught:
         compiled(text, "here")
     assert [word for word in words if word not in str(caught.value)] == []
-    assert isinstance(caught.value, FabricError)
+    assert isinstance(caught.value, CollectionError)
 
 
 @pytest.mark.parametrize("value", [None, False, "", [], {}, 0, 1, "x", [0], True])

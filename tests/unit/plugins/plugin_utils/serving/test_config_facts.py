@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     config_facts,
@@ -317,13 +317,13 @@ def test_what_is_wrong_is_named_by_its_key(change: Tree, said: str | None) -> No
     if said is None:
         assert model_facts(GLM | change)["precision"] == {}
         return
-    with pytest.raises(FabricError, match=said):
+    with pytest.raises(CollectionError, match=said):
         model_facts(GLM | change)
 
 
 @pytest.mark.parametrize(("config", "quant"), [([], None), ("config.json", None), (GLM, ["NVFP4"])])
 def test_a_file_that_is_no_dictionary(config: t.Any, quant: t.Any) -> None:
-    with pytest.raises(FabricError, match=r"a dictionary is needed, not (list|str)"):
+    with pytest.raises(CollectionError, match=r"a dictionary is needed, not (list|str)"):
         model_facts(config, quant)
 
 
@@ -349,7 +349,7 @@ def test_a_value_of_the_wrong_type_is_refused_by_its_key(key: str, value: t.Any)
         return  # of alternatives the next is taken: no experts, as many KV heads as heads
     config = copy.deepcopy(QWEN_397B)
     config["text_config"][key] = value
-    with pytest.raises(FabricError, match=f"config.json: (.*{key}|.*missing)"):
+    with pytest.raises(CollectionError, match=f"config.json: (.*{key}|.*missing)"):
         model_facts(config)
 
 
@@ -378,7 +378,7 @@ def test_whatever_a_file_holds_it_is_read_or_refused(name: str, value: t.Any, da
     inside[path[-1]] = value
     try:
         found = model_facts(files["config"], files["quant"])
-    except FabricError as exc:
+    except CollectionError as exc:
         assert str(exc)
     else:
         assert found["facts"] is None or facts_of(found["facts"])

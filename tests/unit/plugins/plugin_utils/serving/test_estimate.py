@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
@@ -163,7 +163,7 @@ def test_the_interval_holds_the_estimate(facts: Facts, cut: Cut, draft: Draft | 
 
 def test_a_model_without_facts_has_no_estimate() -> None:
     assert estimate.estimate(profile(None), {}, None, FIGURES) is None
-    with pytest.raises(FabricError, match="facts"):
+    with pytest.raises(CollectionError, match="facts"):
         estimate.work(profile(None), {}, None, 1, FIGURES)
 
 

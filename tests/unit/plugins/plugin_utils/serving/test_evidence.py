@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.benchmarks import verdicts
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, model, profile, verdict, words
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    evidence,
+    flag_table,
+    model,
+    profile,
+    verdict,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE
 
 KNOWN = verdict.base()
@@ -28,16 +34,16 @@ def test_all_measured_rows_are_there() -> None:
     assert sum(row.verdict == "garbage" for row in ROWS) == 8
 
 
-def witnessed(name: str, free: dict[str, t.Any] | None = None, **changes: t.Any) -> evidence.Witness:
+def witnessed(name: str, free: dict[str, t.Any] | None = None, **changes: t.Any) -> evidence.MatchingRows:
     """What the rows say of a row's own configuration with changed settings, image or spread."""
     row = BY_ID[name]
     own = verdicts.profile_of(row, profile.find(row.run.model))
     settings = {**row.run.settings, **changes.pop("settings", {})}
     own = dataclasses.replace(own, settings={k: v for k, v in settings.items() if v is not None}, **changes)
-    return verdict.judge(own, KNOWN).witness
+    return verdict.judge(own, KNOWN).rows_seen
 
 
-def of(found: evidence.Witness, name: str) -> evidence.Comparison:
+def of(found: evidence.MatchingRows, name: str) -> evidence.Comparison:
     return next(c for c in (*found.equal, *found.near) if c.row.id == name)
 
 
@@ -113,7 +119,7 @@ def test_no_row_proves_what_runs_otherwise(row: evidence.Row, change: tuple[str,
     before, after = verdict.judge(own, KNOWN), verdict.judge(changed, KNOWN)
     if before.runs.settings == after.runs.settings or key in KNOWN.standard.harmless:
         return  # the engine makes the same of both, or it is the list's own condition that decides
-    assert row.id not in {c.row.id for c in after.witness.equal}
+    assert row.id not in {c.row.id for c in after.rows_seen.equal}
 
 
 def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
@@ -121,10 +127,12 @@ def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
     offered = [*spec.get("choices", ()), *spec.get("known", ()), True, False, 7, 0.137, "other"]
     default = False if spec["type"] == "switch" else spec.get("default")
     takes = (
-        v for v in offered if v != default and not words.fault(v, words.expected(spec)) and words.accepted(v, spec)
+        v
+        for v in offered
+        if v != default and not flag_table.fault(v, flag_table.expected(spec)) and flag_table.accepted(v, spec)
     )
     found = None if spec["type"] == "json" else next(takes, None)
-    return [found] if found is not None and words.expected(spec).startswith("list of ") else found
+    return [found] if found is not None and flag_table.expected(spec).startswith("list of ") else found
 
 
 @settings(max_examples=300)
@@ -145,7 +153,7 @@ def test_no_row_proves_any_other_flag(row: evidence.Row, data: st.DataObject) ->
         return
     after = verdict.judge(dataclasses.replace(own, settings={**own.settings, key: value}), KNOWN)
     if after.runs.by.get(key) == "asked":  # else the engine overrides it
-        assert row.id not in {c.row.id for c in after.witness.equal}
+        assert row.id not in {c.row.id for c in after.rows_seen.equal}
 
 
 @pytest.mark.parametrize("key", HARMLESS)
@@ -216,7 +224,7 @@ def test_garbage_never_wins() -> None:
 
 
 def test_an_unknown_shape_is_refused() -> None:
-    with pytest.raises(FabricError, match=r"'burst' is not one of single, agents, throughput, mixed"):
+    with pytest.raises(CollectionError, match=r"'burst' is not one of single, agents, throughput, mixed"):
         evidence.recommend_row("m", "burst", ROWS)
 
 
@@ -280,5 +288,5 @@ def test_the_way_out_of_a_bad_row_leads_out(row: evidence.Row) -> None:
     assert named, bad.remedy
     way_out = verdict.judge(verdicts.profile_of(BY_ID[named.group(1)], profile.find(row.run.model)), KNOWN)
     assert f"evidence.{row.id}" not in {f.id for f in way_out.findings}
-    found = verdict.judge(own, KNOWN).witness.way_out
+    found = verdict.judge(own, KNOWN).rows_seen.way_out
     assert found and all(f"{key} " in bad.remedy for key in found.differs)

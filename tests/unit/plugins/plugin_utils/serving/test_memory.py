@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
 
 NEED = memory.Demand(
@@ -166,5 +166,5 @@ def test_instances_on_one_node_add_up() -> None:
     one = memory.sglang_pools(NEED, 120, {"mem_fraction_static": 0.6})
     assert memory.beside([one], 120) == pytest.approx(120 - one.used)
     assert memory.beside([one, one], 120) < 0
-    with pytest.raises(FabricError, match="instances"):
+    with pytest.raises(CollectionError, match="instances"):
         memory.beside([one], 100)

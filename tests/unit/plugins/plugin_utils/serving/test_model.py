@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model, profile, verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
@@ -87,7 +87,7 @@ def test_a_kind_may_be_stored_in_several_formats() -> None:
 
 
 def test_more_weights_in_a_format_than_there_are_is_an_error() -> None:
-    with pytest.raises(FabricError, match=r"precision: .* states more weights than the 49152"):
+    with pytest.raises(CollectionError, match=r"precision: .* states more weights than the 49152"):
         model.tensors(PLAIN, BF16 | {"attention": {"fp8": 49153, "rest": "bf16"}})
 
 
@@ -128,7 +128,7 @@ def test_states_of_a_gated_delta_net_by_hand() -> None:
     ("cut", "text"), [(Cut(tp=3), "tp: 3 does not divide"), (Cut(tp=4, ep=3), "ep: 3 does not divide tp 4")]
 )
 def test_a_spread_that_does_not_divide_is_refused(cut: Cut, text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         model.check_cut(PLAIN, cut)
 
 

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, plan, profile
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
@@ -58,7 +58,7 @@ def test_files_as_a_node_s_weights_have_them(folder: pathlib.Path) -> None:
     of_node = plan.launch_plan(own(), {"hosts": HOSTS}, files=model_files.given(None, read))
     assert of_node["memory"] == by_path["memory"]
     assert model_files.given(None, None) is None
-    with pytest.raises(FabricError, match=r"no config\.json, or are not there yet"):
+    with pytest.raises(CollectionError, match=r"no config\.json, or are not there yet"):
         model_files.given(None, {})
 
 
@@ -66,6 +66,6 @@ def test_files_as_a_node_s_weights_have_them(folder: pathlib.Path) -> None:
 def test_files_that_cannot_be_read_are_one_error_that_names_them(tmp_path: pathlib.Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    with pytest.raises(FabricError, match=r"config\.json") as caught:
+    with pytest.raises(CollectionError, match=r"config\.json") as caught:
         model_files.read(str(tmp_path))
     assert "Name the model's config.json" in str(caught.value)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import nodes, plan
 
 FOUR = ["spark1", "spark2", "spark3", "spark4"]
@@ -104,7 +104,7 @@ def test_a_bad_kernel_is_found_on_the_nodes_that_run_it() -> None:
     ("shown", "needle"), [({"spark1": {"kernel": 7}}, "nodes.spark1"), (["spark1"], "nodes: a dictionary")]
 )
 def test_what_is_no_node_is_one_error(shown: t.Any, needle: str) -> None:
-    with pytest.raises(FabricError, match=needle):
+    with pytest.raises(CollectionError, match=needle):
         planned(shown)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches as applier
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import facts, patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
@@ -106,7 +106,7 @@ def test_a_bad_entry_is_refused(tmp_path: pathlib.Path, change: dict[str, t.Any]
     (tmp_path / "patches").mkdir()
     entry = {key: value for key, value in SHIPPED[JIT].items() if key != "origin"} | {"id": "mine"} | change
     (tmp_path / "patches" / "mine.yml").write_text(json.dumps(entry), encoding="utf-8")
-    with pytest.raises(FabricError, match=words):
+    with pytest.raises(CollectionError, match=words):
         patches.load_patches([str(tmp_path)])
 
 

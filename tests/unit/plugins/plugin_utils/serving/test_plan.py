@@ -8,7 +8,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
@@ -208,7 +208,9 @@ def test_a_bad_platform_is_found() -> None:
 
 
 def test_too_few_nodes_are_refused() -> None:
-    with pytest.raises(FabricError, match=r"'glm-4\.7-nvfp4': parallel\.nodes: 4 nodes are needed, the cluster has 2"):
+    with pytest.raises(
+        CollectionError, match=r"'glm-4\.7-nvfp4': parallel\.nodes: 4 nodes are needed, the cluster has 2"
+    ):
         plan.launch_plan("glm-4.7-nvfp4", {"hosts": HOSTS[:2]})
 
 
@@ -225,7 +227,7 @@ def test_a_second_instance_gets_what_the_first_leaves() -> None:
     assert second["memory"]["free_gib"] == pytest.approx(110 - taken, abs=0.01)
     big = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", {**CLUSTER, "free_gib": 110, "taken_gib": taken})
     assert big["verdict"] == "blocked"
-    with pytest.raises(FabricError, match="nothing is free"):
+    with pytest.raises(CollectionError, match="nothing is free"):
         plan.launch_plan("gemma-4-31b-it", {**CLUSTER, "free_gib": 110, "taken_gib": 120})
 
 
@@ -260,7 +262,7 @@ def test_without_facts_memory_is_said_to_be_unknown() -> None:
     found = {f["rule"]: f for f in made["findings"]}
     assert "attention.flashinfer-head-dim" in found["facts.unjudged"]["message"]
     assert "config.json" in found["facts.unjudged"]["remedy"]
-    with pytest.raises(FabricError, match="facts"):
+    with pytest.raises(CollectionError, match="facts"):
         plan.mem_fraction("apertus-70b-instruct-nvfp4")
 
 
@@ -447,7 +449,7 @@ def test_there_are_enough_mutations() -> None:
 )
 def test_a_mutated_profile_is_one_clear_error(number: int) -> None:
     _kind, _name, broken, key = MUTATIONS[number]
-    with pytest.raises(FabricError) as caught:
+    with pytest.raises(CollectionError) as caught:
         plan.launch_plan(broken, CLUSTER)
     assert key in str(caught.value)
     assert "Traceback" not in str(caught.value)
@@ -465,7 +467,7 @@ def test_a_mutated_profile_is_one_clear_error(number: int) -> None:
     ],
 )
 def test_a_bad_override_is_refused(overrides: dict[str, t.Any], text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         plan.launch_plan("glm-4.7-nvfp4", CLUSTER, overrides)
 
 
@@ -480,7 +482,7 @@ def test_a_bad_override_is_refused(overrides: dict[str, t.Any], text: str) -> No
     ],
 )
 def test_a_bad_cluster_is_refused(cluster: dict[str, t.Any], text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         plan.launch_plan("glm-4.7-nvfp4", cluster)
 
 

@@ -134,7 +134,7 @@ def test_an_owner_adds_a_rule(tmp_path: pathlib.Path) -> None:
 def test_a_bad_rule_is_one_error(tmp_path: pathlib.Path, changes: dict[str, t.Any], text: str) -> None:
     with pytest.raises(Exception, match=text) as caught:
         rules.load_rules(overlay(tmp_path, entry(**changes)))
-    assert isinstance(caught.value, knowledge.FabricError)
+    assert isinstance(caught.value, knowledge.CollectionError)
 
 
 def test_a_rule_speaks_of_its_versions_only() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import speculation
 
 
@@ -31,7 +31,7 @@ def test_never_below_steps_plus_one(
         draft = speculation.sglang_draft(
             algorithm, steps, tokens, topk, version=version, frozen_drafter=frozen, gamma=gamma
         )
-    except FabricError as exc:
+    except CollectionError as exc:
         assert exc.findings
         return
     assert draft.tokens >= draft.steps + 1
@@ -48,7 +48,7 @@ def test_top_k_1_forces(steps: int, tokens: int) -> None:
 
 def test_a_frozen_drafter_is_promoted_and_must_be_told() -> None:
     assert speculation.sglang_draft("NEXTN", 6, 7, 1, frozen_drafter=True).algorithm == "FROZEN_KV_MTP"
-    with pytest.raises(FabricError, match=r"6 is less than steps \+ 1 = 7, and FROZEN_KV_MTP does not adjust"):
+    with pytest.raises(CollectionError, match=r"6 is less than steps \+ 1 = 7, and FROZEN_KV_MTP does not adjust"):
         speculation.sglang_draft("NEXTN", 6, 6, 1, frozen_drafter=True)
     assert speculation.sglang_draft("NEXTN", 6, None, 1, frozen_drafter=True).tokens == 7
 
@@ -64,7 +64,7 @@ def test_a_frozen_drafter_is_promoted_and_must_be_told() -> None:
     ],
 )
 def test_dspark_is_strict(asked: dict[str, object], text: str) -> None:
-    with pytest.raises(FabricError, match=text):
+    with pytest.raises(CollectionError, match=text):
         speculation.sglang_draft("DSPARK", **asked)  # type: ignore[arg-type]
 
 
@@ -74,16 +74,16 @@ def test_dspark_knows_its_number() -> None:
 
 def test_a_tree_has_an_end() -> None:
     assert speculation.sglang_draft("EAGLE3", 5, 32, 8).tokens == 32
-    with pytest.raises(FabricError, match="more than a tree"):
+    with pytest.raises(CollectionError, match="more than a tree"):
         speculation.sglang_draft("EAGLE3", 1, 32, 8)
 
 
 def test_pipeline_stages_are_refused() -> None:
-    with pytest.raises(FabricError, match="pp 4"):
+    with pytest.raises(CollectionError, match="pp 4"):
         speculation.sglang_draft("NEXTN", 3, 4, 1, pp=4)
 
 
 def test_vllm_counts_drafts_only() -> None:
     assert speculation.vllm_draft("mtp", 3).tokens == 4
-    with pytest.raises(FabricError, match="num_speculative_tokens is missing"):
+    with pytest.raises(CollectionError, match="num_speculative_tokens is missing"):
         speculation.vllm_draft("mtp", None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
@@ -107,13 +107,13 @@ def test_the_keys_of_an_object_are_settings() -> None:
 def test_what_is_said_twice_or_wrongly_is_refused_with_its_place(
     settings: dict[str, t.Any], environment: dict[str, str], text: str
 ) -> None:
-    with pytest.raises(FabricError, match=text) as caught:
+    with pytest.raises(CollectionError, match=text) as caught:
         planned(GLM, settings=settings, environment=environment)
     assert "overrides" in str(caught.value)
 
 
 def test_all_faults_of_a_layer_are_told_at_once() -> None:
-    with pytest.raises(FabricError) as caught:
+    with pytest.raises(CollectionError) as caught:
         planned(GLM, settings={"cuda_graph_max_bs": "eight", "page_size": 0.5, "tp_size": 2})
     assert {f.subject for f in caught.value.findings} == {
         "settings.cuda_graph_max_bs", "settings.page_size", "settings.tp_size",
@@ -129,7 +129,7 @@ VALUES: dict[str, list[t.Any]] = {"bool": [True, False], "int": [1, 8, 512], "fl
 def kept(name: str, variant: str, setting: str, value: t.Any) -> dict[str, t.Any] | str:
     try:
         return planned(name, variant, settings={setting: value})
-    except FabricError as exc:
+    except CollectionError as exc:
         return str(exc).replace(f"settings.{setting}:", "SETTING:")
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FabricError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.parcels import pace
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide, repos
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make, names
@@ -134,7 +134,7 @@ def test_addresses_of_the_owner_s_need_no_fabric() -> None:
 def test_the_host_that_downloads_can_be_chosen_and_has_to_be_one_of_them() -> None:
     seen = {name: nothing() for name in names(4)}
     assert decide(WANTED, seen, inputs.fabric(4), {"source": "spark3"})["repos"][0]["holder"] == "spark3"
-    with pytest.raises(FabricError, match="k8s_dgx_weights_host: 'other' has no rank"):
+    with pytest.raises(CollectionError, match="k8s_dgx_weights_host: 'other' has no rank"):
         decide(WANTED, seen, inputs.fabric(4), {"source": "other"})
 
 
@@ -145,7 +145,7 @@ def test_a_plan_names_the_model_and_its_drafter_with_commits() -> None:
         "google/gemma-4-26B-A4B-it-assistant",
     ]
     assert repos(made, {"google/gemma-4-26B-A4B-it": A})[0]["revision"] == A
-    with pytest.raises(FabricError, match="'main' is no commit"):
+    with pytest.raises(CollectionError, match="'main' is no commit"):
         repos(made, {"google/gemma-4-26B-A4B-it": "main"})
     assert [each["repo"] for each in repos(launch_plan("glm-4.7-nvfp4"))] == ["nvidia/GLM-4.7-NVFP4"]
 

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that a module lays on a node: what would differ, writing each whole or not at all, and the way back.
+
+A file's content never goes into an error. That of a secret one goes into no difference either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import shutil
+import stat
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
+
+SECRET = "(secret)"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file that shall be there with exactly this content (text) and mode (octal, such as 0600)."""
+
+    path: str
+    content: str
+    mode: int = 0o644
+    secret: bool = False
+
+
+def difference(file: NodeFile) -> Change | None:
+    """Return how a node's file differs from what it shall be; None where it does not."""
+    there = read(file.path)
+    if there is None:
+        return Change(file.path, "file", None, SECRET if file.secret else file.content)
+    text, mode = there
+    if text != file.content.encode():
+        before, after = text.decode("utf-8", "replace"), file.content
+        return Change(file.path, "file", SECRET if file.secret else before, SECRET if file.secret else after)
+    if mode != file.mode:
+        return Change(file.path, "mode", f"{mode:04o}", f"{file.mode:04o}")
+    return None
+
+
+def read(path: str) -> tuple[bytes, int] | None:
+    """Return content and mode of a plain file; None where it is absent. CollectionError for one that cannot be read."""
+    try:
+        with pathlib.Path(path).open("rb") as file:
+            return file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise cannot("read", path, exc) from exc
+
+
+def write(path: str, content: bytes, mode: int) -> None:
+    """Write a file beside its place, flush it, and put it there in one step. CollectionError says why it cannot be."""
+    target, new = pathlib.Path(path), pathlib.Path(beside(path))
+    made: list[pathlib.Path] = []
+    try:
+        made = [folder for folder in target.parents if not folder.exists()]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise cannot_write(path, exc) from exc
+
+
+def beside(path: str) -> str:
+    """Return where a file is written before it takes its place: what a killed run may leave."""
+    folder, _slash, name = path.rpartition("/")
+    return f"{folder}/.{name}.dgxspark"
+
+
+def cannot_write(path: str, exc: OSError) -> CollectionError:
+    """Return the error for a file that could not be written."""
+    return cannot("written", path, exc)
+
+
+def digest(path: str) -> str | None:
+    """Return the SHA-256 of a file; None where it is absent."""
+    try:
+        with pathlib.Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise cannot("read", path, exc) from exc
+
+
+def free_mib(path: str) -> int:
+    """Return the free room in MiB of the file system on which a path lies or would lie."""
+    place = pathlib.Path(path)
+    while not place.exists():
+        place = place.parent
+    seen = os.statvfs(place)
+    return seen.f_bavail * seen.f_frsize // (1024 * 1024)
+
+
+class Undo:
+    """What a run replaces, so that it can be put back. Large files are kept beside, in a folder of the same disk."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = pathlib.Path(folder)
+        self._kept: dict[str, pathlib.Path | None] = {}
+
+    def keep(self, path: str) -> None:
+        """Remember a file (or a folder) as it is now, once."""
+        if path in self._kept:
+            return
+        source = pathlib.Path(path)
+        if not source.exists():
+            self._kept[path] = None
+            return
+        copy = self.folder / f"{len(self._kept)}-{source.name}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if source.is_dir():
+                shutil.copytree(source, copy, symlinks=True)
+            else:
+                shutil.copy2(source, copy)
+        except OSError as exc:
+            raise cannot_write(str(copy), exc) from exc
+        self._kept[path] = copy
+
+    def restore(self) -> list[str]:
+        """Put everything back; return the paths that were, in words."""
+        done = []
+        for path, copy in reversed(self._kept.items()):
+            remove(path)
+            if copy is not None:
+                pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(copy, path)
+            done.append(path)
+        self.forget()
+        return done
+
+    def forget(self) -> None:
+        """Throw away what was kept."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._kept.clear()
+
+
+def remove(path: str) -> bool:
+    """Remove a file, a link or a folder with all that is in it; tell whether there was one."""
+    place = pathlib.Path(path)
+    if not place.is_symlink() and not place.exists():
+        return False
+    try:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+    except OSError as exc:
+        raise cannot("removed", path, exc) from exc
+    return True

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A parcel: large files that several nodes shall have alike, with their SHA-256, and what is laid beside them at the end.
+
+A file that was verified once is not read again while its size and time of change stay what they were: the seal, a small
+file of the node's own, notes both. Whatever the seal does not know is read and counted, never trusted by its name.
+
+Who uses the files may be able to write beside them, so everything is reached by handles of folders, without following links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath, parts
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, Change, CollectionError
+
+CHUNK = 4 * 1024 * 1024  # bytes
+Told = t.Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One file. path: below the parcel's root. size: bytes. sha256: hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """All files. links: path → target, texts: path → content, both laid once every item is there and right.
+
+    seal: where the node notes what it has verified; below the root, too. own: a folder below the root that nobody but root
+    may look into or write to, with what root believes: the seal, the list.
+    """
+
+    root: str
+    seal: str
+    items: tuple[Item, ...]
+    links: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    own: str | None = None
+
+    @property
+    def files(self) -> Beneath:
+        """The only way to its files."""
+        return Beneath(self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a node has of a parcel. Bytes: of the whole, to be moved yet, and to be read again since no seal knows them."""
+
+    total: int
+    missing: int
+    unread: int
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.changes
+
+
+def place(parcel: Parcel, path: str) -> pathlib.Path:
+    """Return where a file of the parcel lies, for words. CollectionError for a path that leads out of its root."""
+    return pathlib.Path(parcel.root, *parts(parcel.root, path))
+
+
+def part(path: str) -> str:
+    """Return where what has come of a file lies until all of it is there and right."""
+    return f"{path}.part"
+
+
+def stamp(parcel: Parcel, path: str) -> list[int] | None:
+    """Return size, times of writing and of any change (ns) of a plain file; None where there is none.
+
+    The second time cannot be set back by who writes to the file.
+    """
+    seen = parcel.files.stat(path)
+    return [seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns] if seen else None
+
+
+def read_seal(parcel: Parcel) -> dict[str, t.Any]:
+    """Return path → [size, times, sha256]; empty where there is no seal, or none that can be read."""
+    try:
+        known = json.loads(parcel.files.read(parcel.seal) or b"")
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def break_seal(parcel: Parcel) -> None:
+    """Have everything read again."""
+    parcel.files.unlink(parcel.seal)
+
+
+def write_seal(parcel: Parcel) -> None:
+    """Note that all items are verified as they are now."""
+    known = {item.path: [*(stamp(parcel, item.path) or [0, 0, 0]), item.sha256] for item in parcel.items}
+    parcel.files.write(parcel.seal, (json.dumps(known, sort_keys=True) + "\n").encode())
+
+
+def sealed(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any]) -> bool:
+    """Whether a file is as it was when it was verified."""
+    return known.get(item.path) == [*(stamp(parcel, item.path) or ()), item.sha256]
+
+
+def state(parcel: Parcel) -> State:
+    """Return what a node has, by its seal, sizes and times: no large file is read."""
+    known = read_seal(parcel)
+    missing = unread = 0
+    changes = []
+    for item in parcel.items:
+        if sealed(parcel, item, known):
+            continue
+        path = str(place(parcel, item.path))
+        seen = stamp(parcel, item.path)
+        if seen and seen[0] == item.size:
+            unread += item.size
+            changes.append(Change(path, "seal", None, "verified"))
+            continue
+        begun = stamp(parcel, part(item.path))
+        missing += item.size - (min(begun[0], item.size) if begun else 0)
+        changes.append(Change(path, "file", f"{seen[0]} bytes" if seen else None, f"{item.size} bytes"))
+    for name, target in parcel.links.items():
+        before = parcel.files.target(name)
+        if before != target:
+            changes.append(Change(str(place(parcel, name)), "link", before, target))
+    for name, text in parcel.texts.items():
+        if parcel.files.read(name) != text.encode():
+            changes.append(Change(str(place(parcel, name)), "file", None, text if len(text) < 200 else "its text"))
+    return State(sum(item.size for item in parcel.items), missing, unread, tuple(changes))
+
+
+def lay(parcel: Parcel) -> None:
+    """Lay links and texts beside files that are there and verified, and seal them."""
+    files = parcel.files
+    try:
+        keep_own(parcel)
+        for name, target in parcel.links.items():
+            if files.target(name) != target:
+                files.symlink(name, target)
+        for name, text in parcel.texts.items():
+            if files.read(name) != text.encode():
+                files.write(name, text.encode())
+        write_seal(parcel)
+    except OSError as exc:
+        raise node_files.cannot_write(parcel.root, exc) from exc
+
+
+def keep_own(parcel: Parcel) -> None:
+    """Have root's own folder there, for nobody else."""
+    if parcel.own:
+        with parcel.files.folder(parcel.own, make=True, mode=0o700) as folder:
+            os.fchmod(folder, 0o700)
+
+
+def digest(parcel: Parcel, path: str, told: Told = lambda _bytes: None) -> str:
+    """Return a file's SHA-256, and let go of it in the page cache: that memory is the GPU's, too."""
+    made = hashlib.sha256()
+    try:
+        with parcel.files.open(path) as file:
+            while data := file.read(CHUNK):
+                made.update(data)
+                told(len(data))
+            forget(file.fileno())
+    except OSError as exc:
+        raise CollectionError(
+            f"{place(parcel, path)} cannot be read: {exc.strerror}. See to the disk, and run as root."
+        ) from exc
+    return made.hexdigest()
+
+
+def forget(descriptor: int) -> None:
+    """Let go of a file in the page cache. What a kernel refuses here does no harm."""
+    with contextlib.suppress(OSError):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def verified(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any], told: Told = lambda _bytes: None) -> bool:
+    """Whether a file is there and right. One of the right size that is wrong is removed: it has to be moved again."""
+    if sealed(parcel, item, known):
+        return True
+    seen = stamp(parcel, item.path)
+    if not seen or seen[0] != item.size:
+        return False
+    if digest(parcel, item.path, told) == item.sha256:
+        return True
+    parcel.files.unlink(item.path)
+    return False
+
+
+def keep(parcel: Parcel, item: Item, source: t.IO[bytes], told: Told = lambda _bytes: None) -> str:
+    """Write a stream into a part, and keep it as the file where its SHA-256 is right; return the SHA-256 that it has."""
+    begun, made, files = part(item.path), hashlib.sha256(), parcel.files
+    try:
+        with files.create(begun) as file:
+            while data := source.read(CHUNK):
+                made.update(data)
+                write(file, data)
+                told(len(data))
+            os.fsync(file.fileno())
+            forget(file.fileno())
+        if made.hexdigest() == item.sha256:
+            files.rename(begun, item.path)
+        else:
+            files.unlink(begun)
+    except OSError as exc:
+        raise node_files.cannot_write(str(place(parcel, begun)), exc) from exc
+    return made.hexdigest()
+
+
+def write(file: t.IO[bytes], data: bytes | memoryview) -> None:
+    """Write all of it to an unbuffered file."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> None:
+    """CollectionError where a disk has not the room for so many bytes and the reserve (GiB)."""
+    free = node_files.free_mib(root)
+    if free < needed / 2**20 + reserve_gib * 1024:
+        raise CollectionError(
+            f"{root} has {free / 1024:.1f} GiB free, but {what} needs {needed / GIB:.1f} GiB more, and {reserve_gib:g} GiB "
+            "are to stay free. Nothing was moved. Free room there, or put the caches on another disk "
+            "(k8s_dgx_serving.cache_dir)."
+        )

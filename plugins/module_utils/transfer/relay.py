@@ -1,0 +1,389 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Move a parcel along a chain of nodes: each pulls from the one before it and serves the one after it at the same time.
+
+A chain takes hardly longer than one copy, however many nodes there are, since a file is passed on as soon as it is whole;
+and it needs a wire between neighbours alone, so it works on a ring of cables as on a switch. Plain HTTP with byte ranges, on
+one address of the fabric, for as long as the copy takes; who asks without the run's token gets nothing. What is received
+counts only by the SHA-256 that came by way of Ansible, so nothing on the wire needs to be trusted for its content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import http.client
+import os
+import queue
+import re
+import threading
+import time
+import typing as t
+import urllib.parse
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
+from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.parcel import Item, Parcel
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+
+ALIVE, DONE = "/alive/", "/done/"
+_NOT_YET = 425
+_RANGE = re.compile(r"^bytes=(\d+)-$")
+_PAUSE_S = 0.2
+_STREAMS = 4
+_CONNECTIONS = 64  # at once
+_STRANGER_S = 5.0  # until a connection must have shown the token
+_SILENT_S = 30.0  # after that, without a byte said or taken
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A node's place in the chain. parent: whom it pulls from, (name, address); children: names of those that pull from it.
+
+    listen: its own addresses on the fabric for them. patience_s: without a byte or a request, after which the other is lost.
+    """
+
+    name: str
+    port: int
+    parent: tuple[str, str] | None = None
+    children: tuple[str, ...] = ()
+    listen: tuple[str, ...] = ()
+    patience_s: float = 60.0
+
+
+class Counter:
+    """Bytes moved and read so far, by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.moved = 0
+        self.read = 0
+        self.last = time.monotonic()
+
+    def move(self, count: int) -> None:
+        """Count bytes that came over the wire."""
+        with self._lock:
+            self.moved += count
+            self.last = time.monotonic()
+
+    def check(self, count: int) -> None:
+        """Count bytes that were read to verify them."""
+        with self._lock:
+            self.read += count
+
+
+class _Shelf:
+    """What a node can hand on: items that it has verified, and who has taken all of them."""
+
+    def __init__(self, parcel: Parcel, token: str) -> None:
+        self.parcel, self.token = parcel, token
+        self.ready: dict[str, Item] = {}
+        self.known = {item.path: item for item in parcel.items}
+        self.done: set[str] = set()
+        self.asked = time.monotonic()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    shelf: _Shelf
+    timeout = _STRANGER_S
+    bound: float
+
+    def log_message(self, *_arguments: t.Any) -> None:
+        """Say nothing: paths and tokens are nobody's business."""
+
+    def _empty(self, code: int) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _allowed(self) -> bool:
+        given = self.headers.get("Authorization", "")
+        if hmac.compare_digest(given.encode(), f"Bearer {self.shelf.token}".encode()):
+            self.shelf.asked = time.monotonic()
+            self.connection.settimeout(self.bound)
+            return True
+        self.close_connection = True
+        self._empty(401)
+        return False
+
+    def do_POST(self) -> None:
+        """A child says that it lives, or that it is done, whether well or not."""
+        if self._allowed():
+            if self.path.startswith(DONE):
+                self.shelf.done.add(urllib.parse.unquote(self.path.removeprefix(DONE)))
+            self._empty(204)
+
+    def do_GET(self) -> None:
+        """Hand on one file, from an offset."""
+        if not self._allowed():
+            return
+        path = urllib.parse.unquote(self.path.lstrip("/"))
+        item = self.shelf.ready.get(path)
+        if item is None:
+            self._empty(_NOT_YET if path in self.shelf.known else 404)
+            return
+        asked = _RANGE.match(self.headers.get("Range", ""))
+        start = int(asked.group(1)) if asked else 0
+        if start > item.size:
+            self._empty(416)
+            return
+        self.send_response(206 if asked else 200)
+        self.send_header("Content-Length", str(item.size - start))
+        self.end_headers()
+        with contextlib.suppress(OSError), self.shelf.parcel.files.open(path) as file:
+            while start < item.size:
+                # The connection's own sendfile: it keeps the bound on a child that takes nothing.
+                sent = self.connection.sendfile(file, start, min(item.size - start, 64 * 2**20))
+                if not sent:
+                    break
+                start += sent
+                self.shelf.asked = time.monotonic()
+            parcels.forget(file.fileno())
+        if start < item.size:
+            self.close_connection = True
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = _CONNECTIONS
+
+    def __init__(self, *arguments: t.Any) -> None:
+        self._room = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: t.Any, client_address: t.Any) -> None:
+        """Take a connection where there is room for it: strangers may open any number of them, and say nothing."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: t.Any, client_address: t.Any) -> None:
+        """Answer it, and give its room back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: t.Any, client_address: t.Any) -> None:
+        """Say nothing: a connection that breaks or falls silent is the child's to begin again."""
+
+
+def _listen(link: Link, address: str, shelf: _Shelf) -> _Server:
+    bound = min(link.patience_s, _SILENT_S)
+    try:
+        return _Server((address, link.port), type("Bound", (_Handler,), {"shelf": shelf, "bound": bound}))
+    except OSError as exc:
+        where = f"{link.name}: {address} port {link.port}"
+        if exc.errno == errno.EADDRINUSE:
+            raise CollectionError(
+                f"{where} is taken by something else. Choose another port (k8s_dgx_copy_port)."
+            ) from exc
+        raise CollectionError(
+            f"{where}: {exc.strerror}. The fabric's address is not on the node: run the fabric part, and see that no pod "
+            "holds that VF."
+        ) from exc
+
+
+class _Puller:
+    """Pulls items from the parent, several at a time."""
+
+    def __init__(
+        self, parcel: Parcel, link: Link, parent: tuple[str, str], token: str, shelf: _Shelf, counter: Counter
+    ) -> None:
+        self.parcel, self.link, self.token, self.shelf, self.counter = parcel, link, token, shelf, counter
+        self.peer, self.address = parent
+        self.todo: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self.failed: list[CollectionError] = []
+
+    def pull(self, items: t.Sequence[Item]) -> None:
+        """Pull them all. CollectionError for the first thing that waiting cannot mend."""
+        for item in items:
+            self.todo.put(item)
+        threads = [threading.Thread(target=self._work, daemon=True) for _stream in range(min(_STREAMS, len(items)))]
+        self.counter.last = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.failed:
+            raise self.failed[0]
+
+    def _work(self) -> None:
+        while not self.failed:
+            try:
+                item = self.todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._one(item)
+            except CollectionError as exc:
+                self.failed.append(exc)
+            except OSError as exc:
+                self.failed.append(node_files.cannot_write(str(parcels.place(self.parcel, item.path)), exc))
+
+    def _one(self, item: Item) -> None:
+        files, part = self.parcel.files, parcels.part(item.path)
+        for _again in range(2):
+            if self._receive(item, part) == item.sha256:
+                files.rename(part, item.path)
+                self.shelf.ready[item.path] = item
+                return
+            files.unlink(part)
+        name = parcels.place(self.parcel, item.path).name
+        raise CollectionError(
+            f"{self.link.name}: {name} came twice from {self.peer} with another SHA-256 than its list says "
+            f"({item.sha256[:12]}…). {self.peer} or its disk is at fault: have its files read again "
+            "(of weights: k8s_dgx_weights_verify=true). Nothing of it was kept."
+        )
+
+    def _receive(self, item: Item, part: str) -> str:
+        """Fill the part to its end, from where it stopped; return the SHA-256 of the whole."""
+        made = hashlib.sha256()
+        with self.parcel.files.resume(part) as file:
+            if os.fstat(file.fileno()).st_size > item.size:
+                file.truncate(0)
+            while data := file.read(parcels.CHUNK):
+                made.update(data)
+                self.counter.check(len(data))
+            while file.tell() < item.size:
+                if not self._stream(item, file, made):
+                    self._wait()
+            os.fsync(file.fileno())
+            parcels.forget(file.fileno())
+        return made.hexdigest()
+
+    def _stream(self, item: Item, file: t.Any, made: t.Any) -> bool:
+        """Ask for the rest, and take what comes; False where nothing came."""
+        start = file.tell()
+        buffer = memoryview(bytearray(parcels.CHUNK))
+        connection = http.client.HTTPConnection(self.address, self.link.port, timeout=10)
+        try:
+            headers = {"Authorization": f"Bearer {self.token}", "Range": f"bytes={start}-"}
+            connection.request("GET", "/" + urllib.parse.quote(item.path), headers=headers)
+            answer = connection.getresponse()
+            if answer.status == _NOT_YET:
+                self.counter.last = time.monotonic()  # it lives, and has not got it itself yet
+                return False
+            if answer.status in (401, 404, 416):
+                raise CollectionError(
+                    f"{self.link.name}: {self.peer} ({self.address}) refuses {item.path} with {answer.status}: it is not in this "
+                    "run. See that no other run copies at the same time."
+                )
+            while count := answer.readinto(buffer):
+                count = min(count, item.size - file.tell())
+                parcels.write(file, buffer[:count])
+                made.update(buffer[:count])
+                self.counter.move(count)
+        except (http.client.HTTPException, ConnectionError, TimeoutError):
+            pass
+        except OSError as exc:
+            if exc.errno not in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
+                raise
+        finally:
+            connection.close()
+        return bool(file.tell() > start)
+
+    def _wait(self) -> None:
+        if self.failed:
+            raise self.failed[0]
+        if time.monotonic() - self.counter.last > self.link.patience_s:
+            raise CollectionError(
+                f"{self.link.name}: {self.peer} cannot be reached at {self.address} port {self.link.port}: nothing came for "
+                f"{self.link.patience_s:.0f} s. Run playbooks/verify.yml for the fabric; a firewall must let this port through "
+                "there. What came so far is kept, and the next run goes on from there."
+            )
+        time.sleep(_PAUSE_S)
+
+    def say(self, what: str) -> bool:
+        """Tell the parent that this node lives, or that it needs it no more; return whether it answered."""
+        connection = http.client.HTTPConnection(self.address, self.link.port, timeout=5)
+        try:
+            headers = {"Authorization": f"Bearer {self.token}", "Content-Length": "0"}
+            connection.request("POST", what + urllib.parse.quote(self.link.name), headers=headers)
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def part_well(self) -> None:
+        """Tell the parent that this node has all. One that had all from the start may come before its parent listens."""
+        began = time.monotonic()
+        while not self.say(DONE) and time.monotonic() - began < self.link.patience_s:
+            time.sleep(_PAUSE_S)
+
+    @contextlib.contextmanager
+    def company(self) -> t.Iterator[None]:
+        """Keep the parent waiting while files are read, and let it go at the end, however that came."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(self.link.patience_s / 4):
+                self.say(ALIVE)
+
+        threading.Thread(target=beat, daemon=True).start()
+        try:
+            yield
+        except BaseException:
+            over.set()
+            self.say(DONE)
+            raise
+        over.set()
+        self.part_well()
+
+
+def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
+    """Have the whole parcel in the end, and hand it on to all children. CollectionError says what is in the way.
+
+    Without a parent everything must be there already.
+    """
+    shelf = _Shelf(parcel, token)
+    servers: list[_Server] = []
+    puller = _Puller(parcel, link, link.parent, token, shelf, counter) if link.parent else None
+    try:
+        for address in link.listen if link.children else ():
+            servers.append(_listen(link, address, shelf))
+            threading.Thread(target=servers[-1].serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+        with puller.company() if puller else contextlib.nullcontext():
+            known = parcels.read_seal(parcel)
+            missing = []
+            for item in parcel.items:
+                if parcels.verified(parcel, item, known, counter.check):
+                    shelf.ready[item.path] = item
+                else:
+                    missing.append(item)
+            if puller:
+                puller.pull(missing)
+            elif missing:
+                raise CollectionError(
+                    f"{link.name}: {missing[0].path} is not as its list says: it is gone, or its SHA-256 is another. It is "
+                    "to be had again: run once more."
+                )
+            parcels.lay(parcel)
+        _see_off(link, shelf)
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+def _see_off(link: Link, shelf: _Shelf) -> None:
+    """Wait until every child has all, or has not been heard of for too long: it says itself what was wrong."""
+    shelf.asked = time.monotonic()
+    while not shelf.done.issuperset(link.children):
+        if time.monotonic() - shelf.asked > link.patience_s:
+            late = ", ".join(sorted(set(link.children) - shelf.done))
+            raise CollectionError(
+                f"{link.name}: {late} did not come for the files within {link.patience_s:.0f} s. Its own error says more; else "
+                "run playbooks/verify.yml for the fabric between the two."
+            )
+        time.sleep(_PAUSE_S)

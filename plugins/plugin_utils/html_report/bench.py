@@ -1,0 +1,50 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of a benchmark as one HTML page that needs nothing else, made of the JSON report alone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report as form
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import environment
+
+Plain = t.Mapping[str, t.Any]
+_SENTENCES = {
+    "good": "Every answer passed the quality guards at every number of requests at once.",
+    "failed": "Requests failed.",
+    "garbage": "Answers are garbage: the speed of these levels does not count.",
+}
+
+
+def page(report: t.Any) -> str:
+    """Return the page of a report. Raises CollectionError for what is no report of this form."""
+    if not isinstance(report, t.Mapping) or report.get("format") != form.FORMAT:
+        raise CollectionError(f"this is no report of a benchmark of form {form.FORMAT}. Make it again with bench.yml.")
+    try:
+        verdict = form.verdict(report)
+        return str(
+            environment()
+            .get_template("bench.html.j2")
+            .render(
+                report=report,
+                verdict=verdict,
+                sentence=_SENTENCES[verdict],
+                facts=_facts(report),
+                problems=form.problems(report),
+                columns=form.COLUMNS,
+                row=form.row,
+            )
+        )
+    except (KeyError, TypeError) as exc:
+        raise CollectionError(f"the report is damaged: {exc}. Its form is in docs/schema/bench-report.json.") from exc
+
+
+def _facts(report: Plain) -> list[tuple[str, str]]:
+    engine = " ".join(filter(None, (report["engine"]["name"], report["engine"]["version"])))
+    facts = [("Model", report["model"]), ("Engine", engine or "unknown"), ("Mode", report["mode"])]
+    if report["acceptance"]:
+        facts.append(("Speculation", form.accepted(report["acceptance"])))
+    return [*facts, ("Started", report["started"][11:16] + " UTC"), ("Client busy", f"{report['client_share']:.1%}")]

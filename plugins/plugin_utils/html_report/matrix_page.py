@@ -1,0 +1,98 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The results of a matrix as one HTML page that needs nothing else: a table for each traffic shape, and charts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import charts
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.results import SHAPE_NAMES, merit, ranked
+
+Plain = t.Mapping[str, t.Any]
+_PHONE, _DESK = (342.0, 240.0), (540.0, 300.0)
+_SHOWN = 4  # cases that stand out, as many as there are colours
+_POOLS = ("weights", "state of hybrid layers", "cache", "drafter", "graphs", "activations")
+
+
+def of_log(name: str, knowledge_dirs: t.Sequence[str] = ()) -> str:
+    """Return the page of a log: of a journal (its folder or file), or of a shipped matrix by its id."""
+    return page(compare.load(name, knowledge_dirs))
+
+
+def page(made: t.Any) -> str:
+    """Return the page of a matrix's results (`results.of_journal`, `results.of_rows`). Raises CollectionError for anything else."""
+    try:
+        cases = made["cases"]
+        best = standing_out(cases)
+        content = {
+            "results": made,
+            "facts": _facts(made),
+            "winners": report.winner_lines(made),
+            "counts": report.counted(made),
+            "orders": _orders(made),
+            "failed": [case for case in cases if case["outcome"] not in ("good", "open", "requests_failed")],
+            "words": report.WORDS,
+            "cell": report.cell,
+            "figure": report.figure,
+            "best": [next(case for case in cases if case["id"] == name) for name in best],
+            "charts": _charts(cases, best),
+            "pools": _POOLS,
+        }
+        return str(environment().get_template("matrix.html.j2").render(**content))
+    except (KeyError, TypeError, StopIteration) as exc:
+        raise CollectionError(f"these are no results of a matrix, or they are damaged: {exc!r}.") from exc
+
+
+def standing_out(cases: t.Sequence[Plain]) -> list[str]:
+    """Return the ids of the cases that have a colour: the winners, then the best of each shape in turn."""
+    orders = [
+        [case for case in ranked(t.cast(t.Any, cases), shape, "peak") if merit(case, shape, "peak")]
+        for shape in SHAPE_NAMES
+    ]
+    found = [order[place]["id"] for place in range(len(cases)) for order in orders if place < len(order)]
+    return list(dict.fromkeys(found))[:_SHOWN]
+
+
+def _facts(made: Plain) -> list[tuple[str, str]]:
+    engine, platform = made["engine"], made["platform"]
+    facts = [("Model", made["model"]), ("Engine", f"{engine.get('name', '')} {engine.get('version', '')}".strip())]
+    facts += [
+        (name, str(platform[key]))
+        for name, key in (("Driver", "driver"), ("Kernel", "kernel"), ("NCCL", "nccl"))
+        if platform.get(key)
+    ]
+    facts.append(("Cases", str(len(made["cases"]))))
+    if made["noise"] is not None:
+        facts.append(("Noise of repeats", f"{100 * made['noise']:.1f} %"))
+    return facts
+
+
+def _orders(made: Plain) -> list[Plain]:
+    """Return the table's orders: by each shape that anything was measured for, and as measured."""
+    shapes = [shape for shape in reversed(SHAPE_NAMES) if shape in made["winners"]]
+    orders: list[Plain] = [
+        {"id": shape, "title": f"{shape}: {report.SHAPE_WORDS[shape]}", "cases": ranked(made["cases"], shape, "peak")}
+        for shape in shapes
+    ]
+    return [*orders, {"id": "listed", "title": "as listed", "cases": made["cases"]}]
+
+
+def _charts(cases: t.Sequence[Plain], best: t.Sequence[str]) -> list[Plain]:
+    markup = environment().filters["safe"]
+    drawn: list[tuple[str, str, t.Callable[[tuple[float, float]], str | None]]] = [
+        ("speed", "Speed over concurrency", lambda size: charts.speed(cases, best, size)),
+        ("pareto", "One user against all", lambda size: charts.pareto(cases, best, size)),
+        ("acceptance", "Acceptance over draft depth", lambda size: charts.acceptance(cases, best, size)),
+        ("memory", "Memory against its plan", lambda size: charts.memory(cases, size[0])),
+    ]
+    found: list[Plain] = []
+    for name, title, draw in drawn:
+        phone, desk = draw(_PHONE), draw(_DESK)
+        if phone and desk:
+            found.append({"id": name, "title": title, "phone": markup(phone), "desk": markup(desk)})
+    return found

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `-l` really reaches: Ansible reads `spark[1-4]` as positions in the group `spark`, owners read it as names."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
+
+_SUBSCRIPT = re.compile(r"^[&!]?(?P<stem>[A-Za-z_][\w.-]*)\[(?P<first>\d+)(?P<range>[:-](?P<last>\d*))?\]$")
+# A colon separates patterns too, but not inside brackets.
+_SEPARATOR = re.compile(r",|:(?![^\[]*\])")
+
+
+def _spelled(stem: str, first: str, last: str) -> list[str]:
+    width = len(first) if first.startswith("0") else 0
+    return [f"{stem}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+
+
+def _highest(stem: str, hosts: t.Collection[str]) -> int:
+    tails = (name.removeprefix(stem) for name in hosts if name.startswith(stem))
+    return max((int(tail) for tail in tails if tail.isdecimal()), default=0)
+
+
+def _command(names: t.Sequence[str]) -> str:
+    stem = re.sub(r"\d+$", "", names[0])
+    tails = [name[len(stem) :] for name in names]
+    if all(len(tail) == 1 for tail in tails) and len(tails) > 1:
+        numbers = f"[{tails[0]}-{tails[-1]}]"
+    else:
+        numbers = tails[0] if len(tails) == 1 else f"({'|'.join(tails)})"
+    return f"-l '~^{stem}{numbers}$'"
+
+
+def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True) -> str:
+    """Return the pattern of all hosts; CollectionError where one is needed and the inventory has none."""
+    if needed and not groups.get("all"):
+        raise CollectionError(
+            "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as a copy of "
+            "inventories/example."
+        )
+    return "all"
+
+
+def check_limit(
+    limit: str,
+    groups: t.Mapping[str, t.Sequence[str]],
+    reached: t.Sequence[str],
+    targets: t.Sequence[str],
+    also: t.Sequence[str] = (),
+) -> list[Finding]:
+    """Find what is wrong with a limit before anything is touched.
+
+    limit: the value of `-l`, or "". groups: Ansible's `groups`. reached: the hosts that the limit leaves. targets: the
+    groups that the playbook works on; one of their hosts at least must be reached, or one of the groups `also`, which an
+    inventory need not have.
+    """
+    findings = []
+    hosts = set(groups.get("all", ()))
+    for term in filter(None, (part.strip() for part in _SEPARATOR.split(limit))):
+        match = _SUBSCRIPT.match(term)
+        if not match:
+            continue
+        stem, first = match["stem"], match["first"]
+        # Of "spark[2:]" the end is left to the group, and a reader takes all names from spark2 on.
+        last = match["last"] or (str(_highest(stem, hosts)) if match["range"] else first)
+        meant = [name for name in _spelled(stem, first, last) if name in hosts]
+        end = None if match["range"] and not match["last"] else int(last) + 1
+        got = list(groups.get(stem, ()))[int(first) : end]
+        if meant and set(meant) != set(got):
+            means = f"the group's members at these positions, counted from 0: {', '.join(got) or 'nobody'}"
+            if stem not in groups:
+                means = f"positions in a group {stem!r}, which this inventory does not have: nobody"
+            findings.append(
+                Finding(
+                    "limit.subscript",
+                    "error",
+                    f"--limit {term}",
+                    f"Ansible reads it as {means}; it looks like {', '.join(meant)}.",
+                    f"Say it by name: {_command(meant)}. Or give the inventory a group {stem!r} whose first member is "
+                    "the controller, followed by the Sparks in order, as inventories/example has it.",
+                )
+            )
+    known = [name for target in targets for name in groups.get(target, ())]
+    if not known:
+        findings.append(
+            Finding(
+                "limit.no-group",
+                "error",
+                "inventory",
+                f"no host is in the group {' or '.join(targets)}, on which this playbook works.",
+                "Put the Sparks there, as inventories/example/hosts.yml does.",
+            )
+        )
+    elif not {*known, *(name for group in also for name in groups.get(group, ()))} & set(reached) and not findings:
+        findings.append(
+            Finding(
+                "limit.nobody",
+                "error",
+                f"--limit {limit}",
+                f"it leaves no host of the group {' or '.join([*targets, *also])}, so there would be nothing to do.",
+                f"Reach at least one of {', '.join(known)}, such as {_command(known[:1])}.",
+            )
+        )
+    return findings

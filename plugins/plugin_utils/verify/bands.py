@@ -1,0 +1,131 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a collective's bus bandwidth says: the band that it lies in, and whether what that suggests is certain.
+
+Bands are data (`knowledge/bands`). A band only suggests a cause; the transport log or the port counters confirm it or
+rule it out. Both are told as *signs*, whose names are in the bands' schema.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+
+Certainty = t.Literal["suspected", "confirmed", "ruled out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A range of bus bandwidth in GB/s, both ends included; `high` None: no end."""
+
+    verdict: t.Literal["pass", "warn", "suspect"]
+    low: float
+    high: float | None
+    message: str
+    cause: str | None = None
+    remedy: str = ""
+    confirmed_by: frozenset[str] = frozenset()
+    refuted_by: frozenset[str] = frozenset()
+    source: tuple[str, ...] = ()
+
+    def holds(self, busbw: float) -> bool:
+        """Whether a figure lies in it."""
+        return self.low <= busbw and (self.high is None or busbw <= self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low:g} GB/s and more" if self.high is None else f"{self.low:g} to {self.high:g} GB/s"
+
+
+@dataclass(frozen=True, slots=True)
+class BandSet:
+    """The bands of an operation, for messages of `min_bytes` and more, the best first."""
+
+    id: str
+    min_bytes: int
+    bands: tuple[Band, ...]
+    source: tuple[str, ...] = ()
+
+    def find(self, busbw: float) -> Band | None:
+        """Return the band of a figure; of two that meet, the first listed."""
+        return next((band for band in self.bands if band.holds(busbw)), None)
+
+
+def choose(
+    entries: t.Iterable[t.Mapping[str, t.Any]], hardware: str, operation: str, topology: str, nodes: int
+) -> BandSet | None:
+    """Return the bands that hold for an operation on so many nodes of a hardware class; None where nobody knows.
+
+    entries: of `knowledge/bands`. An entry for exactly so many nodes goes before one for any number.
+    """
+    fitting = [
+        entry
+        for entry in entries
+        if entry["hardware"] == hardware
+        and operation in entry["operations"]
+        and topology in entry["topologies"]
+        and entry.get("nodes", nodes) == nodes
+    ]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda entry: "nodes" in entry)
+    return BandSet(best["id"], best["min_bytes"], tuple(map(_band, best["bands"])), tuple(best["source"]))
+
+
+def _band(entry: t.Mapping[str, t.Any]) -> Band:
+    low, high = float(entry["from"]), entry.get("to")
+    if high is not None and high <= low:
+        raise CollectionError(f"bands: a band from {low:g} to {high:g} GB/s is empty. Correct its `from` or `to`.")
+    return Band(
+        verdict=entry["verdict"],
+        low=low,
+        high=None if high is None else float(high),
+        message=entry["message"],
+        cause=entry.get("cause"),
+        remedy=entry.get("remedy", ""),
+        confirmed_by=frozenset(entry.get("confirmed_by", ())),
+        refuted_by=frozenset(entry.get("refuted_by", ())),
+        source=tuple(entry["source"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a figure says. verdict `unknown`: outside every band, too small a message, or no band for such a cluster."""
+
+    verdict: t.Literal["pass", "warn", "suspect", "unknown"]
+    message: str
+    band: Band | None = None
+    certainty: Certainty | None = None
+
+
+def read(busbw: float, size: int, bands: BandSet | None, signs: t.Collection[str] = ()) -> Reading:
+    """Classify a bus bandwidth (GB/s) at a message size (bytes), and weigh the suspicion against the signs."""
+    if bands is None:
+        return Reading("unknown", "no band is known for this operation on such a cluster")
+    if size < bands.min_bytes:
+        return Reading("unknown", f"messages below {bytes_text(bands.min_bytes)} are not judged by bandwidth")
+    band = bands.find(busbw)
+    if band is None:
+        return Reading("unknown", f"{busbw:.4g} GB/s lies in no known band")
+    if band.verdict == "pass":
+        return Reading("pass", band.message, band)
+    return Reading(band.verdict, band.message, band, certainty(band, signs))
+
+
+def certainty(band: Band, signs: t.Collection[str]) -> Certainty:
+    """Say how sure a band's cause is. Signs that speak both ways leave it suspected."""
+    confirmed, refuted = band.confirmed_by & set(signs), band.refuted_by & set(signs)
+    if confirmed and not refuted:
+        return "confirmed"
+    return "ruled out" if refuted and not confirmed else "suspected"
+
+
+def bytes_text(size: int) -> str:
+    """Write a size in the largest binary unit of which it is a whole number."""
+    for exponent, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size >= 1024**exponent and size % 1024**exponent == 0:
+            return f"{size // 1024**exponent} {unit}"
+    return f"{size} B"

@@ -1,0 +1,300 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The values of verify: what there is to prove (paths), what was seen (evidence), what came of it (results, steps)."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry, judge
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    CollectionError,
+    Finding,
+    Function,
+    Node,
+    PlannedFunction,
+    PlannedHost,
+    PlannedVf,
+    Vf,
+    from_plain,
+)
+
+# warn: it passed and something should be looked at. unknown: it was run, and nobody can say what it means.
+Status = t.Literal["pass", "warn", "fail", "unknown", "not run", "not applicable"]
+Plain = dict[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A host, a function of it, or a VF of that: what a result is about, and where a cause lies."""
+
+    host: str
+    slot: str | None = None
+    vf: int | None = None
+
+    def __str__(self) -> str:
+        vf = "" if self.vf is None else f"v{self.vf}"
+        return f"{self.host} {self.slot}{vf}" if self.slot else self.host
+
+    def covers(self, other: Place) -> bool:
+        """Whether `other` is this place or a part of it."""
+        return self.host == other.host and self.slot in (None, other.slot) and (self.vf is None or self.vf == other.vf)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a path: a planned VF of a planned host."""
+
+    host: str
+    function: PlannedFunction
+    vf: PlannedVf
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(self.host, self.function.slot, self.vf.index)
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Two VFs of two hosts that share a segment and a subnet, in the order of the plan."""
+
+    a: End
+    b: End
+    segment: str
+
+    @property
+    def id(self) -> str:
+        """A name that both ends and the report use."""
+        return f"{self.a}-{self.b}".replace(" ", ":")
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """Both ends."""
+        return self.a, self.b
+
+    def __str__(self) -> str:
+        return f"{self.a} - {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One thing that was to be shown. A failure has a `cause` (a stable id), where it lies (`blame`), and a remedy.
+
+    required: whether the verdict is incomplete when it was not run. ends: the places that take part. suspected: whether
+    the cause is only likely.
+    """
+
+    subject: str
+    status: Status
+    ends: tuple[Place, ...]
+    message: str = ""
+    cause: str | None = None
+    blame: Place | None = None
+    remedy: str = ""
+    required: bool = True
+    figures: dict[str, t.Any] = field(default_factory=dict)
+    suspected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of verify with all its results."""
+
+    id: str
+    title: str
+    required: bool
+    results: tuple[Result, ...]
+
+    def count(self, status: Status) -> int:
+        """Return how many results have this status."""
+        return sum(result.status == status for result in self.results)
+
+    @property
+    def status(self) -> Status:
+        """fail before not run before unknown before pass. A step of which nothing was run is not run, not passed."""
+        if not self.results:
+            return "not applicable"
+        if self.count("fail"):
+            return "fail"
+        statuses: tuple[Status, ...] = ("not run", "unknown")
+        for status in statuses:
+            if any(result.status == status and result.required for result in self.results):
+                return status
+        if self.count("pass") or self.count("warn"):
+            return "pass"
+        return "unknown" if self.count("unknown") else "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class HostEvidence:
+    """What was seen on one host within the limit. error: why nothing was (unreachable, or its facts failed)."""
+
+    node: Node | None = None
+    error: str | None = None
+    probe: Plain | None = None
+    probe_error: str | None = None
+    rdma: tuple[Plain, ...] = ()
+    rdma_error: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that verify judges. `hosts` has the hosts within the limit only.
+
+    `more`: `plan_fault`; `bands` (entries of `knowledge/bands`); `knowledge_dirs` (the owner's); and what was done beyond the fabric, by step: `nccl`,
+    `pod`, `tokens`, `wire`, each a dictionary whose form its judge documents, or absent where it was not done.
+    """
+
+    topology: str
+    plan: dict[str, PlannedHost]
+    paths: tuple[Path, ...]
+    hosts: dict[str, HostEvidence]
+    thresholds: Plain
+    more: Plain = field(default_factory=dict)
+
+    def node(self, host: str) -> Node | None:
+        """Return what the host has, None where it was not seen."""
+        seen = self.hosts.get(host)
+        return seen.node if seen else None
+
+    @functools.cached_property
+    def functions(self) -> dict[Place, Function]:
+        """The hosts' functions that are planned ones, by these."""
+        return {
+            Place(name, planned.slot): function
+            for name, seen in self.hosts.items()
+            for planned in (self.plan[name].functions if seen.node else ())
+            if seen.node and (function := seen.node.function(planned.pci, planned.netdev))
+        }
+
+    @functools.cached_property
+    def vfs(self) -> dict[Place, Vf]:
+        """The hosts' VFs of planned functions, planned or not."""
+        return {Place(p.host, p.slot, vf.index): vf for p, function in self.functions.items() for vf in function.vfs}
+
+    def function(self, host: str, planned: PlannedFunction) -> Function | None:
+        """Return the host's function of a planned one."""
+        return self.functions.get(Place(host, planned.slot))
+
+    def vf(self, end: End) -> Vf | None:
+        """Return the host's VF of a planned one."""
+        return self.vfs.get(end.place)
+
+    @functools.cached_property
+    def gids(self) -> dict[str, tuple[list[GidEntry], list[Finding]]]:
+        """By host that was seen: its valid GID entries, and what is wrong with the others."""
+        return {
+            name: judge(seen.node, self.plan[name].functions)
+            for name, seen in self.hosts.items()
+            if seen.node is not None
+        }
+
+    @functools.cached_property
+    def gid_entries(self) -> dict[Place, GidEntry]:
+        """The valid GID entry of each VF that has one."""
+        return {Place(name, e.slot, e.vf): e for name, (entries, _f) in self.gids.items() for e in entries}
+
+    @functools.cached_property
+    def answers(self) -> dict[tuple[str, str, str, str], Plain]:
+        """The probes' answers by kind (`arp`, `ping`), host, netdev and address asked for."""
+        return {
+            (kind, name, answer["netdev"], answer["address"]): answer
+            for name, seen in self.hosts.items()
+            for kind in ("arp", "ping")
+            for answer in (seen.probe or {}).get(kind, ())
+        }
+
+    def not_here(self, host: str) -> tuple[str, bool] | None:
+        """Say why nothing can be shown of a host, and whether it should have been; None where it was seen."""
+        seen = self.hosts.get(host)
+        if seen is None:
+            return f"{host} is outside the limit", False
+        if seen.node is None:
+            return f"{host} was not seen: {seen.error or 'no facts'}", True
+        return None
+
+    def not_on_host(self, end: End) -> tuple[str, bool] | None:
+        """Say why an end cannot send test traffic, and whether it should; None where it can."""
+        absent = self.not_here(end.host)
+        if absent:
+            return absent
+        vf = self.vf(end)
+        if vf is None:
+            return f"{end} does not exist", True
+        if vf.place.state == "pod":
+            return f"{end} is in a live pod: not run here, the rank's preflight does it", False
+        if vf.place.state != "host" or vf.netdev is None:
+            return f"{end} is {vf.place.state}", True
+        return None
+
+    def blocked(self, ends: t.Iterable[End]) -> tuple[str, bool] | None:
+        """Say why a test between these ends cannot run. A reason for which it need not run goes before the others."""
+        reasons = [reason for end in ends if (reason := self.not_on_host(end))]
+        return min(reasons, key=lambda reason: reason[1]) if reasons else None
+
+
+def evidence_of(
+    plan: t.Mapping[str, t.Any],
+    hosts: t.Mapping[str, t.Any],
+    thresholds: t.Mapping[str, t.Any],
+    more: t.Mapping[str, t.Any] | None = None,
+) -> Evidence:
+    """Build the evidence from plain values.
+
+    plan: of `fabric_plan`. hosts: by name, for each host within the limit, `facts` (a plain Node or None), `error`,
+    `probe` and `probe_error` (what `fabric_probe` returned, or why it did not), `rdma` (a list of its answers) and
+    `rdma_error` (why some are missing).
+    thresholds: an entry of `knowledge/thresholds`. Raises CollectionError for a wrong form.
+    """
+    for name, value in (("plan", plan), ("hosts", hosts), ("thresholds", thresholds)):
+        if not isinstance(value, t.Mapping):
+            raise CollectionError(f"{name}: a dictionary is needed, not {type(value).__name__}.")
+    planned = {name: from_plain(PlannedHost, host, f"plan.hosts.{name}") for name, host in plan["hosts"].items()}
+    strangers = [name for name in hosts if name not in planned]
+    if strangers:
+        raise CollectionError(f"hosts: {strangers[0]} is not in the plan, which has {', '.join(planned) or 'no host'}.")
+    return Evidence(
+        topology=str(plan["topology"]),
+        plan=planned,
+        paths=tuple(_paths(plan, planned)),
+        hosts={name: _host(name, value) for name, value in hosts.items()},
+        thresholds=dict(thresholds),
+        more=dict(more or {}),
+    )
+
+
+def _host(name: str, value: t.Any) -> HostEvidence:
+    if not isinstance(value, t.Mapping):
+        raise CollectionError(f"hosts.{name}: a dictionary is needed, not {type(value).__name__}.")
+    facts = value.get("facts")
+    return HostEvidence(
+        node=from_plain(Node, facts, f"hosts.{name}.facts") if facts else None,
+        error=value.get("error"),
+        probe=value.get("probe"),
+        probe_error=value.get("probe_error"),
+        rdma=tuple(value.get("rdma") or ()),
+        rdma_error=value.get("rdma_error"),
+    )
+
+
+def _paths(plan: t.Mapping[str, t.Any], planned: t.Mapping[str, PlannedHost]) -> t.Iterator[Path]:
+    ends = {
+        (name, function.slot, vf.index): End(name, function, vf)
+        for name, host in planned.items()
+        for function in host.functions
+        for vf in function.vfs
+    }
+    for pair in plan["pairs"]:
+        for path in pair["paths"]:
+            yield Path(
+                ends[pair["a"], path["slot_a"], path["vf"]],
+                ends[pair["b"], path["slot_b"], path["vf"]],
+                pair["segment"],
+            )

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A mode of verify: which steps the verdict `passed` requires. Modes are data (`knowledge/modes`)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """The steps that must be run. Another one is judged where its results are given."""
+
+    id: str
+    title: str
+    required: tuple[str, ...]
+
+
+def mode_of(entry: t.Any, known: t.Collection[str]) -> Mode:
+    """Build a mode of its entry. Raises CollectionError for a step that verify does not have."""
+    if not isinstance(entry, t.Mapping) or not {"id", "title", "required_steps"} <= set(entry):
+        raise CollectionError("mode: an entry of the knowledge base's kind modes is needed.")
+    strangers = [step for step in entry["required_steps"] if step not in known]
+    if strangers:
+        raise CollectionError(f"mode {entry['id']}: there is no step {strangers[0]!r}. Steps: {', '.join(known)}.")
+    return Mode(entry["id"], entry["title"], tuple(entry["required_steps"]))

@@ -1,0 +1,350 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The steps that test traffic decides: MTU, ARP and RDMA."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import (
+    End,
+    Evidence,
+    Path,
+    Place,
+    Plain,
+    Result,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import (
+    KINDS,
+    directions,
+    least_together,
+    netdev_of,
+    rdma_reason,
+    test_id,
+    together,
+)
+
+
+def _directed(evidence: Evidence, kind: str, judge: t.Callable[[Evidence, End, End, Plain], Result]) -> list[Result]:
+    """Judge the probes' answers of a kind, both ways of every path."""
+    results = []
+    for path in evidence.paths:
+        blocked = evidence.blocked(path.ends)
+        if blocked:
+            results.append(_not_run(str(path), path, blocked))
+            continue
+        for end, peer in (path.ends, path.ends[::-1]):
+            answer = evidence.answers.get((kind, end.host, netdev_of(evidence, end), peer.vf.address))
+            if answer is None:
+                why = evidence.hosts[end.host].probe_error or "no answer of the probe"
+                results.append(_not_run(f"{end} > {peer}", path, (f"the probe did not run on {end.host}: {why}", True)))
+            else:
+                results.append(judge(evidence, end, peer, answer))
+    return results
+
+
+def _not_run(subject: str, path: Path, reason: tuple[str, bool]) -> Result:
+    places = (path.a.place, path.b.place)
+    return Result(subject, "not run", places, f"{reason[0].rstrip('.')}.", required=reason[1])
+
+
+def _failed(
+    subject: str, ends: tuple[End, End], cause: str, message: str, remedy: str, blame: Place | None = None
+) -> Result:
+    return Result(subject, "fail", (ends[0].place, ends[1].place), message, cause, blame, remedy)
+
+
+# --- MTU ------------------------------------------------------------------------------------------------------------
+
+
+def mtu(evidence: Evidence) -> list[Result]:
+    """Judge the pings: a full packet that must not be fragmented gets through, both ways."""
+    return _directed(evidence, "ping", _mtu)
+
+
+_SEND_ERRORS = {
+    "no address": ("mtu.no-address", "it does not have its address {address}"),
+    "no device": ("mtu.no-device", "its netdev is gone"),
+    "no route": ("mtu.no-route", "it has no route to {peer_address}"),
+    "down": ("mtu.down", "its link is down"),
+    "not permitted": ("mtu.refused", "its own firewall refuses to send"),
+}
+
+
+def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
+    subject = f"{end} > {peer}"
+    size = min(end.vf.mtu, peer.vf.mtu)
+    small, large = answer["small"], answer["large"]
+    if small == "ok" and large == "ok":
+        return Result(
+            subject, "pass", (end.place, peer.place), f"{size} bytes", figures={"mtu": size, "rtt_ms": answer["rtt_ms"]}
+        )
+    if small != "ok":
+        if small in _SEND_ERRORS:
+            cause, why = _SEND_ERRORS[small]
+            why = why.format(address=end.vf.address, peer_address=peer.vf.address)
+            message = f"{end} cannot send to {peer}: {why}."
+            return _failed(subject, (end, peer), cause, message, "Run site.yml --tags fabric.", end.place)
+        message = f"{peer} ({peer.vf.address}) is not reached from {end}, not by a small packet either ({small})."
+        return _failed(subject, (end, peer), "mtu.unreachable", message, "See the link and ARP steps; then the switch.")
+    for side in (end, peer):
+        narrow = _narrow(evidence, side, size)
+        if narrow:
+            message = f"a packet of {size} bytes does not pass from {end} to {peer}: {narrow}."
+            remedy = "Run site.yml --tags fabric: the role netplan_vf sets the MTU."
+            return _failed(subject, (end, peer), "mtu.interface", message, remedy, side.place)
+    if large == "too large":
+        message = f"{end} does not send a packet of {size} bytes: it is larger than the interface's or the route's MTU."
+        remedy = f"Look at `ip route get {peer.vf.address}` and at the interface's MTU."
+        return _failed(subject, (end, peer), "mtu.own", message, remedy, end.place)
+    message = (
+        f"small packets pass from {end} to {peer}, one of {size} bytes does not ({large}), and both interfaces have the "
+        "planned MTU."
+    )
+    remedy = f"Something between them drops it: set the MTU (L2 MTU) of the switch ports to at least {size + 26}."
+    return _failed(subject, (end, peer), "mtu.path", message, remedy)
+
+
+def _narrow(evidence: Evidence, end: End, size: int) -> str | None:
+    """Say which interface of an end has an MTU below `size`, by its facts."""
+    vf, function = evidence.vf(end), evidence.function(end.host, end.function)
+    for netdev in (vf and vf.netdev, function and function.netdev):
+        if netdev and netdev.mtu is not None and netdev.mtu < size:
+            return f"the MTU of {netdev.name} on {end.host} is {netdev.mtu}"
+    return None
+
+
+# --- ARP ------------------------------------------------------------------------------------------------------------
+
+
+def arp(evidence: Evidence) -> list[Result]:
+    """Judge who answered ARP for each planned address: the planned MAC, and nobody else."""
+    owners = _owners(evidence)
+    return _directed(evidence, "arp", lambda e, end, peer, answer: _arp(e, end, peer, answer, owners))
+
+
+Owner = tuple[Place, str]  # and its netdev's name
+
+
+def _owners(evidence: Evidence) -> dict[str, Owner]:
+    """Return who has which MAC: as the plan says, and before that as the nodes' facts do."""
+    found: dict[str, Owner] = {}
+    for name, host in evidence.plan.items():
+        for planned in host.functions:
+            for vf in planned.vfs:
+                found[vf.mac.lower()] = (Place(name, planned.slot, vf.index), vf.netdev or "")
+    for name, seen in evidence.hosts.items():
+        if seen.node is None:
+            continue
+        for netdev in seen.node.other:
+            if netdev.mac:
+                found.setdefault(netdev.mac.lower(), (Place(name), netdev.name))
+        for planned in evidence.plan[name].functions:
+            function = evidence.function(name, planned)
+            if function is None:
+                continue
+            if function.netdev and function.netdev.mac:
+                found[function.netdev.mac.lower()] = (Place(name, planned.slot), function.netdev.name)
+            for vf_seen in function.vfs:
+                if vf_seen.netdev and vf_seen.netdev.mac:
+                    place = Place(name, planned.slot, vf_seen.index)
+                    found[vf_seen.netdev.mac.lower()] = (place, vf_seen.netdev.name)
+    return found
+
+
+def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mapping[str, Owner]) -> Result:
+    subject = f"{end} > {peer}"
+    ends = (end, peer)
+    address = peer.vf.address
+    macs = [mac.lower() for mac in answer["macs"]]
+    if macs == [peer.vf.mac.lower()]:
+        return Result(subject, "pass", (end.place, peer.place), f"{address} is at {macs[0]}", figures={"macs": macs})
+    if not macs and answer.get("error"):
+        message = f"{end} cannot ask for {address}: {answer['error']}."
+        return _failed(subject, ends, "arp.not-sent", message, "See the link step.", end.place)
+    if not macs:
+        message = f"nobody answers {end} for {address}, which {peer} shall have."
+        return _failed(subject, ends, "arp.silent", message, "See the link and GID steps; then the switch's VLANs.")
+    wrong = [mac for mac in macs if mac != peer.vf.mac.lower()]
+    told = [_answerer(evidence, peer, mac, owners.get(mac)) for mac in wrong]
+    cause, blame, _text, remedy = told[0]
+    also = "" if len(wrong) == len(macs) else "besides it, "
+    message = f"{address} is {peer}'s ({peer.vf.mac}); {also}{'; '.join(text for _c, _b, text, _r in told)}."
+    result = _failed(subject, ends, cause, message, remedy, blame)
+    result.figures["macs"] = macs
+    return result
+
+
+def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> tuple[str, Place | None, str, str]:
+    """Say who answered in place of `peer`, or besides it: cause, where it lies, the words, the remedy."""
+    if owner is None:
+        remedy = (
+            "Look for a foreign device with this address on the segment, or a node with another MAC than it showed."
+        )
+        return "arp.stranger", peer.place, f"{mac} answers, which no planned host has", remedy
+    place, netdev = owner
+    if place == peer.place:
+        return (
+            "arp.mac",
+            place,
+            f"it answers with {mac}",
+            "Run site.yml --tags fabric: sriov_roce sets the planned MAC.",
+        )
+    if place.host != peer.host:
+        text = f"{place} ({netdev or mac}) answers for it"
+        return "arp.duplicate", place, text, f"Take the address {peer.vf.address} from {place.host}."
+    what = "the twin" if place.vf is not None and place.slot != peer.function.slot else "another interface of the node"
+    ignore = _arp_ignore(evidence, place, netdev)
+    why = "" if ignore is None else f": arp_ignore is {ignore} on {netdev}"
+    remedy = "Set arp_ignore=1 and arp_announce=2 on it: site.yml --tags fabric does, by the role sriov_roce."
+    return "arp.twin", place, f"{place} ({netdev or mac}), {what}, answers for it{why}", remedy
+
+
+def _arp_ignore(evidence: Evidence, place: Place, netdev: str) -> int | None:
+    node = evidence.node(place.host)
+    functions = node.functions if node else ()
+    netdevs = [f.netdev for f in functions] + [vf.netdev for f in functions for vf in f.vfs]
+    netdevs += list(node.other) if node else []
+    return next((found.arp.arp_ignore for found in netdevs if found and found.name == netdev), None)
+
+
+# --- RDMA -----------------------------------------------------------------------------------------------------------
+
+_NAMES = {"write": "RDMA write", "pingpong": "RDMA ping-pong"}
+# What the programs say of their failures, and what it means.
+_SAID: tuple[tuple[str, str, str], ...] = (
+    (
+        r"(?i)modify .*QP.* to RTR|Network is unreachable|ENETUNREACH",
+        "rdma.no-route",
+        "The queue pair finds no way to the peer's GID: see the GID step, and the peer's address and route.",
+    ),
+    (
+        r"(?i)failed status 12|retry.*exceeded|RETRY_EXC",
+        "rdma.lost",
+        "Packets are lost on the way: compare the MTU of both ends and of the switch ports; see ARP for a twin.",
+    ),
+    (
+        r"(?i)failed status 13|RNR",
+        "rdma.not-ready",
+        "The receiver had no buffers posted in time. Run it again; the node may be overloaded.",
+    ),
+    (
+        r"(?i)unable to find the infiniband|IB device .* not found|did not detect devices",
+        "rdma.no-device",
+        "The RDMA device is not there for user space: see `ibv_devices` and `rdma link` on the node.",
+    ),
+    (
+        r"(?i)couldn't allocate MR|cannot allocate memory|memlock",
+        "rdma.memory",
+        "Memory cannot be registered: see `ulimit -l` and free memory.",
+    ),
+    (
+        r"(?i)couldn't connect|no connection with|unable to (?:open|init)",
+        "rdma.no-meeting",
+        "The ends do not meet by TCP over the VF's own addresses: a firewall on the nodes, or a node that hangs.",
+    ),
+)
+
+
+def rdma(evidence: Evidence) -> list[Result]:
+    """Judge RDMA write and ping-pong over every path: data arrives, and as fast as the hardware class allows."""
+    answers = {(a["id"], a["role"]): a for seen in evidence.hosts.values() for a in seen.rdma}
+    results = []
+    for path in evidence.paths:
+        for kind in KINDS:
+            reason = rdma_reason(evidence, path, kind)
+            if reason:
+                results.append(_not_run(f"{path} {kind}", path, reason))
+                continue
+            for client, server in directions(evidence, path, kind):
+                name = test_id(kind, client, server)
+                pair = answers.get((name, "client")), answers.get((name, "server"))
+                results.append(_rdma(evidence, path, kind, client, server, *pair))
+    broken = {frozenset(r.ends) for r in results if r.status != "pass" and r.subject.endswith("write")}
+    for group in together(evidence):
+        well = not any(frozenset((path.a.place, path.b.place)) in broken for path in group)
+        results += _together(evidence, group, answers) if well else []
+    return results
+
+
+def _together(
+    evidence: Evidence, group: t.Sequence[Path], answers: t.Mapping[tuple[str, str], Plain]
+) -> t.Iterator[Result]:
+    """Judge what the functions of a port carry at the same time, where each of them is well alone."""
+    least = least_together(evidence, group) or 0.0
+    for way in zip(*(directions(evidence, path, "write") for path in group), strict=True):
+        client, server = way[0]
+        subject = f"{client.host} port {client.function.port} > {server.host} port {server.function.port} together"
+        ends = (Place(client.host), Place(server.host))
+        told = [answers.get((test_id("together", a, b), role)) for a, b in way for role in ("client", "server")]
+        sent = told[::2]
+        if None in told:
+            yield Result(subject, "not run", ends, "the functions were not tested at the same time.")
+            continue
+        bad = next((answer for answer in sent if answer and answer["status"] != "ok"), None)
+        if bad:
+            message = f"each function works alone, but not all at the same time: {bad['message'].rstrip('.')}."
+            yield Result(subject, "fail", ends, message, "rdma.together", None, _TOGETHER)
+            continue
+        total = round(sum(answer["figures"].get("gbps", 0.0) for answer in sent if answer), 3)
+        figures: Plain = {"gbps_together": total, "functions": len(group)}
+        if total >= least:
+            yield Result(subject, "pass", ends, f"{total:g} Gb/s over {len(group)} functions", figures=figures)
+        else:
+            message = f"{len(group)} functions carry {total:g} Gb/s at the same time, at least {least:g} is due."
+            yield Result(subject, "fail", ends, message, "rdma.together", None, _TOGETHER, figures=figures)
+
+
+_TOGETHER = (
+    "Each function alone is well: look at their PCIe width (firmware before 2026-04 wires the second at Gen5 x2), at the "
+    "switch port's rate limit, and at other load."
+)
+
+
+def _rdma(
+    evidence: Evidence, path: Path, kind: str, client: End, server: End, sent: Plain | None, served: Plain | None
+) -> Result:
+    subject = f"{client} > {server} {kind}"
+    ends = (client, server)
+    if sent is None or served is None:
+        lacking = client.host if sent is None else server.host
+        why = evidence.hosts[lacking].rdma_error or "no answer"
+        return _not_run(subject, path, (f"the test did not run on {lacking}: {why}", True))
+    if sent["status"] == "missing":
+        return _not_run(subject, path, (f"{client.host}: {sent['message']}", True))
+    if sent["status"] != "ok":
+        said = sent["message"] + (f" ({served['message']})" if served["message"] else "")
+        other = f"rdma.{'hang' if sent['status'] == 'hang' else 'failed'}", "See the message of the program."
+        cause, remedy = next((entry[1:] for entry in _SAID if re.search(entry[0], said)), other)
+        return _failed(
+            subject, ends, cause, f"{_NAMES[kind]} from {client} to {server} fails: {said.rstrip('.')}.", remedy
+        )
+    figures = dict(sent["figures"]) | {"program": sent["program"]}
+    least = _least(evidence, path, kind)
+    fault = ""
+    if kind == "write" and not figures.get("gbps", 0) >= least:
+        fault = f"{figures.get('gbps', 0):g} Gb/s, at least {least:g} is due"
+    elif kind == "write" and not figures["gbps"] > 0:
+        fault = "no data arrived"
+    most = evidence.thresholds["rdma"]["pingpong"].get("max_usec")
+    if kind == "pingpong" and most is not None and not figures.get("usec", most + 1) <= most:
+        fault = f"{figures.get('usec', 0):g} us one way, at most {most:g} is due"
+    if fault:
+        remedy = "Compare with the other functions and hosts; see the link's speed, PCIe width, MTU, and other load."
+        result = _failed(subject, ends, "rdma.slow", f"{_NAMES[kind]} from {client} to {server}: {fault}.", remedy)
+        result.figures.update(figures)
+        return result
+    unit, value = ("Gb/s", figures["gbps"]) if kind == "write" else ("us", figures.get("usec", 0.0))
+    return Result(subject, "pass", (client.place, server.place), f"{value:g} {unit}", figures=figures)
+
+
+def _least(evidence: Evidence, path: Path, kind: str) -> float:
+    """Return the least Gb/s due at the path's MTU: of the largest listed MTU that is not above it."""
+    if kind != "write":
+        return 0.0
+    size = min(path.a.vf.mtu, path.b.vf.mtu)
+    listed = evidence.thresholds["rdma"]["write"]["min_gbps"]
+    fitting = [entry for entry in listed if entry["mtu"] <= size] or [min(listed, key=lambda entry: entry["mtu"])]
+    return float(max(fitting, key=lambda entry: entry["mtu"])["gbps"])

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import html.parser
+import pathlib
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import charts, matrix_page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, journal, report, results
+from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
+
+SHIPPED = sorted(knowledge.load(cases.KIND))
+
+
+class Reader(html.parser.HTMLParser):
+    """What the page has: the rows of each table by its class, the text, and what it would fetch or run."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.fetched += [str(given[name]) for name in ("src", "data") if name in given]
+        self.fetched += [str(given["href"])] if str(given.get("href", "")).startswith(("http", "//")) else []
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(" ".join(data.split()))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_seeds_table_is_a_page_of_itself(name: str) -> None:
+    made = results.of_rows(cases.load(name))
+    page = Reader(matrix_page.page(made))
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert page.fetched == []
+    text = set(page.words)
+    assert {case["name"] for case in made["cases"]} <= text
+    assert set(report.winner_lines(made)) <= text
+    shapes = len(made["winners"])
+    assert page.tags.count("table") == shapes + 1 + bool([c for c in made["cases"] if c["outcome"] != "good"])
+    log = report.markdown(made)
+    assert all(line in log.replace("\\", "") for line in report.winner_lines(made))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "winner"),
+    [
+        ("000-qwen3.5-397b-ep1", "throughput", "mtp-cutlass"),
+        ("000-qwen3.5-397b-ep4", "throughput", "triton/flashinfer/flashinfer_cutlass/piecewise"),
+        ("000-glm-4.7", "single", "mtp-triton"),
+        ("000-glm-4.7", "throughput", "mtp-cutlass"),
+        ("002-gemma-4-31b", "single", "steps-6"),
+        ("002-gemma-4-31b", "throughput", "steps-4"),
+        ("004-nemotron-3-super", "throughput", "ep4-09"),
+    ],
+)
+def test_the_seeds_winners_win(name: str, shape: str, winner: str) -> None:
+    assert results.of_rows(cases.load(name))["winners"][shape]["peak"]["name"] == winner
+
+
+def test_a_measured_matrix_shows_every_case_and_the_line_of_its_failure(tmp_path: pathlib.Path) -> None:
+    matrix_driven.run(tmp_path)
+    made = results.of_journal(journal.read(tmp_path))
+    page = matrix_page.page(made)
+    for line in ("is not available", "Not enough memory", "an illegal instruction was encountered", "watchdog timeout"):
+        assert line in page or line == "is not available"
+    for case in made["cases"]:
+        assert f'href="{case["evidence"]}/"' in page
+        assert (tmp_path / case["evidence"]).is_dir()
+    assert "Noise of repeats" in page
+
+
+def test_what_a_server_said_is_shown_as_text(tmp_path: pathlib.Path) -> None:
+    matrix_driven.run(tmp_path)
+    made = results.of_journal(journal.read(tmp_path))
+    made["cases"][3] |= {"line": "<script>alert(1)</script> | `x`", "outcome": "startup_crash"}
+    assert "<script>" not in matrix_page.page(made)
+    assert "<script>" not in report.markdown(made)
+
+
+def test_the_frontier_is_what_nothing_surpasses() -> None:
+    points = [charts.Point(x, y, "") for x, y in ((1, 9), (2, 8), (2, 7), (3, 3), (1, 8), (4, 1))]
+    assert [(p.x, p.y) for p in charts.frontier(points)] == [(1, 9), (2, 8), (3, 3), (4, 1)]
+
+
+@pytest.mark.parametrize(("most", "last"), [(0, 1), (0.9, 1), (7, 8), (153, 200), (98, 100)])
+def test_scales_are_round_and_reach_beyond(most: float, last: float) -> None:
+    assert charts.ticks(most)[-1] == pytest.approx(last)
+
+
+def test_anything_else_is_refused() -> None:
+    with pytest.raises(CollectionError, match="these are no results of a matrix"):
+        matrix_page.page({"cases": [{}]})
