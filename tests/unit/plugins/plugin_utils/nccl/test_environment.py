@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import Options, address, environment
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import nccl_env
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.ranks_environment import nccl_env
 
 plan = FilterModule().filters()["fabric_plan"]
 
