@@ -237,12 +237,24 @@ def _interpreter() -> t.Any:
     return jmespath.visitor.TreeInterpreter()
 
 
+# What asks the whole document, where a list is never null. Projections and pipes ask something else.
+_OF_THE_DOCUMENT = ("and_expression", "or_expression", "not_expression", "comparator", "function_expression")
+
+
+def _folded(node: Node) -> Node:
+    """Return an expression in which each list of literals is one literal: it is put together once, not at each question."""
+    children = node.get("children", [])
+    if node["type"] == "multi_select_list" and all(child["type"] == "literal" for child in children):
+        return {"type": "literal", "value": [child["value"] for child in children], "children": []}
+    return {**node, "children": [_folded(child) for child in children]} if node["type"] in _OF_THE_DOCUMENT else node
+
+
 @functools.lru_cache(maxsize=4096)
 def _term(parsed: str) -> Term:
     """Return the term of a parsed expression, as JSON: the same one for all conditions that have it."""
     node = json.loads(parsed)
     reads = tuple(dict.fromkeys(_paths(node)))
-    return Term(node, _interpreter().visit, reads, frozenset(path[0] for path in reads), _candidates(node))
+    return Term(_folded(node), _interpreter().visit, reads, frozenset(path[0] for path in reads), _candidates(node))
 
 
 def _operands(node: Node) -> t.Iterator[Node]:
