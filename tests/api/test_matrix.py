@@ -89,8 +89,8 @@ class Owner(harness.Site):
             status |= {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
             conditions = [{"type": "Ready", "status": "False"}]
             with self.cluster.lock:
-                for pod in self.cluster.pods().values():
-                    if pod["spec"]["containers"][0]["image"] == CRASHING:
+                for name, pod in self.cluster.pods().items():
+                    if name.startswith("serve-") and pod["spec"]["containers"][0]["image"] == CRASHING:
                         pod["status"] = {"phase": "Running", "containerStatuses": [status], "conditions": conditions}
 
     def argv(self) -> str:
