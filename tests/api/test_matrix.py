@@ -90,7 +90,7 @@ class Owner(harness.Site):
             conditions = [{"type": "Ready", "status": "False"}]
             with self.cluster.lock:
                 for name, pod in self.cluster.pods().items():
-                    if name.startswith("serve-") and pod["spec"]["containers"][0]["image"] == CRASHING:
+                    if "-rank" in name and pod["spec"]["containers"][0]["image"] == CRASHING:
                         pod["status"] = {"phase": "Running", "containerStatuses": [status], "conditions": conditions}
 
     def argv(self) -> str:

@@ -91,13 +91,19 @@ def head(matrix: Matrix, cases: t.Sequence[Case]) -> Plain:
         "title": matrix.title,
         "profile": matrix.profile,
         "model": next((case.plan["model"] for case in cases if case.plan), ""),
-        "engine": next((case.plan["engine"] for case in cases if case.plan), {}),
+        "engine": _engine([case.plan["engine"] for case in cases if case.plan]),
         "repeats": matrix.repeats,
         "source": list(matrix.source),
         # Not the order and not who is blocked: rows that were measured meanwhile change these.
         "digest": digest([measured, sorted(case.id for case in cases)]),
         "cases": listed,
     }
+
+
+def _engine(engines: t.Sequence[t.Mapping[str, t.Any]]) -> Plain:
+    """Return what all cases' engines have in common: an image or version that is an axis is nobody's in particular."""
+    first = engines[0] if engines else {}
+    return {key: value for key, value in first.items() if all(each.get(key) == value for each in engines)}
 
 
 def _memory(plan: t.Mapping[str, t.Any]) -> Plain:
@@ -279,13 +285,21 @@ def _through(
             return done, "bench"
         if done.lost:
             return done, "bench"
-        if not done.ok and "good" not in _verdicts(reports[-1]):
-            break  # nothing of it was good: more of the same only costs time
+        if not done.ok and _hopeless(reports[-1]):
+            break  # more of the same only costs time
     return None, None
 
 
 def _verdicts(report: t.Mapping[str, t.Any]) -> set[str]:
     return {level["verdict"] for workload in report["workloads"] for level in workload["levels"]}
+
+
+def _hopeless(report: t.Mapping[str, t.Any]) -> bool:
+    """Whether nothing was good, or at some number of requests not one was answered: a server that hangs, or is gone."""
+    levels = [level for workload in report["workloads"] for level in workload["levels"]]
+    return "good" not in _verdicts(report) or any(
+        lv["verdict"] == "failed" and not lv["figures"]["ok"] for lv in levels
+    )
 
 
 def _slim(report: t.Mapping[str, t.Any]) -> Plain:
