@@ -53,7 +53,7 @@ class Steps(t.Protocol):
         """Measure; data: `report`, the bench's report, where there is one."""
 
     def collect(self, case: Case, folder: pathlib.Path) -> Step:
-        """Keep the ranks' logs; data: `logs` by name, `restarts` by pod, `platform`, `digest`, `memory`."""
+        """Keep the ranks' logs; data: `logs` by name, `restarts` by pod, `platform`, `digest`, `memory`, `acceptance`."""
 
     def restore(self) -> Step:
         """Serve what served before the matrix."""
@@ -261,7 +261,7 @@ def _case(
         "signature": outcome.signature,
         "cause": outcome.cause,
         "remedy": outcome.remedy,
-        "runs": [_slim(report) for report in reports],
+        "runs": [_slim(report, seen.data.get("acceptance")) for report in reports],
         "evidence": folder_of(case),
         **{key: seen.data.get(key, {}) for key in ("platform", "memory", "restarts")},
         "digest": seen.data.get("digest"),
@@ -302,8 +302,8 @@ def _hopeless(report: t.Mapping[str, t.Any]) -> bool:
     )
 
 
-def _slim(report: t.Mapping[str, t.Any]) -> Plain:
-    """Return a report without its single requests, which lie in the evidence."""
+def _slim(report: t.Mapping[str, t.Any], logged: t.Mapping[str, t.Any] | None) -> Plain:
+    """Return a report without its single requests, which lie in the evidence. logged: the acceptance, where it knows none."""
     keys = ("n", "verdict", "message", "figures", "causes")
     return {
         "workloads": [
@@ -316,6 +316,6 @@ def _slim(report: t.Mapping[str, t.Any]) -> Plain:
             }
             for work in report["workloads"]
         ],
-        "acceptance": report.get("acceptance"),
+        "acceptance": report.get("acceptance") or (dict(logged) if logged else None),
         "client_share": report.get("client_share"),
     }
