@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import math
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, results
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, report, results
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate, plan
 
 CLUSTER = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
@@ -162,6 +163,13 @@ def test_the_order_follows_what_the_plan_promises() -> None:
     worth = [math.prod(estimate.promise(case.plan, n) or 0 for n in (1, 4, 8)) for case in found]
     assert worth == sorted(worth, reverse=True)
     assert found[0].promise.kind == "estimate"
+
+
+def test_an_estimate_is_shown_with_its_interval() -> None:
+    told = "\n".join(report.plan_table("x", [planned("000-glm-4.7")[0], planned("002-gemma-4-31b")[0]]))
+    assert re.search(r"estimate: n1 24\.3 \([0-9.]+ to [0-9.]+\), n4 ", told), told
+    assert "measured m" in told
+    assert told.count(" to ") == 3
 
 
 def test_a_row_of_eight_requests_alone_is_not_put_before_better_ones() -> None:
