@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import journal
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.unit import guide
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, sse
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
@@ -37,6 +39,7 @@ ENTRY = {
         "sound": {"chunked_prefill_size": 4096},
         "garbage": {"chunked_prefill_size": 2048},
         "crash": {"image": CRASHING},
+        "wide": {"nodes": 2, "tp": 2},
     },
     "bench": {"workloads": ["chat"], "levels": [1, 4]},
     "source": ["test"],
@@ -89,8 +92,8 @@ class Owner(harness.Site):
             status |= {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
             conditions = [{"type": "Ready", "status": "False"}]
             with self.cluster.lock:
-                for pod in self.cluster.pods().values():
-                    if pod["spec"]["containers"][0]["image"] == CRASHING:
+                for name, pod in self.cluster.pods().items():
+                    if "-rank" in name and pod["spec"]["containers"][0]["image"] == CRASHING:
                         pod["status"] = {"phase": "Running", "containerStatuses": [status], "conditions": conditions}
 
     def argv(self) -> str:
@@ -129,16 +132,32 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
     made.server.shutdown()
 
 
+def as_printed(owner: Owner, number: int) -> list[str]:
+    """Return the options of a command of the guide's first section, with the owner's inventory and matrix, and choose its playbook."""
+    _program, owner.playbook, *options = shlex.split(guide.commands("guide_matrix")[number])
+    assert options[:2] == ["-i", "inventory"]
+    return [option.replace("=002-gemma-4-31b", "=three.yml") for option in options[2:]]
+
+
+def test_what_it_would_measure_is_shown_and_nothing_is_touched(owner: Owner) -> None:
+    check = as_printed(owner, 0)
+    assert "--check" in check
+    code, said, changed = owner.run(*check, **owner.given)
+    assert (code, changed) == (0, 0), said
+    assert "3 of 4 cases would be measured" in said
+    assert re.search(r"sound +estimate: n1 [0-9.]+ \([0-9.]+ to [0-9.]+\), n4 ", said), said
+    assert re.search(r"wide +blocked: spark1: ", said), said
+    assert not (owner.folder / "matrix").exists()
+    assert not (owner.folder / "share.yml").exists()
+    assert owner.cluster.writes == []
+    assert owner.model.requests == []
+
+
 @pytest.mark.long
 def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
     owner.serve()
     before = owner.sets()
-    # What it would do, without doing it.
-    code, said, _changed = owner.run("--check", **owner.given)
-    assert code == 0, said
-    assert "3 of 3 cases would be measured" in said
-    assert not (owner.folder / "matrix").exists()
-    code, said, _changed = owner.run(**owner.given)
+    code, said, _changed = owner.run(*as_printed(owner, 1), **owner.given)
     assert code == 0, said
     done = owner.done()
     assert {name: entry["outcome"] for name, entry in done.items()} == {
@@ -171,15 +190,28 @@ def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
         "crash": "crash",
     }
     assert set(rows["sound"]["measured"]) >= {"n1", "n4", "wall", "ttft_ms", "requests"}
+    # The log says what was blocked, and why; an image that differs by case is nobody's.
+    log = (folder / "matrix.md").read_text()
+    assert re.search(r"\*\*wide\*\*: blocked by the plan: ", log), log
+    assert CRASHING not in log
+    # The next plan is proven by the row.
+    owner.playbook = "dgxspark.cluster.plan"
+    measured = {"settings": {"chunked_prefill_size": 4096}}
+    code, said, _changed = owner.run(k8s_dgx_model_profile=PROFILE, k8s_dgx_overrides=measured)
+    assert code == 0, said
+    assert "PROVEN" in said, said
+    assert rows["sound"]["id"] in said, said
     # To be shared: not one name or address of what went in.
     shared = (owner.folder / "share.yml").read_text()
     for name in ("spark1", "192.0.2.17", "127.0.0.1", os.uname().nodename, str(owner.folder)):
         assert not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", shared), name
-    # Again: nothing is left, nothing is touched.
+    # Again: nothing is left, nothing is touched, nothing is asked.
     owner.cluster.writes.clear()
-    code, said, changed = owner.run(**owner.given)
+    owner.model.requests.clear()
+    code, said, changed = owner.run(*as_printed(owner, 1), **owner.given)
     assert (code, changed) == (0, 0), said
     assert owner.cluster.writes == []
+    assert owner.model.requests == []
 
 
 def started(owner: Owner) -> subprocess.Popen[str]:
@@ -252,6 +284,32 @@ def test_killed_it_goes_on_where_it_was(owner: Owner, step: str) -> None:
     assert set(owner.done()) == {"sound", "garbage", "crash"}
     names = [entry["name"] for entry in journal.read(owner.folder / "matrix/three") if entry["event"] == "case"]
     assert len(names) == 3
+    assert owner.sets() == before
+
+
+@pytest.mark.long
+def test_a_lost_node_ends_it_with_the_model_before(owner: Owner) -> None:
+    owner.serve()
+    before = owner.sets()
+    process = started(owner)
+    begun(owner, "bench-1")  # from the next step on the node does not answer
+    hosts = owner.folder / "hosts.yml"
+    inventory = hosts.read_text()
+    lost = yaml.safe_load(inventory)
+    lost["dgx"]["hosts"]["spark1"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    hosts.write_text(yaml.safe_dump(lost), encoding="utf-8")
+    said = process.communicate(timeout=300)[0]
+    assert process.returncode != 0
+    assert "spark1: lost while" in " ".join(said.split()), said
+    measured = len(owner.done())
+    assert measured < 3
+    assert owner.sets() == before
+    # It is back: the case that it was lost in is measured, and no other twice.
+    hosts.write_text(inventory, encoding="utf-8")
+    owner.given["dgxspark_matrix_hours"] = 0.0001
+    code, said, _changed = owner.run(**owner.given)
+    assert code == 0, said
+    assert len(owner.done()) == measured + 1
     assert owner.sets() == before
 
 

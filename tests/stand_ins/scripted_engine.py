@@ -3,6 +3,17 @@
 It takes the engine's arguments, meets the other ranks at --dist-init-addr as they do, over the planned addresses, and speaks
 the part of the OpenAI-like API that probes and clients use. A rank that loses another one *hangs*, as real ones do in their
 collectives: taking the group down is not this program's work. SCRIPTED_LOAD_S: seconds that its load takes.
+
+Chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/sse_utils.py), or with SCRIPTED_AS=vllm of vLLM 0.17.1
+(entrypoints/openai/chat_completion/serving.py): a first chunk with the role alone, a chunk a token, one with the reason, and
+`usage` where it is asked for. SCRIPTED is a JSON object that says what goes wrong:
+
+    says, exit       lines that the load logs, and the status with which it then ends (0 and none: it serves)
+    garbage, hang, dies   from how many requests at once it says one token for ever, says no more, or ends half way
+    last, status     what it logs then, and its exit status (negative: the signal that ends it)
+    token_s          seconds between tokens
+
+What it does not imitate: tokens (a word is one), reasoning, tool calls, /metrics, refusals of bad requests.
 """
 
 from __future__ import annotations
@@ -11,6 +22,7 @@ import argparse
 import http.server
 import json
 import os
+import random
 import socket
 import sys
 import threading
@@ -18,10 +30,34 @@ import time
 
 BLOCK = 4096  # bytes that ranks exchange in each step
 WORDS = "six seven eight nine"
+ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
+TENS = [f"{ten}{one}" for ten in ("twenty", "thirty") for one in ("", *(f"-{one}" for one in ONES.split()[:9]))]
+NUMBERS = ", ".join([*ONES.split(), "nineteen", *TENS, "forty"]) + "."
+SCRIPT = {"token_s": 0.005, "status": 1, **json.loads(os.environ.get("SCRIPTED", "{}"))}
 
 
 def say(text: str) -> None:
     print(f"scripted engine: {text}", flush=True)
+
+
+def end(lines: list[str], status: int) -> None:
+    """Log lines as they are, and end at once, as a rank that crashes does."""
+    print("\n".join(lines), flush=True)
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+def tokens_for(prompt: str, limit: int) -> list[str]:
+    """Return what it says: a word goes on to nine, who asks for it is counted to forty, all else has words of its own."""
+    if len(prompt.split()) == 1:
+        said = f"{prompt} {WORDS}".split()
+    elif "one to forty" in prompt:
+        said = NUMBERS.split()
+    else:
+        chance = random.Random(prompt)
+        said = ["".join(chance.choices("abcdefghij", k=chance.randint(2, 8))) for _n in range(30)]
+    return [word if number == 0 else f" {word}" for number, word in enumerate(said[:limit])]
 
 
 class Group:
@@ -64,7 +100,10 @@ class Group:
 class Api(http.server.BaseHTTPRequestHandler):
     """The API of the head."""
 
+    protocol_version = "HTTP/1.1"
     model = ""
+    at_once = 0
+    lock = threading.Lock()
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing of each request: probes come every two seconds."""
@@ -87,15 +126,88 @@ class Api(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        usage = {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9}
-        common = {"id": "scripted", "model": self.model, "usage": usage}
         if self.path == "/v1/completions":
-            self._answer({**common, "choices": [{"index": 0, "text": f" {WORDS}", "finish_reason": "length"}]})
+            choice = {"index": 0, "text": f" {WORDS}", "finish_reason": "length"}
+            self._answer({"id": "scripted", "model": self.model, "usage": usage(5, 4), "choices": [choice]})
         elif self.path == "/v1/chat/completions":
-            said = {"role": "assistant", "content": f"{asked['messages'][-1]['content']} {WORDS}"}
-            self._answer({**common, "choices": [{"index": 0, "message": said, "finish_reason": "stop"}]})
+            with self.lock:
+                Api.at_once += 1
+            try:
+                self._chat(asked)
+            finally:
+                with self.lock:
+                    Api.at_once -= 1
         else:
             self.send_error(404)
+
+    def _chat(self, asked: dict) -> None:
+        prompt, limit = asked["messages"][-1]["content"], asked.get("max_tokens") or 512
+        tokens = tokens_for(prompt, limit)
+        counted = usage(len(prompt.split()), len(tokens))
+        if not asked.get("stream"):
+            choice = {"index": 0, "message": {"role": "assistant", "content": "".join(tokens)}, "finish_reason": "stop"}
+            self._answer({"id": "scripted", "model": self.model, "usage": counted, "choices": [choice]})
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            self._stream(tokens, limit, bool((asked.get("stream_options") or {}).get("include_usage")))
+        except OSError:
+            self.close_connection = True  # the client has gone
+
+    def _stream(self, tokens: list[str], limit: int, with_usage: bool) -> None:
+        self._event({"role": "assistant", "content": ""})
+        count = 0
+        while count < len(tokens):
+            time.sleep(SCRIPT["token_s"])
+            if count >= len(tokens) // 2:  # all that come at once have come by now
+                self._go_wrong(tokens, limit)
+            self._event({"content": tokens[count]})
+            count += 1
+        self._event({}, reason="length" if count == limit else "stop")
+        if with_usage:
+            self._chunk({"choices": [], "usage": usage(5, count)})
+        self._send(b"data: [DONE]\n\n")
+        self._send(b"")
+
+    def _go_wrong(self, tokens: list[str], limit: int) -> None:
+        """Do what the script says of so many requests at once."""
+        if self.at_once >= SCRIPT.get("dies", float("inf")):
+            end(SCRIPT.get("last", []), SCRIPT["status"])
+        if self.at_once >= SCRIPT.get("hang", float("inf")):
+            say(f"decode batch, #running-req: {self.at_once}")
+            threading.Event().wait()
+        if self.at_once >= SCRIPT.get("garbage", float("inf")):
+            tokens[len(tokens) // 2 :] = ["!"] * (limit - len(tokens) // 2)
+
+    def _event(self, delta: dict, reason: str | None = None) -> None:
+        choice: dict = {"index": 0}
+        if os.environ.get("SCRIPTED_AS") == "vllm":
+            choice |= {"delta": delta or {"content": ""}, "logprobs": None, "finish_reason": reason}
+            choice |= {"stop_reason": None} if reason else {}
+        else:
+            choice |= {"delta": {"reasoning_content": None, **delta}, "logprobs": None, "finish_reason": reason}
+            choice |= {"matched_stop": 2 if reason == "stop" else None}
+        self._chunk({"choices": [choice]})
+
+    def _chunk(self, more: dict) -> None:
+        common = {"id": "scripted", "object": "chat.completion.chunk", "created": int(time.time()), "model": self.model}
+        self._send(f"data: {json.dumps({**common, **more}, separators=(',', ':'))}\n\n".encode())
+
+    def _send(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+
+def usage(prompt: int, completion: int) -> dict:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
 
 
 def main() -> None:
@@ -113,9 +225,13 @@ def main() -> None:
     group = Group(asked.node_rank, asked.nnodes, (host, int(port)))
     say("all ranks have met")
     time.sleep(float(os.environ.get("SCRIPTED_LOAD_S", "1")))
+    if "says" in SCRIPT:
+        print("\n".join(SCRIPT["says"]), flush=True)
+    if SCRIPT.get("exit"):
+        end([], SCRIPT["exit"])
     if asked.node_rank == 0:
         Api.model = asked.model_path
-        server = http.server.ThreadingHTTPServer((asked.host, asked.port), Api)
+        server = Server((asked.host, asked.port), Api)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         say(f"serving on {asked.host}:{asked.port}")
     while True:

@@ -176,9 +176,11 @@ class Scripted:
         return Step(True)
 
 
-def run(folder: pathlib.Path, steps: driver.Steps | None = None, **bounds: t.Any) -> Plain:
+def run(
+    folder: pathlib.Path, steps: driver.Steps | None = None, made: cases.Matrix | None = None, **bounds: t.Any
+) -> Plain:
     """Run the matrix, or what is left of it."""
-    made = matrix()
+    made = made or matrix()
     planned = cases.planned(made, planner)
     ticks = itertools.count(1_790_000_000)
     with Journal(folder) as journal:

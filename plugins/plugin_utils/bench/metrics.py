@@ -102,6 +102,19 @@ def acceptance_of_log(text: str, entries: t.Mapping[str, Plain]) -> Acceptance |
     return None
 
 
+def memory_of_log(text: str, entries: t.Mapping[str, Plain]) -> dict[str, float]:
+    """Return what a rank's log says of its memory: weights_gib and kv_gib, where it says so plainly."""
+    for entry in entries.values():
+        weights, cache = (
+            [sum(float(size) for size in found.groups() if size) for found in re.finditer(entry["memory"][key], text)]
+            for key in ("weights", "cache")
+        )
+        if weights:
+            # Of several pools, as with sliding windows or a drafter, it is not said which is which.
+            return {"weights_gib": weights[0]} | ({"kv_gib": round(cache[0], 2)} if len(cache) == 1 else {})
+    return {}
+
+
 def waited(scrapes: t.Sequence[str], entry: Plain) -> tuple[float, float]:
     """Return the most requests that were seen running and waiting at one time, at readings during a load."""
     read = [values_of(text) for text in scrapes]

@@ -173,7 +173,7 @@ def memory(cases: t.Sequence[Plain], width: float) -> str | None:
     if not known:
         return None
     most = max(_planned(case) for case in known)
-    most = max(most, *(sum(_measured(case).values()) for case in known), 1.0)
+    most = max(most, *(sum(measured(case).values()) for case in known), 1.0)
     scale = ticks(most)
     root = svg.picture(width, _ROW * len(known) + _BOTTOM, "Planned and measured memory of a rank in GiB")
     floor = _ROW * len(known)
@@ -189,8 +189,7 @@ def memory(cases: t.Sequence[Plain], width: float) -> str | None:
         top, begin = _ROW * number, 0.0
         svg.text(root, 8, top + 10, case["name"], "tick")
         for place, key in enumerate(_STACK):
-            size = case["memory"]["plan"].get(key) or 0.0
-            if size:
+            if size := pool(case, place):
                 box = svg.add(
                     root,
                     "rect",
@@ -203,7 +202,7 @@ def memory(cases: t.Sequence[Plain], width: float) -> str | None:
                 svg.hint(box, f"{case['name']}: {key.removesuffix('_gib')} {size:.1f} GiB planned")
                 begin += size
         begin = 0.0
-        for key, size in _measured(case).items():
+        for key, size in measured(case).items():
             begin += size
             mark = svg.add(root, "line", "seen", x1=x(begin), x2=x(begin), y1=top + 11, y2=top + 23)
             svg.hint(mark, f"{case['name']}: {key.removesuffix('_gib')} {size:.1f} GiB measured")
@@ -211,9 +210,15 @@ def memory(cases: t.Sequence[Plain], width: float) -> str | None:
 
 
 def _planned(case: Plain) -> float:
-    return sum(case["memory"]["plan"].get(key) or 0.0 for key in _STACK)
+    return sum(pool(case, place) for place in range(len(_STACK)))
 
 
-def _measured(case: Plain) -> dict[str, float]:
-    measured = case["memory"]["measured"]
-    return {key: measured[key] for key in ("weights_gib", "kv_gib") if measured.get(key)}
+def pool(case: Plain, place: int) -> float:
+    """Return the GiB that a case's plan has for a pool, by its place in the stack."""
+    return float(case["memory"]["plan"].get(_STACK[place]) or 0.0)
+
+
+def measured(case: Plain) -> dict[str, float]:
+    """Return the GiB of weights and cache that were measured."""
+    seen = case["memory"]["measured"]
+    return {key: seen[key] for key in ("weights_gib", "kv_gib") if seen.get(key)}

@@ -41,7 +41,10 @@ def page(made: t.Any) -> str:
             "figure": report.figure,
             "best": [next(case for case in cases if case["id"] == name) for name in best],
             "charts": _charts(cases, best),
-            "pools": _POOLS,
+            "pools": [
+                (place, pool) for place, pool in enumerate(_POOLS) if any(charts.pool(case, place) for case in cases)
+            ],
+            "stroke": any(charts.measured(case) for case in cases),
         }
         return str(environment().get_template("matrix.html.j2").render(**content))
     except (KeyError, TypeError, StopIteration) as exc:
@@ -66,6 +69,7 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
         for name, key in (("Driver", "driver"), ("Kernel", "kernel"), ("NCCL", "nccl"))
         if platform.get(key)
     ]
+    facts += [("Image", engine["image"])] if engine.get("image") else []
     facts.append(("Cases", str(len(made["cases"]))))
     if made["noise"] is not None:
         facts.append(("Noise of repeats", f"{100 * made['noise']:.1f} %"))

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import math
 import pathlib
+import statistics
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import SHAPES
 
 KIND = "matrices"
@@ -49,17 +50,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is expected of a case. kind: by an equal row, a near one, an estimate, or nothing; figures: tokens/s by n1, n4, n8."""
+    """What is expected of a case. kind: by an equal row, an estimate, a near row, or nothing; figures: tokens/s by n1, n4, n8."""
 
-    kind: t.Literal["measured", "near", "estimate", "unknown"] = "unknown"
+    kind: t.Literal["measured", "estimate", "near", "unknown"] = "unknown"
     figures: t.Mapping[str, float] = field(default_factory=dict)
     row: str = ""
-
-    @property
-    def merit(self) -> float:
-        """The geometric mean of the figures; 0 where there are none."""
-        values = [value for value in self.figures.values() if value > 0]
-        return math.prod(values) ** (1 / len(values)) if values else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +76,6 @@ class Plan(t.Protocol):
 
     def __call__(self, overrides: t.Mapping[str, t.Any]) -> Plain:
         """Return the plan; CollectionError where there is nothing to plan."""
-
-
-Estimate = t.Callable[[t.Mapping[str, t.Any]], t.Mapping[str, float]]
-
-
-def no_estimate(plan: t.Mapping[str, t.Any]) -> t.Mapping[str, float]:
-    """Return tokens/s by n1, n4, n8 that a plan is expected to reach: nothing is known without a prediction."""
-    del plan
-    return {}
 
 
 def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
@@ -204,9 +190,7 @@ def digest(value: t.Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def planned(
-    matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = None, estimate: Estimate = no_estimate
-) -> list[Case]:
+def planned(matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = None) -> list[Case]:
     """Return all cases: those that will run, the most promising first, then the blocked ones in the file's order.
 
     CollectionError where no case would run: with the reasons, since then the file is mostly at fault.
@@ -228,24 +212,31 @@ def planned(
             first = by_id[key]
             by_id[key] = Case(**{**_fields(first), "also": (*first.also, name)})
             continue
-        by_id[key] = Case(key, name, labels, overrides, made, _reason(made), (), promise(made, estimate))
+        by_id[key] = Case(key, name, labels, overrides, made, _reason(made), (), promise(made))
     cases = list(by_id.values())
     runnable = [case for case in cases if not case.blocked]
     if not runnable:
         reasons = dict.fromkeys(case.blocked for case in cases)
         raise CollectionError(f"matrix {matrix.id!r}: no case would run. {' '.join(reasons)}"[:2000])
     place = {case.id: number for number, case in enumerate(cases)}
-    kinds = ("measured", "near", "estimate", "unknown")
-    # A near row says as much as an equal one of where to begin; what nothing is known of comes last, in the file's order.
-    runnable.sort(
-        key=lambda case: (
-            kinds.index(case.promise.kind) > 1,
-            kinds.index(case.promise.kind) > 2,
-            -case.promise.merit,
-            place[case.id],
-        )
-    )
+    worth = _worth(runnable)
+    # What nothing is known of comes last, in the file's order.
+    runnable.sort(key=lambda case: (case.promise.kind == "unknown", -worth[case.id], place[case.id]))
     return [*runnable, *(case for case in cases if case.blocked)]
+
+
+def _worth(cases: t.Sequence[Case]) -> dict[str, float]:
+    """Return by id what a case promises beside the others: the geometric mean of its figures, each over their median.
+
+    So that one which was measured at n = 8 alone is not put before those that were at 1, 4 and 8.
+    """
+    figures: dict[str, list[float]] = {}
+    for case in cases:
+        for key, value in case.promise.figures.items():
+            figures.setdefault(key, []).append(value)
+    usual = {key: statistics.median(values) for key, values in figures.items()}
+    shares = {case.id: [value / usual[key] for key, value in case.promise.figures.items()] for case in cases}
+    return {key: statistics.geometric_mean(each) if each else 0.0 for key, each in shares.items()}
 
 
 def _fields(case: Case) -> Plain:
@@ -258,14 +249,13 @@ def _reason(plan: t.Mapping[str, t.Any]) -> str:
     return " ".join(f["message"] for f in plan["findings"] if f["severity"] == "error")
 
 
-def promise(plan: t.Mapping[str, t.Any], estimate: Estimate = no_estimate) -> Promise:
-    """Return what is expected of a plan: an equal stable row's figures, else those of the nearest, else an estimate."""
+def promise(plan: t.Mapping[str, t.Any]) -> Promise:
+    """Return what is expected of a plan: an equal stable row's figures, else its estimate, else those of the nearest row."""
+    figures = {f"n{n}": value for n in estimate.LEVELS if (value := estimate.promise(plan, n)) is not None}
     stable = [row for row in plan["evidence"] if row["verdict"] == "stable" and _figures(row)]
-    for row in stable:
-        if row["equal"]:
-            return Promise("measured", _figures(row), row["id"])
-    if guess := dict(estimate(plan)):
-        return Promise("estimate", guess)
+    equal = next((row for row in stable if row["equal"]), None)
+    if figures:
+        return Promise("measured", figures, equal["id"]) if equal else Promise("estimate", figures)
     near = min(stable, key=lambda row: len(row["differs"]), default=None)
     return Promise("near", _figures(near), near["id"]) if near else Promise()
 

@@ -100,24 +100,24 @@ def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]
         return _of(finding, cls, ended.message)
     if known and known[1] == "transport" and loading:
         return _of(known[0], "transport", ended.message)
-    return _by_what_happened(ended, known[0] if known else None)
+    return _by_what_happened(ended, known[0] if known else None, table)
 
 
-def _by_what_happened(ended: Ended, finding: Plain | None) -> Outcome:
+def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Table) -> Outcome:
+    fault = _last_fault(ended.logs, table)
     if ended.stage == "switch":
         # A container that ended or was started again is a crash; one that runs on and is not ready hangs.
-        crashed = (
-            any(ended.restarts.values()) or _last_fault(ended.logs) is not None or (finding and not ended.timed_out)
-        )
+        crashed = any(ended.restarts.values()) or fault is not None or (finding and not ended.timed_out)
         cls = "startup_crash" if crashed else "hang" if ended.timed_out and ended.logs else "not_started"
     elif any(ended.restarts.values()):
         cls = "worker_restarted"
     else:
         cls = "hang" if ended.timed_out or _silent(ended.report) else "requests_failed"
     message = ended.message or _first_message(ended.report)
-    if finding:
+    # A line that only says that something before it has failed is no cause, where the stack names one.
+    if finding and not (fault and table.entries[finding["id"]].follows_from):
         return _of(finding, cls, message)
-    where, line = _last_fault(ended.logs) or _last_line(ended) or ("", "")
+    where, line = fault or _last_line(ended) or ("", "")
     return Outcome(cls, message, line, where)
 
 
@@ -172,14 +172,19 @@ def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
     return any(set(level["causes"]) == {_SILENT} for level in failed)
 
 
-def _last_fault(logs: t.Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the last line that looks like an error's: of a stack's end, mostly the cause."""
+def _last_fault(logs: t.Mapping[str, str], table: signatures.Table) -> tuple[str, str] | None:
+    """Return the last line that looks like an error's, of a stack's end, mostly the cause: not one that follows from others."""
     for name, text in logs.items():
         lines = text.splitlines()
         for number in range(len(lines), 0, -1):
-            if _FAULT.search(lines[number - 1]):
+            if _FAULT.search(lines[number - 1]) and not _follows(lines[number - 1], table):
                 return f"{name}:{number}", excerpt(lines[number - 1])
     return None
+
+
+def _follows(line: str, table: signatures.Table) -> bool:
+    (reading,) = signatures.read_all([("", line)], table)
+    return any(table.entries[hit.id].follows_from or table.entries[hit.id].benign for hit in reading.hits)
 
 
 def _last_line(ended: Ended) -> tuple[str, str] | None:

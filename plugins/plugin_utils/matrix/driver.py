@@ -53,7 +53,7 @@ class Steps(t.Protocol):
         """Measure; data: `report`, the bench's report, where there is one."""
 
     def collect(self, case: Case, folder: pathlib.Path) -> Step:
-        """Keep the ranks' logs; data: `logs` by name, `restarts` by pod, `platform`, `digest`, `memory`."""
+        """Keep the ranks' logs; data: `logs` by name, `restarts` by pod, `platform`, `digest`, `memory`, `acceptance`."""
 
     def restore(self) -> Step:
         """Serve what served before the matrix."""
@@ -91,13 +91,19 @@ def head(matrix: Matrix, cases: t.Sequence[Case]) -> Plain:
         "title": matrix.title,
         "profile": matrix.profile,
         "model": next((case.plan["model"] for case in cases if case.plan), ""),
-        "engine": next((case.plan["engine"] for case in cases if case.plan), {}),
+        "engine": _engine([case.plan["engine"] for case in cases if case.plan]),
         "repeats": matrix.repeats,
         "source": list(matrix.source),
         # Not the order and not who is blocked: rows that were measured meanwhile change these.
         "digest": digest([measured, sorted(case.id for case in cases)]),
         "cases": listed,
     }
+
+
+def _engine(engines: t.Sequence[t.Mapping[str, t.Any]]) -> Plain:
+    """Return what all cases' engines have in common: an image or version that is an axis is nobody's in particular."""
+    first = engines[0] if engines else {}
+    return {key: value for key, value in first.items() if all(each.get(key) == value for each in engines)}
 
 
 def _memory(plan: t.Mapping[str, t.Any]) -> Plain:
@@ -255,7 +261,7 @@ def _case(
         "signature": outcome.signature,
         "cause": outcome.cause,
         "remedy": outcome.remedy,
-        "runs": [_slim(report) for report in reports],
+        "runs": [_slim(report, seen.data.get("acceptance")) for report in reports],
         "evidence": folder_of(case),
         **{key: seen.data.get(key, {}) for key in ("platform", "memory", "restarts")},
         "digest": seen.data.get("digest"),
@@ -279,8 +285,8 @@ def _through(
             return done, "bench"
         if done.lost:
             return done, "bench"
-        if not done.ok and "good" not in _verdicts(reports[-1]):
-            break  # nothing of it was good: more of the same only costs time
+        if not done.ok and _hopeless(reports[-1]):
+            break  # more of the same only costs time
     return None, None
 
 
@@ -288,8 +294,16 @@ def _verdicts(report: t.Mapping[str, t.Any]) -> set[str]:
     return {level["verdict"] for workload in report["workloads"] for level in workload["levels"]}
 
 
-def _slim(report: t.Mapping[str, t.Any]) -> Plain:
-    """Return a report without its single requests, which lie in the evidence."""
+def _hopeless(report: t.Mapping[str, t.Any]) -> bool:
+    """Whether nothing was good, or at some number of requests not one was answered: a server that hangs, or is gone."""
+    levels = [level for workload in report["workloads"] for level in workload["levels"]]
+    return "good" not in _verdicts(report) or any(
+        lv["verdict"] == "failed" and not lv["figures"]["ok"] for lv in levels
+    )
+
+
+def _slim(report: t.Mapping[str, t.Any], logged: t.Mapping[str, t.Any] | None) -> Plain:
+    """Return a report without its single requests, which lie in the evidence. logged: the acceptance, where it knows none."""
     keys = ("n", "verdict", "message", "figures", "causes")
     return {
         "workloads": [
@@ -302,6 +316,6 @@ def _slim(report: t.Mapping[str, t.Any]) -> Plain:
             }
             for work in report["workloads"]
         ],
-        "acceptance": report.get("acceptance"),
+        "acceptance": report.get("acceptance") or (dict(logged) if logged else None),
         "client_share": report.get("client_share"),
     }

@@ -139,8 +139,13 @@ def plan_table(matrix: str, cases: t.Sequence[t.Any]) -> list[str]:
         f"matrix {matrix}: {sum(not case.blocked for case in cases)} of {len(cases)} cases would be measured, in this order:"
     ]
     for case in cases:
-        figures = ", ".join(f"{key} {value:g}" for key, value in case.promise.figures.items())
+        guess = case.plan.get("estimate", {}) if case.promise.kind == "estimate" else {}
+        figures = ", ".join(f"{key} {value:g}{_interval(guess, key)}" for key, value in case.promise.figures.items())
         known = f"{case.promise.kind}{f' {case.promise.row}' if case.promise.row else ''}{f': {figures}' if figures else ''}"
         equal = f"; equal: {', '.join(case.also)}" if case.also else ""
         lines.append(f"{case.name:<{width}}  {f'blocked: {case.blocked}' if case.blocked else known}{equal}")
     return lines
+
+
+def _interval(guess: Plain, key: str) -> str:
+    return f" ({guess['low'][key]:g} to {guess['high'][key]:g})" if key in guess.get("low", {}) else ""

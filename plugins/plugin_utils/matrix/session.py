@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
@@ -103,7 +104,8 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
                 _write(pathlib.Path(wishes.share), yaml.safe_dump({"entries": clean}, sort_keys=False, width=120))
 
         recorded()
-        steps = Playbooks(folder, matrix, options, _platform(wishes), journal.lock)
+        engines = knowledge.load("metrics", wishes.knowledge_dirs)
+        steps = Playbooks(folder, matrix, options, _platform(wishes), journal.lock, engines)
         bounds = driver.Bounds(hours=wishes.hours, stopping=stopping, say=tell)
         result = driver.run(matrix, found, journal, steps, bounds, wishes.knowledge_dirs, recorded)
         made = results.of_journal(journal.entries)

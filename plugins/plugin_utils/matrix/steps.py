@@ -24,6 +24,8 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import metrics
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case, Matrix
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
 
@@ -80,6 +82,8 @@ def options_of(argv: t.Sequence[str], playbooks: t.Container[str]) -> list[str]:
 class Playbooks:
     """options: of ansible-playbook (inventory, limit, variables); lock: the journal's, which a step holds while it runs.
 
+    engines: how their logs say what they use and accept (`knowledge/metrics`).
+
     A run that was killed leaves its step at work: the next one waits for it by the lock.
     """
 
@@ -88,6 +92,7 @@ class Playbooks:
     options: t.Sequence[str]
     platform: t.Mapping[str, str]
     lock: int
+    engines: t.Mapping[str, Plain]
     program: t.Sequence[str] = (sys.executable, "-m", "ansible", "playbook")
 
     def play(self, name: str, folder: pathlib.Path, log: str, variables: Plain, limit_s: float = _DAY_S) -> Ran:
@@ -195,8 +200,20 @@ class Playbooks:
         pods = _json(place / "pods.json") or []
         for path in place.iterdir() if place.is_dir() else ():
             _compress(path)
-        data: Plain = {"logs": logs, "platform": {**self.platform, **_nccl(logs)}}
+        data: Plain = {"logs": logs, "platform": {**self.platform, **_nccl(logs)}, **told_of(logs, self.engines)}
         return Step(step.ok, step.message, step.timed_out, step.lost, data | facts_of(t.cast(t.Any, pods)))
+
+
+def told_of(logs: t.Mapping[str, str], engines: t.Mapping[str, Plain]) -> Plain:
+    """Return what the ranks' logs say of memory (the fullest rank's, in GiB) and of acceptance."""
+    seen = [metrics.memory_of_log(text, engines) for text in logs.values()]
+    memory = {
+        key: max(each[key] for each in seen if key in each)
+        for key in ("weights_gib", "kv_gib")
+        if any(key in s for s in seen)
+    }
+    accepted = metrics.acceptance_of_log("\n".join(logs.values()), engines)
+    return {"memory": memory, "acceptance": to_plain(accepted) if accepted else None}
 
 
 def facts_of(pods: t.Sequence[t.Mapping[str, t.Any]]) -> Plain:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -11,8 +13,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, results
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, report, results
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate, plan
 
 CLUSTER = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
 SHIPPED = sorted(knowledge.load(cases.KIND))
@@ -142,14 +144,40 @@ def test_what_cannot_be_planned_is_a_blocked_case() -> None:
 def test_an_estimate_orders_what_nobody_measured() -> None:
     found = cases.planned(
         invented(axes={"a": [1, 3, 5]}),
-        fake,
-        estimate=lambda made: {"n1": made["settings"]["a"]} if made["settings"]["a"] > 1 else {},
+        lambda overrides: {
+            **fake(overrides),
+            "estimate": {1: {}}.get(a := overrides["settings"]["a"], {"n1": a, "low": {"n1": 1}}),
+        },
     )
     assert [(case.name, case.promise.kind) for case in found] == [
         ("5", "estimate"),
         ("3", "estimate"),
         ("1", "unknown"),
     ]
+
+
+def test_the_order_follows_what_the_plan_promises() -> None:
+    """Measured or estimated alike: by the real planner, of a seed whose table has cases that nobody measured."""
+    found = [case for case in planned("000-glm-4.7") if not case.blocked]
+    assert {case.promise.kind for case in found} == {"measured", "estimate"}
+    worth = [math.prod(estimate.promise(case.plan, n) or 0 for n in (1, 4, 8)) for case in found]
+    assert worth == sorted(worth, reverse=True)
+    assert found[0].promise.kind == "estimate"
+
+
+def test_an_estimate_is_shown_with_its_interval() -> None:
+    told = "\n".join(report.plan_table("x", [planned("000-glm-4.7")[0], planned("002-gemma-4-31b")[0]]))
+    assert re.search(r"estimate: n1 24\.3 \([0-9.]+ to [0-9.]+\), n4 ", told), told
+    assert "measured m" in told
+    assert told.count(" to ") == 3
+
+
+def test_a_row_of_eight_requests_alone_is_not_put_before_better_ones() -> None:
+    promises = {1: {"n1": 50, "n8": 200}, 2: {"n8": 150}, 3: {"n1": 30, "n8": 120}}
+    found = cases.planned(
+        invented(axes={"a": [3, 2, 1]}), lambda told: {**fake(told), "estimate": promises[told["settings"]["a"]]}
+    )
+    assert [case.name for case in found] == ["1", "2", "3"]
 
 
 def test_an_owners_matrix_is_found_by_id_and_by_file(tmp_path: pathlib.Path) -> None:

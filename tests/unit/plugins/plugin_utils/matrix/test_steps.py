@@ -6,6 +6,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, steps
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks, Ran
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
@@ -55,7 +56,7 @@ def test_what_a_playbook_printed_says_why_and_who_is_lost() -> None:
 
 def played(tmp_path: pathlib.Path, code: str, limit_s: float = 60.0) -> Ran:
     """Run a program in ansible-playbook's place."""
-    made = Playbooks(tmp_path, matrix_driven.matrix(), ["-i", "x"], {}, 0, (sys.executable, "-c", code))
+    made = Playbooks(tmp_path, matrix_driven.matrix(), ["-i", "x"], {}, 0, {}, (sys.executable, "-c", code))
     return made.play("serve", tmp_path / "case", "switch", {"a": 1}, limit_s)
 
 
@@ -92,6 +93,28 @@ def test_pods_say_who_was_started_again_and_which_image_runs() -> None:
     }
     assert steps.facts_of([pod("a", 0, image), pod("b", 0, image.replace("ab", "cd"))])["digest"] is None
     assert steps.facts_of([]) == {"restarts": {}, "digest": None}
+
+
+def test_the_ranks_logs_say_memory_and_acceptance() -> None:
+    """Lines as SGLang 0.5.10 logs them; without --enable-metrics nothing else tells."""
+    engines = knowledge.load("metrics")
+    rank = """[2026-05-26 13:38:21 TP0] Load weight end. elapsed=7.10 s, type=M, dtype=torch.bfloat16, avail mem=45.02 GB, mem usage={} GB.
+[2026-05-26 13:38:22 TP0] KV Cache is allocated. #tokens: 300000, K size: 10.25 GB, V size: 10.25 GB
+[2026-05-26 13:40:00 TP0] Decode batch, #running-req: 1, #token: 512, accept len: 2.50, accept rate: 0.50, cuda graph: True
+"""
+    logs = {"rank0": rank.format("59.18"), "rank1": rank.format("60.02")}
+    found = steps.told_of(logs, engines)
+    assert found["memory"] == {"weights_gib": 60.02, "kv_gib": 20.5}
+    assert (found["acceptance"]["length"], found["acceptance"]["rate"]) == (2.5, 0.5)
+    # A drafter's weights are not the model's, and of two pools none is told.
+    drafting = rank.format("59.18") + rank.format("1.50")
+    assert steps.told_of({"rank0": drafting}, engines)["memory"] == {"weights_gib": 59.18}
+    vllm = (
+        "(EngineCore pid=7) INFO 11-24 [gpu_model_runner.py:4365] Model loading took 17.2 GiB memory and 9.1 seconds\n"
+    )
+    vllm += "(EngineCore pid=7) INFO 11-24 [gpu_worker.py:425] Available KV cache memory: 63.55 GiB\n"
+    assert steps.told_of({"rank0": vllm}, engines)["memory"] == {"weights_gib": 17.2, "kv_gib": 63.55}
+    assert steps.told_of({"rank0": "loading"}, engines) == {"memory": {}, "acceptance": None}
 
 
 def test_a_case_says_its_variant() -> None:
