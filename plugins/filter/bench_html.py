@@ -42,4 +42,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"bench_html": as_filter("bench_html", "page.bench:page", convert=False)}
+        return {"bench_html": as_filter("bench_html", "html_report.bench:page", convert=False)}

@@ -47,4 +47,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"matrix_page": as_filter("matrix_page", "page.matrix_page:of_log", convert=False)}
+        return {"matrix_page": as_filter("matrix_page", "html_report.matrix_page:of_log", convert=False)}

@@ -43,4 +43,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"report_html": as_filter("report_html", "page.page:page", convert=False)}
+        return {"report_html": as_filter("report_html", "html_report.page:page", convert=False)}
