@@ -64,15 +64,30 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
+LARGEST = 256 * 1024  # bytes of a file that is not ours
+
+
 def read_yaml(path: pathlib.Path) -> t.Any:
     """Read one YAML file; KnowledgeError names the file and the line of a fault."""
     try:
-        # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise KnowledgeError(f"{path}: cannot be read: {exc}. Check the path and its permissions.") from exc
-    except yaml.YAMLError as exc:
-        raise KnowledgeError(f"{path}: not valid YAML: {' '.join(str(exc).split())}") from exc
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, where: str, aliases: int | None = None) -> t.Any:
+    """Parse YAML; KnowledgeError names `where` and the line of a fault. aliases: how many it may have, None for any number."""
+    try:
+        # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
+        if (
+            aliases is not None
+            and sum(isinstance(x, yaml.AliasToken) for x in yaml.scan(text, Loader=_Loader)) > aliases
+        ):
+            raise KnowledgeError(f"{where}: more than {aliases} aliases (*name). Write the values out.")
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, RecursionError) as exc:
+        raise KnowledgeError(f"{where}: not valid YAML: {' '.join(str(exc).split())}") from exc
 
 
 @functools.cache

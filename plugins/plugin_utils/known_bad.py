@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
 
 
 def platform_findings(
@@ -22,7 +22,11 @@ def platform_findings(
     found, environment = [], {}
     for entry in known_bad:
         version = platform.get(entry["component"])
-        if not version or not matches(version, entry["versions"]) or entry.get("build", "") not in version:
+        if (
+            not version
+            or not matches(str(release(version)), entry["versions"])
+            or entry.get("build", "") not in version
+        ):
             continue
         if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
             continue

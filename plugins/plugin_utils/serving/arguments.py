@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import counted, release, same_release
 
 __all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "say"]
 Entry = t.Mapping[str, t.Any]
@@ -81,7 +81,12 @@ def say(
 
 def check_environment(engine: str, version: str, env: t.Mapping[str, str], tables: Tables) -> tuple[Finding, ...]:
     """Find variables that carry the engine's prefix (`SGLANG_`, `VLLM_`) but that this version does not declare."""
-    declared = engine_parser(engine, version, tables).environment
+    parser = engine_parser(engine, version, tables)
+    declared = parser.environment
+    tabled = same_release(parser.version, version)
+    says = f"{engine} {version} does not declare it, so it has no effect."
+    if not tabled:
+        says = f"The table of {engine} {parser.version}, the nearest to {version}, does not declare it: it may have no effect."
     findings = []
     for name in sorted(env):
         if name.startswith(f"{engine.upper()}_") and name not in declared:
@@ -91,7 +96,7 @@ def check_environment(engine: str, version: str, env: t.Mapping[str, str], table
                     "arguments.variable",
                     "warning",
                     f"environment.{name}",
-                    f"{engine} {version} does not declare it, so it has no effect. {flag_table.which(having)}".strip(),
+                    f"{says} {flag_table.which(having)}".strip(),
                     flag_table.nearest(name, declared),
                 )
             )
@@ -130,6 +135,9 @@ class _Build:
         rule, where = f"arguments.{kind}", f"settings.{self.written.get(name, name)}"
         refused = rule not in self.accept
         message = message if refused else f"Accepted by the owner: {message}"
+        if refused and not self.tabled and kind in ("unknown", "choice", "removed"):
+            refused, remedy = False, f"{remedy} If the image is older or newer than that, nothing need be done.".strip()
+            message = f"{message} That is what the table of {self.parser.version} says, and the image is another: it is passed on."
         self.findings.append(Finding(rule, "error" if refused else "warning", where, message, remedy))
         return refused
 
@@ -335,12 +343,13 @@ class _Build:
         used = [*(place.removeprefix("--") for place in self.flags), *self.objects]
         differ = sorted({f"--{flag}" for flag in used if sides[0].spec(flag) != sides[-1].spec(flag)})
         between = " and ".join(side.version for side in sides)
+        newest = ", and rules count it as newer than all" if counted(self.version) > release(sides[-1].version) else ""
         told = f"differ in {', '.join(differ)}" if differ else "agree on all flags in use"
         return Finding(
             "arguments.table",
             "warning",
             "engine.version",
-            f"There is no flag table of {self.what}, so that of {self.parser.version} is used. The tables of {between} {told}.",
+            f"There is no flag table of {self.what}, so that of {self.parser.version} is used{newest}. The tables of {between} {told}.",
             "Look at these flags in the image (--help)." if differ else "Nothing need be done.",
         )
 

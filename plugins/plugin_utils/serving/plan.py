@@ -23,6 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     speculation,
     verdict,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
@@ -137,15 +138,41 @@ def _idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
     ]
 
 
-def _mods(chosen: Profile) -> list[Finding]:
-    """Tell what an image must have that no flag brings."""
-    if not (chosen.mods or chosen.note):
+def _mods(chosen: Profile, entry: Plain) -> list[Finding]:
+    """Tell what an image must have that no flag brings; of a recipe, its own lines tell it."""
+    if not (chosen.mods or chosen.note) or "recipe" in entry:
         return []
     mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
     return [
         Finding(
             "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
         )
+    ]
+
+
+def _recipe(entry: Plain) -> list[Finding]:
+    """Tell what of a recipe is not done."""
+    lines = [line for line in entry.get("recipe", {}).get("lines", ()) if line["became"] == "refused"]
+    return [
+        Finding(
+            "recipe.refused",
+            "warning",
+            "",
+            f"{line['text']}: {line['why']}",
+            "",
+            ("recipe",),
+            (f"The recipe {entry['recipe']['file']}",),
+        )
+        for line in lines
+    ]
+
+
+def _variables(chosen: Profile, known: verdict.Base) -> list[Finding]:
+    """Tell the variables of the profile that this engine version does not know."""
+    engine = chosen.engine
+    return [
+        replace(found, subject="", names=(found.subject,), message=f"{found.subject}: {found.message}")
+        for found in check_environment(engine.name, engine.version, chosen.environment, known.tables)
     ]
 
 
@@ -201,7 +228,8 @@ def launch_plan(
     env, head, unread = ranks_environment.of_plan(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
+    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen, entry), *notes]
+    more += [*_variables(chosen, known), *_recipe(entry)]
     findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
@@ -220,6 +248,7 @@ def launch_plan(
         "speculation": _speculation(found),
         "chat": entry.get("chat", {}),
         "sampling": entry.get("sampling", {}),
+        "recipe": entry.get("recipe", {}),
         "resolved": _resolved_plain(found.runs),
         "findings": [_finding_plain(f) for f in findings],
         "evidence": [_row_plain(c) for c in (*found.rows_seen.equal, *found.rows_seen.near)],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -172,6 +173,11 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
         for key in ("engine", "parallel"):
             chosen[key] = knowledge.merged(chosen[key], layer.get(key, {}))
     engine = from_plain(Engine, dict(chosen["engine"]), f"profile {name!r}: engine")
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", engine.version):
+        raise CollectionError(
+            f"profile {name!r}: engine.version: {engine.version!r} is no version. Write a release such as 0.5.12, or the image's "
+            "own word where it names none, such as latest."
+        )
     dialect = tables.dialect(engine.name, engine.version)
     for where, layer in layers.items():
         settings, environment = canonical(layer.get("settings", {}), layer.get("environment", {}), dialect, where)
@@ -232,7 +238,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         facts=facts,
         precision=DEFAULT_PRECISION | entry.get("precision", {}),
         drafter=from_plain(Drafter, drafter, f"profile {name!r}: drafter") if drafter else None,
-        environment=chosen["environment"],
+        environment={key: str(value) for key, value in chosen["environment"].items()},
         checkpoint_gb=entry.get("checkpoint_gb"),
         revision=entry.get("revision"),
         port=entry.get("port"),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import counted, release, same_release
 
 Entry = t.Mapping[str, t.Any]
 Settings = dict[str, t.Any]
@@ -80,13 +80,13 @@ class Tables:
         """Return the table of a version's release, else that of the newest one before it, else the oldest; None: no such engine."""
         own = self.parser(engine, version)
         if own is None and (known := self.versions(engine)):
-            own = next((p for p in reversed(known) if release(p.version) < release(version)), known[0])
+            own = next((p for p in reversed(known) if release(p.version) < counted(version)), known[0])
         return own
 
     def neighbours(self, engine: str, version: str) -> list[flag_table.Parser]:
         """Return the two tables between which a release without one lies, or the two that are nearest on its one side."""
         known = self.versions(engine)
-        after = sum(release(p.version) < release(version) for p in known)
+        after = sum(release(p.version) < counted(version) for p in known)
         first = min(max(after - 1, 0), max(len(known) - 2, 0))
         return known[first : first + 2]
 

@@ -113,6 +113,16 @@ def _choice(found: t.Mapping[str, t.Any]) -> list[str]:
     return [f"shape     {found['shape']}: {found['variant']} ({row}). {found['reason']}"]
 
 
+def _recipe(recipe: t.Mapping[str, t.Any]) -> list[str]:
+    """Say what became of each line of the recipe that the plan is made of; what is refused is a finding as well."""
+    lines = recipe.get("lines", ())
+    order = ("setting", "ours", "passed on", "not used", "refused")
+    return [
+        f"recipe    {line['became']}: {line['text']}" + (f" ({line['why']})" if line["why"] else "")
+        for line in sorted(lines, key=lambda line: order.index(line["became"]))
+    ]
+
+
 def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.Any] | None = None) -> list[str]:
     """Return the lines of a plan, as `launch_plan` returns it. recommendation: what `recommend` said for its shape."""
     engine, parallel = plan["engine"], plan["parallel"]
@@ -124,10 +134,11 @@ def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.
         *_choice(recommendation or {}),
         *memory_lines(plan["memory"]),
         *_estimate(plan["estimate"]),
+        *_recipe(plan.get("recipe") or {}),
     ]
     for finding in plan["findings"]:
         lines.append(f"{finding['severity']:<9} {finding['rule']}: {finding['message']}")
-        lines.append(f"          → {finding['remedy']}")
+        lines += [f"          → {finding['remedy']}"] if finding["remedy"] else []
     for row in plan["evidence"]:
         lines += _evidence(row)
     for by, word in (("asked", "asked"), ("added", "added"), ("default", "default"), ("unknown", "unknown")):

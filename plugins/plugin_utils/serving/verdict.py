@@ -31,7 +31,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Nvfp4Layout
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Drafter, Engine, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 Verdict = t.Literal["blocked", "unproven", "proven"]
 # What a plan's document has of the model alone.
@@ -376,7 +376,6 @@ def judge(
 
     kernels: hosts by kernel, as nodes showed it; what the owner says in platform wins.
     """
-    release(profile.engine.version)
     engine = profile.engine
     draft, found = drafted(profile, known.tables)
     before = running(profile, draft, known)

@@ -18,7 +18,18 @@ else:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
+_NEWEST = "99999999"
 _LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
+
+
+def _release(version: str) -> Version | None:
+    if PACKAGING_ERROR is not None:
+        raise CollectionError(
+            f"The Python package packaging is missing on the controller ({PACKAGING_ERROR}). "
+            "Install it: pip install 'packaging>=22'"
+        )
+    match = _LEADING.match(version)
+    return Version(match.group(1)) if match else None
 
 
 @functools.cache
@@ -27,15 +38,19 @@ def release(version: str) -> Version:
 
     A kernel's version counts up to its first dash as well. CollectionError for a text that begins with no number.
     """
-    if PACKAGING_ERROR is not None:
-        raise CollectionError(
-            f"The Python package packaging is missing on the controller ({PACKAGING_ERROR}). "
-            "Install it: pip install 'packaging>=22'"
-        )
-    match = _LEADING.match(version)
-    if not match:
+    found = _release(version)
+    if found is None:
         raise CollectionError(f"version: {version!r} does not begin with a number. Write a release such as 0.5.12.")
-    return Version(match.group(1))
+    return found
+
+
+@functools.cache
+def counted(version: str) -> Version:
+    """Return the release that an engine's version counts as: its own, or one newer than all where it names none.
+
+    Images are named `latest`, `nightly`, `v0`, or by the day of their build: what they have is what is new.
+    """
+    return (_release(version) if "." in version else None) or Version(_NEWEST)
 
 
 @functools.cache
@@ -50,11 +65,10 @@ def _specifiers(wanted: str) -> SpecifierSet:
 
 @functools.cache
 def matches(version: str, wanted: str) -> bool:
-    """Whether a version's release is in a range: terms such as `>=0.5.12`, joined by commas. Empty: all versions."""
-    own = release(version)
-    return _specifiers(wanted).contains(own)
+    """Whether a version is in a range: terms such as `>=0.5.12`, joined by commas. Empty: all versions. See `counted`."""
+    return _specifiers(wanted).contains(counted(version))
 
 
 def same_release(first: str, second: str) -> bool:
     """Whether two versions are of one release."""
-    return release(first) == release(second)
+    return counted(first) == counted(second)

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: recipe
+short_description: Make a profile of another tool's recipe
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Reads a recipe of sparkrun or spark-vllm-docker, a C(vllm serve) or SGLang command line with or without C(docker run) around
+    it, or a Compose file, and returns it as a profile, which M(dgxspark.cluster.launch_plan) takes as it
+    takes a shipped one.
+  - The profile's key C(recipe) tells what became of each line. Nothing of the file is run, and no file that it names is read.
+options:
+  _terms:
+    description: The recipes' files, on the controller. A relative path begins where C(ansible-playbook) was started.
+    type: list
+    elements: str
+    required: true
+  knowledge_dirs:
+    description: Folders of the owner's own profiles, images and engines.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: See whether a recipe would run
+  ansible.builtin.debug:
+    msg: "{{ (lookup('dgxspark.cluster.recipe', 'qwen3.6-27b.yaml') | dgxspark.cluster.launch_plan).verdict }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: One profile for each file.
+  type: list
+  elements: dict
+"""
+
+import os
+import typing as t
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe
+
+
+class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
+    """`lookup('dgxspark.cluster.recipe', path)`."""
+
+    def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[dict[str, t.Any]]:
+        """Return the profile that each recipe makes."""
+        self.set_options(var_options=variables, direct=kwargs)
+        if not all(isinstance(term, str) and term.strip() for term in terms):
+            raise AnsibleLookupError(f"dgxspark.cluster.recipe: paths are needed, not {terms!r}.")
+        try:
+            # As owner_path has it: where ansible-playbook was started.
+            paths = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
+            return [recipe.read(path, self.get_option("knowledge_dirs")) for path in paths]
+        except CollectionError as exc:
+            raise AnsibleLookupError(f"dgxspark.cluster.recipe: {exc}") from exc

@@ -1,0 +1,317 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A recipe of another tool → a profile of ours, and what became of each line of it."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table, recipe_flags, recipe_formats
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import KIND, extended
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_shell import unset
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE, Dialect, load_tables
+
+Plain = dict[str, t.Any]
+# sparkrun's names for settings that an engine names otherwise (its runtimes' flag maps), where a recipe has no command.
+_NAMES = {
+    "tensor_parallel": "tp_size",
+    "pipeline_parallel": "pp_size",
+    "data_parallel": "dp_size",
+    "expert_parallel": "ep_size",
+    "gpu_memory_utilization": {"sglang": "mem_fraction_static"},
+    "max_num_seqs": {"sglang": "max_running_requests"},
+    "chunked_prefill": {"sglang": "chunked_prefill_size"},
+}
+# Of each rank or node: the fabric plan and the pod's template know them, and a recipe's are another machine's.
+_OUR_VARIABLES = frozenset(
+    [
+        "NCCL_SOCKET_IFNAME",
+        "NCCL_IB_HCA",
+        "NCCL_IB_GID_INDEX",
+        "NCCL_NET",
+        "NCCL_IB_DISABLE",
+        "GLOO_SOCKET_IFNAME",
+        "TP_SOCKET_IFNAME",
+        "UCX_NET_DEVICES",
+        "OMPI_MCA_btl_tcp_if_include",
+        "VLLM_HOST_IP",
+        "SGLANG_HOST_IP",
+        "HOST_IP",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "NODE_RANK",
+        "RANK",
+        "WORLD_SIZE",
+        "NNODES",
+        "LOCAL_RANK",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "TRANSFORMERS_CACHE",
+        "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+    ]
+)
+_SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
+_HUB = re.compile(r"[^/\s]+/[^/\s:]+")
+_RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
+_LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
+_HASH = re.compile(r"[0-9a-f]{40}")
+
+
+def read(path: str, overlays: t.Sequence[str] = ()) -> Plain:
+    """Return the profile that a recipe's file makes, its `recipe` with what became of each line.
+
+    CollectionError names the file and what is wrong with it: unreadable, too large, another engine, a command that only a shell
+    could work out. The file is read once, and no other file that it names is opened.
+    """
+    file = pathlib.Path(path)
+    try:
+        if not file.is_file():
+            raise CollectionError("there is no such file. A relative path begins where the playbook is called.")
+        data = file.read_bytes() if file.stat().st_size <= knowledge.LARGEST else b""
+    except OSError as exc:
+        raise CollectionError(f"recipe {path}: cannot be read: {exc.strerror}. Check its permissions.") from exc
+    except CollectionError as exc:
+        raise CollectionError(f"recipe {path}: {exc}") from exc
+    if not data:
+        raise CollectionError(
+            f"recipe {path}: it is empty, or larger than {knowledge.LARGEST // 1024} KiB. Name a recipe."
+        )
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise CollectionError(f"recipe {path}: it is not UTF-8 text: {exc.reason}. Name a recipe.") from exc
+    return dict(_made(text, file.name, tuple(overlays), knowledge.stamp(overlays)))
+
+
+@functools.lru_cache(maxsize=32)
+def _made(text: str, name: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Plain:
+    return profile_of(text, name, overlays)
+
+
+def profile_of(text: str, name: str, overlays: t.Sequence[str] = ()) -> Plain:
+    """Return the profile that a recipe's text makes. name: its file's."""
+    try:
+        return _Maker(recipe_formats.read(text, name), name, overlays).profile()
+    except CollectionError as exc:
+        raise CollectionError(f"recipe {name}: {exc}") from exc
+
+
+class _Maker:
+    """One profile while it is made."""
+
+    def __init__(self, source: recipe_formats.Source, name: str, overlays: t.Sequence[str]) -> None:
+        self.source, self.name = source, name
+        self.lines: list[recipe_formats.Line] = []
+        self.settings: Plain = {}
+        self.parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1}
+        self.model, self.revision = source.model, source.revision
+        self.port: int | None = None
+        self.profiles = knowledge.shared(KIND, tuple(overlays))
+        self.images = knowledge.load("images", overlays)
+        self.engine, self.version = self.engine_of()
+        self.dialect: Dialect = load_tables(overlays).dialect(self.engine, self.version)
+
+    def told(self, text: str, became: recipe_formats.Became, why: str = "") -> None:
+        self.lines.append(recipe_formats.Line(text, became, why))
+
+    def engine_of(self) -> tuple[str, str]:
+        """Return the engine and its version: of a known image, else by the image's tag, which may name no release."""
+        image = self.source.image
+        for entry in self.images.values():
+            if image and image in (entry["image"], entry.get("digest")) and "engine" in entry:
+                return entry["engine"]["name"], entry["engine"]["version"]
+        repository, _at, digest = image.partition("@")
+        tag = repository.rpartition("/")[2].partition(":")[2]
+        engine = self.source.engine or next((e for e in ("sglang", "vllm") if e in repository), "")
+        if not engine:
+            raise CollectionError("it does not say which engine it is for. Add runtime: vllm, or runtime: sglang.")
+        release = _RELEASE.search(tag)
+        return engine, release.group(1) if release else tag or ("unknown" if digest else "latest")
+
+    def profile(self) -> Plain:
+        """Put the profile together."""
+        self.told(f"image {self.source.image or '(none)'}", *self.image_said())
+        parser = self.dialect.parser
+        alone, given = recipe_flags.read_flags(self.source.words, parser)
+        if alone and "model_tag" in parser.table["positionals"]:
+            self.model = alone.pop(0) if not unset(alone[0]) or not self.model else self.model
+        for word in alone:
+            self.told(word, "refused", f"it stands alone, and {parser.engine} takes no such word.")
+        for one in recipe_flags.merged(given, parser).values():
+            self.flag(one)
+        for name, value in self.source.options.items():
+            self.option(name, value)
+        self.spread()
+        environment = self.environment()
+        known = self.known_model()
+        engine: Plain = {"name": self.engine, "version": self.version}
+        if self.source.image:
+            engine["image"] = self.source.image
+        made: Plain = {
+            "id": re.sub(r"[^a-z0-9_.-]+", "-", pathlib.PurePath(self.name).stem.lower()).strip("-._") or "recipe",
+            "title": self.source.title or self.model,
+            "model": self.model,
+            "proven": "untested",
+            "precision": {},
+            **known,
+            "engine": engine,
+            "parallel": self.parallel,
+            "settings": self.settings,
+            "environment": environment,
+            "source": [{"of": "settings", "from": f"The recipe {self.name}", "verified": "reported"}],
+        }
+        for key, value in (("port", self.port), ("mods", self.source.mods)):
+            if value:
+                made[key] = value
+        if _HASH.fullmatch(self.revision):
+            made["revision"] = self.revision
+        lines = [{"text": x.text, "became": x.became, "why": x.why} for x in (*self.lines, *self.source.lines)]
+        made["recipe"] = {"file": self.name, "lines": lines}
+        knowledge.validate(KIND, made, "the profile that it makes")
+        return made
+
+    def image_said(self) -> tuple[recipe_formats.Became, str]:
+        said = f"engine {self.engine} {self.version}"
+        if not self.source.image:
+            return "not used", f"{said}: name one, k8s_dgx_image."
+        if "/" not in self.source.image.partition(":")[0]:
+            said += "; no registry has such a name, as a rule: lay it into the nodes' image folder, or name another (k8s_dgx_image)"
+        return "setting", said
+
+    def flag(self, one: recipe_flags.Given) -> None:
+        """Take one flag."""
+        name = one.name.replace("-", "_")
+        if _SECRET.search(name):
+            self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
+            return
+        left = _LEFT.search(one.text)
+        missing = unset(one.text) or (left and not isinstance(one.value, dict) and left[0])
+        if one.fault or missing:
+            self.told(one.text, "refused", f"{one.fault or f'nothing in the recipe sets {missing}'}.")
+            return
+        self.put(name, one.value, one.text, one.known)
+
+    def option(self, name: str, value: t.Any) -> None:
+        """Take one value that stands beside a recipe without a command."""
+        own = _NAMES.get(name, name)
+        key = own if isinstance(own, str) else own.get(self.engine, name)
+        text = f"defaults.{name}: {value}"
+        if _SECRET.search(key):
+            self.told(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
+        elif isinstance(value, str) and "{" in value and _LEFT.search(value):
+            filled = value.replace("{model_revision}", self.revision).replace("{model}", self.model)
+            self.put(key, filled, text, True)
+        elif not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+            self.told(text, "refused", "no setting has such a name.")
+        else:
+            spec = self.dialect.parser.spec(key.replace("_", "-"))
+            kind = flag_table.expected(spec).removeprefix("list of ") if spec else "str"
+            typed = recipe_flags.typed(value, kind) if isinstance(value, str) else value
+            self.put(key, typed, text, spec is not None or key in self.dialect.tables.names)
+
+    def put(self, name: str, value: t.Any, text: str, known: bool) -> None:
+        """Keep one setting under the name that it has here."""
+        key, _turned = self.dialect.named(name)
+        if key == "model":
+            self.model = str(value)
+            self.told(text, "setting", "model")
+        elif key == "revision":
+            self.revision = str(value)
+            if not _HASH.fullmatch(self.revision):
+                self.settings["revision"] = self.revision
+            self.told(text, "setting", "revision")
+        elif key == "host":
+            self.told(text, "ours", "the server listens on all addresses of its pod.")
+        elif key == "port" and isinstance(value, int) and 1024 <= value <= 65535:
+            self.port = value
+            self.told(text, "ours", f"instance.port {value}")
+        elif key in ("tp_size", "pp_size", "ep_size", "dp_size", "enable_expert_parallel"):
+            self.parallelism(key, value, text)
+        elif key in ELSEWHERE:
+            self.told(text, "ours", f"said to each rank by {ELSEWHERE[key]}.")
+        elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            self.told(text, "refused", "no flag has such a name.")
+        elif known or key in self.dialect.tables.settings:
+            self.settings[name] = value
+            self.told(text, "setting", name if name == key else f"{name}, which is {key}")
+        else:
+            self.settings[name] = value
+            self.told(
+                text, "passed on", f"no flag of {self.dialect.parser.engine} {self.dialect.parser.version}'s table."
+            )
+
+    def parallelism(self, key: str, value: t.Any, text: str) -> None:
+        """Keep the spread over Sparks, each of which has one GPU."""
+        if key == "enable_expert_parallel":
+            self.parallel["ep"] = 0 if value else 1  # as wide as tensor parallelism, once that is known
+            self.told(text, "setting", "parallel.ep")
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            self.told(text, "refused", f"{value!r} is not a whole number of at least 1.")
+        elif key == "dp_size":
+            why = "each Spark has one GPU, and the plan spreads one copy of the model: serve a second instance."
+            self.told(text, *(("ours", "one copy of the model") if value == 1 else ("refused", why)))
+        else:
+            short = key.removesuffix("_size")
+            self.parallel[short] = value
+            self.told(text, "setting", f"parallel.{short}")
+
+    def spread(self) -> None:
+        """Work out the number of Sparks."""
+        tp, pp = self.parallel["tp"], self.parallel["pp"]
+        most = self.source.most
+        if most == 1 and tp * pp > 1:
+            self.told(f"tp {tp}, pp {pp}", "not used", "the recipe is for one Spark alone, where its tool says 1.")
+            self.parallel |= {"tp": 1, "pp": 1, "ep": min(self.parallel["ep"], 1)}
+        elif self.source.least > 1 and tp * pp == 1:
+            self.told(
+                f"at least {self.source.least} nodes", "not used", "its command spreads over one GPU: tp and pp are 1."
+            )
+        self.parallel["ep"] = self.parallel["ep"] or self.parallel["tp"]
+        self.parallel["nodes"] = self.parallel["tp"] * self.parallel["pp"]
+
+    def environment(self) -> dict[str, str]:
+        """Keep the variables that are the model's or the engine's."""
+        kept: dict[str, str] = {}
+        for name, value in self.source.environment.items():
+            missing = unset(value) or ((left := _LEFT.search(value)) and left[0])
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                self.told(f"env {name}", "refused", "no variable has such a name.")
+            elif _SECRET.search(name):
+                self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
+            elif name in _OUR_VARIABLES:
+                self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")
+            elif missing:
+                self.told(f"env {name}={value}", "refused", f"nothing in the recipe sets {missing}.")
+            else:
+                kept[name] = value
+                self.told(f"env {name}={value}", "setting", "environment")
+        return kept
+
+    def known_model(self) -> Plain:
+        """Return what a profile at hand knows of the same model. CollectionError where the recipe names none of the hub."""
+        if unset(self.model) or _LEFT.search(self.model):
+            raise CollectionError(f"model: nothing in the recipe sets {self.model}. Write the model's name there.")
+        if not _HUB.fullmatch(self.model):
+            more = " It is a file for llama.cpp, which is not served here." if ":" in self.model else ""
+            raise CollectionError(
+                f"model: {self.model!r} is no name of the hub, such as Qwen/Qwen3.6-27B-FP8.{more} Weights come from the hub, "
+                "and a folder in a container says nothing of them."
+            )
+        for entry in self.profiles.values():
+            whole = extended(entry, self.profiles)
+            if whole.get("model") == self.model and "facts" in whole:
+                self.told(f"model {self.model}", "setting", f"its facts are those of profile {whole['id']}")
+                return {key: whole[key] for key in ("facts", "precision", "checkpoint_gb", "drafter") if key in whole}
+        self.told(
+            f"model {self.model}",
+            "setting",
+            "no profile knows it: its facts may come from its config.json (k8s_dgx_model_config)",
+        )
+        return {}

@@ -1,0 +1,207 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An engine's command line → flags with typed values: the way back from `arguments`, by the same tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
+
+# vLLM's short names, which its tables leave out (vLLM 0.17.1 engine/arg_utils.py; -sc is of later releases).
+_SHORT = {
+    "vllm": {
+        "tp": "tensor-parallel-size",
+        "pp": "pipeline-parallel-size",
+        "dp": "data-parallel-size",
+        "dpn": "data-parallel-rank",
+        "dpr": "data-parallel-start-rank",
+        "dpl": "data-parallel-size-local",
+        "dpa": "data-parallel-address",
+        "dpp": "data-parallel-rpc-port",
+        "dpb": "data-parallel-backend",
+        "dph": "data-parallel-hybrid-lb",
+        "dpe": "data-parallel-external-lb",
+        "dcp": "decode-context-parallel-size",
+        "pcp": "prefill-context-parallel-size",
+        "ep": "enable-expert-parallel",
+        "q": "quantization",
+        "n": "nnodes",
+        "r": "node-rank",
+        "cc": "compilation-config",
+        "ac": "attention-config",
+        "sc": "speculative-config",
+        "asc": "api-server-count",
+    }
+}
+# SGLang takes them besides the names in its table, as prefixes of these.
+_PREFIXES = {"sglang": {"tp": "tp-size", "pp": "pp-size", "dp": "dp-size", "ep": "ep-size"}}
+# Human-readable whole numbers (vLLM 0.17.1 engine/arg_utils.py:2207): small letters are decimal, large ones binary.
+_SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT])")
+
+
+@dataclass(frozen=True)
+class Given:
+    """One flag as it was written. name: the version's own name where it has one; value: typed; fault: why it cannot be read."""
+
+    name: str
+    value: t.Any
+    text: str
+    known: bool = True
+    fault: str = ""
+
+
+def _json(text: str) -> t.Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def typed(text: str, kind: str) -> t.Any:
+    """Return a word as a value of a flag's type; a word that is none stays a text, for the check of settings to refuse."""
+    if kind == "json":
+        return _json(text)
+    if kind == "int":
+        if re.fullmatch(r"[+-]?\d+", text):
+            return int(text)
+        sized = _SIZE.fullmatch(text)
+        if sized and ("." not in sized[1] or sized[2].islower()):
+            return int(float(sized[1]) * _SIZES[sized[2]]) if "." in sized[1] else int(sized[1]) * _SIZES[sized[2]]
+    if kind in ("int", "float"):
+        try:
+            return float(text) if kind == "float" else text
+        except ValueError:
+            return text
+    return text
+
+
+def _inner(text: str) -> t.Any:
+    """Return a dotted flag's value as vLLM reads it: JSON where it is, else the text."""
+    return _json(text) if text not in ("True", "False") else text == "True"
+
+
+class _Reader:
+    def __init__(self, words: t.Sequence[str], parser: flag_table.Parser) -> None:
+        self.words, self.parser, self.at = list(words), parser, 0
+        self.off = {spec["off"]: name for name, spec in parser.table["flags"].items() if spec["type"] == "toggle"}
+
+    def named(self, word: str) -> tuple[str, bool, bool]:
+        """Return a flag's name, whether it is turned off by it, and whether the table has it."""
+        bare = word.lstrip("-")
+        own = _SHORT.get(self.parser.engine, {}).get(bare) if not word.startswith("--") else None
+        flag = (own or bare).replace("_", "-")
+        flag = _PREFIXES.get(self.parser.engine, {}).get(flag, flag) if self.parser.spec(flag) is None else flag
+        if self.parser.spec(flag) is not None:
+            return self.parser.primary(flag), False, True
+        if flag in self.off:
+            return self.off[flag], True, True
+        begun = {self.parser.primary(name) for name in self.parser.flags if name.startswith(flag)}
+        if word.startswith("--") and len(begun) == 1 and len(flag) > 2:
+            return begun.pop(), False, True
+        return flag, False, False
+
+    def is_flag(self, word: str) -> bool:
+        return len(word) > 1 and word.startswith("-") and not re.fullmatch(r"-[\d.].*", word)
+
+    def following(self, limit: int | None = None) -> list[str]:
+        """Take the words up to the next flag."""
+        first = self.at
+        while self.at < len(self.words) and (limit is None or self.at - first < limit):
+            if self.is_flag(self.words[self.at]):
+                break
+            self.at += 1
+        return self.words[first : self.at]
+
+    def read(self) -> tuple[list[str], list[Given]]:
+        """Return the words that stand alone, and the flags in their order."""
+        alone, found = [], []
+        while self.at < len(self.words):
+            word = self.words[self.at]
+            self.at += 1
+            if not self.is_flag(word):
+                alone.append(word)
+            elif word != "--":
+                found.append(self.flag(word))
+        return alone, found
+
+    def flag(self, word: str) -> Given:
+        first = self.at - 1
+        head, equals, tail = word.partition("=")
+        head, dot, path = head.partition(".")
+        name, off, known = self.named(head)
+        inline = [tail] if equals else None
+        spec = self.parser.spec(name) if known else None
+        if dot:
+            taken = inline if inline is not None else self.following(1)
+            value: t.Any = _inner(taken[0]) if taken else True
+            for key in reversed(path.split(".")):
+                value = {key: value}
+            return Given(name, value, self.text(first), known)
+        if spec is None:
+            taken = inline if inline is not None else self.following()
+            return Given(name, self.unknown(taken), self.text(first), False)
+        if spec["type"] in ("switch", "toggle"):
+            if inline is not None:
+                value = tail.lower() in ("true", "1") if tail.lower() in ("true", "false", "1", "0") else tail
+                return Given(name, value, self.text(first))
+            return Given(name, not off, self.text(first))
+        many = bool(spec.get("many"))
+        taken = inline if inline is not None else self.following(None if many else 1)
+        if not taken and not many:
+            taken = self.dashed()
+        if not taken and spec.get("many") != "any":
+            return Given(name, None, self.text(first), fault="its value is missing")
+        values = [typed(item, spec["type"]) for item in taken]
+        return Given(name, values if many or spec.get("repeat") else values[0], self.text(first))
+
+    def dashed(self) -> list[str]:
+        """Take a value that begins with a dash and is no flag of this version."""
+        if self.at < len(self.words) and not self.words[self.at].startswith("--"):
+            if not self.named(self.words[self.at].partition("=")[0])[2]:
+                self.at += 1
+                return self.words[self.at - 1 : self.at]
+        return []
+
+    def unknown(self, taken: list[str]) -> t.Any:
+        """Guess the value of a flag that the table does not have by its words alone."""
+        values = [_json(item) for item in taken]
+        return True if not values else values[0] if len(values) == 1 else values
+
+    def text(self, first: int) -> str:
+        return " ".join(self.words[first : self.at])
+
+
+def read_flags(words: t.Sequence[str], parser: flag_table.Parser) -> tuple[list[str], list[Given]]:
+    """Read an argument list by a version's table: the words that stand alone, then each flag with its typed value.
+
+    A flag that the table does not have is kept as it is written, with the words up to the next flag as its value.
+    """
+    return _Reader(words, parser).read()
+
+
+def merged(given: t.Sequence[Given], parser: flag_table.Parser) -> dict[str, Given]:
+    """Return the flags by name as the parser ends up with them: the last counts, objects and repeated flags add up."""
+    out: dict[str, Given] = {}
+    for one in given:
+        before = out.get(one.name)
+        spec = parser.spec(one.name) or {}
+        if before and isinstance(before.value, dict) and isinstance(one.value, dict):
+            value: t.Any = _laid(before.value, one.value)
+        elif before and spec.get("repeat"):
+            value = [*before.value, *one.value]
+        else:
+            out[one.name] = one
+            continue
+        out[one.name] = Given(one.name, value, f"{before.text} {one.text}", one.known, one.fault or before.fault)
+    return out
+
+
+def _laid(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    both = {k: _laid(base[k], v) for k, v in over.items() if isinstance(v, dict) and isinstance(base.get(k), dict)}
+    return {**base, **over, **both}

@@ -1,0 +1,343 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Recipes of other tools: each form makes a profile, nothing in it is lost, and nothing of it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import shlex
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe, recipe_flags, recipe_shell
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import build_argv, load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+
+SPARKRUN = """
+recipe_version: "2"
+model: acme/Model-8B-FP8
+runtime: vllm
+container: ghcr.io/acme/vllm-nightly:latest
+min_nodes: 2
+mods: [mods/fix-template]
+pre_exec: ["pip install thing"]
+metadata: {description: a model}
+defaults:
+  port: 8123
+  tensor_parallel: 2
+  unused: 7
+  speculative_config: '{"method": "mtp", "num_speculative_tokens": 2}'
+env:
+  VLLM_MARLIN_USE_ATOMIC_ADD: 1
+  VLLM_NO_SUCH_THING: "1"
+  lower_case: "x"
+  NCCL_SOCKET_IFNAME: eth7
+  HF_TOKEN: hf_secret
+command: |
+  vllm serve {model} \\
+    --host 0.0.0.0 --port {port} \\
+    --speculative-config '{speculative_config}' \\
+    --distributed-executor-backend ray \\
+    --api-key very-secret \\
+    --a-new-flag yes \\
+    -tp {tensor_parallel}
+"""
+
+
+def became(profile: dict[str, t.Any]) -> dict[str, str]:
+    return {line["text"]: line["became"] for line in profile["recipe"]["lines"]}
+
+
+def findings(profile: dict[str, t.Any]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for finding in launch_plan(profile)["findings"]:
+        found.setdefault(finding["rule"], []).append(finding["message"])
+    return found
+
+
+def test_a_recipe_of_sparkrun_tells_each_of_its_lines() -> None:
+    made = recipe.profile_of(SPARKRUN, "my recipe.yaml")
+    assert made["model"] == "acme/Model-8B-FP8" and made["id"] == "my-recipe"
+    assert made["engine"] == {"name": "vllm", "version": "latest", "image": "ghcr.io/acme/vllm-nightly:latest"}
+    assert made["parallel"] == {"nodes": 2, "tp": 2, "pp": 1, "ep": 1}
+    assert made["port"] == 8123 and made["mods"] == ["fix-template"]
+    assert made["environment"] == {"VLLM_MARLIN_USE_ATOMIC_ADD": "1", "VLLM_NO_SUCH_THING": "1", "lower_case": "x"}
+    assert made["settings"]["speculative_config"] == {"method": "mtp", "num_speculative_tokens": 2}
+    said = became(made)
+    assert said["-tp 2"] == "setting"
+    assert said["--port 8123"] == said["--host 0.0.0.0"] == said["env NCCL_SOCKET_IFNAME=eth7"] == "ours"
+    assert said["--a-new-flag yes"] == "passed on"
+    assert (
+        said["mods: mods/fix-template"]
+        == said["pre_exec"]
+        == said["--api-key …"]
+        == said["env HF_TOKEN=…"]
+        == "refused"
+    )
+    assert said["defaults.unused: 7"] == said["metadata"] == "not used"
+    assert "secret" not in json.dumps(made).replace("a secret:", "")
+
+
+def test_the_plan_of_a_recipe_says_what_the_owner_has_to_know() -> None:
+    plan = launch_plan(recipe.profile_of(SPARKRUN, "r.yaml"))
+    assert plan["verdict"] == "unproven"
+    found = findings(recipe.profile_of(SPARKRUN, "r.yaml"))
+    assert "ray is left out" in found["arguments.left-out"][0]
+    assert [text for text in found["arguments.variable"] if "VLLM_NO_SUCH_THING" in text]
+    assert len(found["arguments.variable"]) == 1
+    assert any("mods/fix-template" in text for text in found["recipe.refused"])
+    assert "newer than all" in found["arguments.table"][0]
+    for rank in plan["ranks"]:
+        assert "ray" not in rank["argv"] and rank["argv"][rank["argv"].index("--a-new-flag") + 1] == "yes"
+        assert rank["env"]["lower_case"] == "x"
+
+
+def test_a_recipe_of_version_1_has_doubled_braces_and_may_be_for_one_spark() -> None:
+    text = """
+recipe_version: "1"
+name: My model
+container: vllm-node
+solo_only: true
+defaults: {tensor_parallel: 2, tokens: 3, gpu_memory_utilization: 0.7}
+command: |
+  vllm serve acme/Model --gpu-memory-utilization {gpu_memory_utilization} -tp {tensor_parallel} \\
+    --speculative-config '{{"method":"mtp","num_speculative_tokens":{tokens}}}' --max-model-len 128k
+"""
+    made = recipe.profile_of(text, "x.yml")
+    assert made["parallel"]["nodes"] == made["parallel"]["tp"] == 1
+    assert made["settings"]["speculative_config"] == {"method": "mtp", "num_speculative_tokens": 3}
+    assert made["settings"]["max_model_len"] == 128_000
+    assert made["settings"]["gpu_memory_utilization"] == 0.7
+    assert launch_plan(made)["verdict"] == "unproven"
+
+
+def test_a_recipe_without_a_command_is_told_by_its_defaults() -> None:
+    text = """
+model: acme/Model
+model_revision: 0123456789012345678901234567890123456789
+runtime: sglang
+container: acme/sglang:0.5.12
+defaults: {tensor_parallel: 2, gpu_memory_utilization: 0.8, max_model_len: 4096, cuda_graph_bs: [1, 2], revision: "{model_revision}",
+  port: 8000, data_parallel: 1, chunked_prefill: 2048, api_key: k}
+"""
+    made = recipe.profile_of(text, "x.yaml")
+    assert made["engine"]["version"] == "0.5.12" and made["revision"] == "0123456789012345678901234567890123456789"
+    assert made["settings"] == {
+        "mem_fraction_static": 0.8,
+        "max_model_len": 4096,
+        "cuda_graph_bs": [1, 2],
+        "chunked_prefill_size": 2048,
+    }
+    assert made["parallel"]["nodes"] == 2
+
+
+def test_docker_run_is_unwrapped_and_exported_variables_are_known() -> None:
+    text = """#!/bin/bash
+set -e
+export MODEL=acme/Model NOT_FOR_IT=1
+export HF_TOKEN=hf_x
+docker pull vllm/vllm-openai:v0.17.1
+docker run -d --rm --gpus all -p 8000:8000 --name=x -e VLLM_LOGGING_LEVEL=DEBUG -e HF_TOKEN \\
+  vllm/vllm-openai:v0.17.1 ${MODEL} \\
+  --max-model-len=4096 -cc.cudagraph_mode=PIECEWISE --default-chat-template-kwargs.enable_thinking false \\
+  --no-enable-prefix-caching 2>&1 | tee log
+"""
+    made = recipe.profile_of(text, "run.sh")
+    assert made["model"] == "acme/Model"
+    assert made["engine"] == {"name": "vllm", "version": "0.17.1", "image": "vllm/vllm-openai:v0.17.1"}
+    assert made["environment"] == {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert made["settings"] == {
+        "max_model_len": 4096,
+        "compilation_config": {"cudagraph_mode": "PIECEWISE"},
+        "default_chat_template_kwargs": {"enable_thinking": False},
+        "enable_prefix_caching": False,
+    }
+    assert became(made)["docker pull vllm/vllm-openai:v0.17.1"] == "not used"
+    argv = launch_plan(made)["ranks"][0]["argv"]
+    assert "--no-enable-prefix-caching" in argv
+
+
+def test_a_compose_service_of_several() -> None:
+    text = """
+services:
+  web: {image: "nginx:1", command: nginx}
+  llm:
+    image: lmsysorg/sglang:${TAG:-v0.5.12}-cu130
+    shm_size: 32g
+    environment: ["SGLANG_LOG_MS=1", "A=$$5"]
+    command: >
+      python3 -m sglang.launch_server --model-path acme/Model
+      --tp 1 --trust-remote-code
+"""
+    made = recipe.profile_of(text, "compose.yaml")
+    assert made["engine"]["name"] == "sglang" and made["engine"]["version"] == "0.5.12-cu130"
+    assert made["environment"]["A"] == "$5" and made["settings"] == {"trust_remote_code": True}
+    assert became(made)["services.web"] == "not used" and became(made)["shm_size"] == "ours"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.sh", "vllm serve $(cat model)", "line 1: the output of a command"),
+        ("a.sh", "vllm serve `cat model`", "backquotes"),
+        ("a.sh", "if true; then vllm serve a/b; fi", "a branch or loop, if"),
+        ("a.sh", "vllm serve $MODEL", "nothing in the recipe sets ${MODEL}"),
+        ("a.sh", "vllm serve /models/x", "is no name of the hub"),
+        ("a.sh", "echo hello", "no command that starts an engine"),
+        ("a.sh", "vllm serve a/b\nvllm serve c/d", "2 commands that start an engine. Leave one"),
+        ("a.sh", "llama-server -hf a/b", "llama.cpp: vLLM and SGLang can be served"),
+        ("a.sh", "vllm serve 'a/b", "a single quote is not closed"),
+        ("a.yaml", "model: a/b\nruntime: atlas\n", "atlas: vLLM and SGLang"),
+        ("a.yaml", "model: a/b:Q4_K_M\nruntime: vllm\n", "file for llama.cpp"),
+        ("a.yaml", "model: !!python/object/apply:os.system [id]\n", "not valid YAML"),
+        ("a.yaml", "a: &a [1]\nb: [" + "*a, " * 40 + "]\n", "more than 20 aliases"),
+        ("a.yaml", "[" * 2000, "not valid YAML"),
+        ("a.yaml", "model: a/b\nmodel: c/d\n", "given twice"),
+        ("a.yaml", "key: value\n", "neither model nor command"),
+        ("a.yaml", "services: {web: {image: nginx}}", "vLLM and SGLang are known"),
+        ("a.yaml", "model: a/b\nruntime: vllm\ndefaults: [1]\n", "defaults: a mapping is needed"),
+        ("a.yaml", "model: a/b\nruntime: vllm\nmin_nodes: two\n", "min_nodes: 'two'"),
+        ("a.yaml", "model: a/b\n", "which engine it is for"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_reason(name: str, text: str, said: str) -> None:
+    with pytest.raises(CollectionError, match="^recipe ") as caught:
+        recipe.profile_of(text, name)
+    assert said in str(caught.value)
+
+
+def test_a_file_is_bounded_and_no_other_is_opened(tmp_path: pathlib.Path) -> None:
+    large = tmp_path / "large.sh"
+    large.write_text("vllm serve a/b " + "x" * 300_000, encoding="utf-8")
+    for path, said in (
+        (large, "larger than 256 KiB"),
+        (tmp_path / "none.yaml", "no such file"),
+        (tmp_path, "no such file"),
+    ):
+        with pytest.raises(CollectionError, match=said):
+            recipe.read(str(path))
+    outside = tmp_path / "outside"
+    outside.write_text("SECRET=1\n", encoding="utf-8")
+    inner = tmp_path / "inner.sh"
+    inner.write_text(
+        f"docker run --env-file {outside} vllm/vllm-openai:v0.17.1 a/b --chat-template ../outside; touch {tmp_path}/ran",
+        "utf-8",
+    )
+    made = recipe.read(str(inner))
+    assert "SECRET" not in json.dumps(made) and not (tmp_path / "ran").exists()
+    assert became(made)[f"--env-file {outside}"] == "refused"
+
+
+def test_a_model_that_a_profile_knows_has_its_memory_planned() -> None:
+    made = recipe.profile_of(
+        "vllm serve Qwen/Qwen3.6-27B-FP8 --gpu-memory-utilization 0.8 --max-model-len 32768", "a.txt"
+    )
+    assert launch_plan(made)["memory"]["weights_gib"] > 20
+
+
+@given(st.text(alphabet=st.sampled_from("ab $'\"\\\n{}#;|&<>()`=-~é"), max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(CollectionError):
+        recipe.profile_of(text, "a.sh")
+
+
+WORD = st.text(alphabet=st.characters(exclude_characters="$\x00\r", exclude_categories=["Cs"]), max_size=12)
+
+
+@given(st.lists(WORD, min_size=1, max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_words_that_are_quoted_come_back_as_they_were(words: list[str]) -> None:
+    (command,) = recipe_shell.commands("program " + shlex.join(words))
+    assert list(command.words) == ["program", *words]
+
+
+TABLES = load_tables()
+# What the plan says to each rank itself, or one id says together with another flag.
+_NOT_ALONE = {"model-path", "model", "json-model-override-args", "config"}
+
+
+def _flags(engine: str, version: str) -> st.SearchStrategy[dict[str, t.Any]]:
+    parser = TABLES.parsers[f"{engine}-{version}"]
+    values = {
+        "switch": st.just(True),
+        "toggle": st.booleans(),
+        "int": st.integers(1, 2**31),
+        "float": st.floats(0.01, 0.99),
+        "str": st.text(alphabet="abc/._-{}\"' é", min_size=1, max_size=8).filter(
+            lambda x: not x.startswith("-") and x.strip()
+        ),
+        "json": st.dictionaries(
+            st.text("ab", min_size=1, max_size=3),
+            st.integers() | st.booleans() | st.text("xy ", max_size=4),
+            min_size=1,
+            max_size=3,
+        ),
+    }
+    names = sorted(
+        name
+        for name, spec in parser.table["flags"].items()
+        if name not in _NOT_ALONE and "deprecated" not in spec and "known" not in spec and not spec.get("required")
+    )
+
+    def value(name: str) -> st.SearchStrategy[t.Any]:
+        spec = parser.table["flags"][name]
+        one = (
+            st.sampled_from([c for c in spec["choices"] if c is not None])
+            if "choices" in spec
+            else values[spec["type"]]
+        )
+        if spec["type"] == "json" and (spec.get("many") or spec.get("repeat")):
+            return st.lists(one, min_size=1, max_size=1)
+        return st.lists(one, min_size=1, max_size=3) if spec.get("many") or spec.get("repeat") else one
+
+    return st.lists(st.sampled_from(names), unique=True, min_size=1, max_size=8).flatmap(
+        lambda chosen: st.fixed_dictionaries({name: value(name) for name in chosen})
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"), [("vllm", "0.33.0"), ("vllm", "0.17.1"), ("sglang", "0.5.12"), ("sglang", "0.5.23")]
+)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_command_line_becomes_settings_and_the_same_command_line_again(
+    data: st.DataObject, engine: str, version: str
+) -> None:
+    """Command line → settings → argv → settings: no flag and no value is lost on the way."""
+    parser = TABLES.parsers[f"{engine}-{version}"]
+    wanted = data.draw(_flags(engine, version))
+    words: list[str] = []
+    for name, value in wanted.items():
+        spec = parser.table["flags"][name]
+        words += recipe_flags.flag_table.written(name, spec, value)
+    (command,) = recipe_shell.commands("program " + shlex.join(words))
+    alone, first = recipe_flags.read_flags(command.words[1:], parser)
+    assert alone == []
+    read = {one.name: one.value for one in recipe_flags.merged(first, parser).values()}
+    assert read == wanted
+    model = {"model": "a/b"}
+    try:
+        argv = build_argv(
+            engine, version, model | {name.replace("-", "_"): value for name, value in read.items()}, TABLES
+        ).argv
+    except CollectionError:
+        return  # what the version refuses, or two names of one setting, is for other tests
+    positional, again = recipe_flags.read_flags(argv, parser)
+    assert positional == (["a/b"] if engine == "vllm" else [])
+    back = {one.name: one.value for one in again if one.name != "model-path"}
+    assert {k: v for k, v in back.items() if k in wanted} == {k: v for k, v in wanted.items() if k in back}
+    missing = {name for name in wanted if name not in back and wanted[name] not in (False, {}, [])}
+    assert not {
+        name
+        for name in missing
+        if name.replace("-", "_") not in TABLES.names
+        and parser.primary(name) not in TABLES.dialect(engine, version).flags
+    }
