@@ -49,15 +49,19 @@ def of_headers(headers: t.Iterable[t.Mapping[str, t.Any]], where: str) -> tuple[
     return names, size or None
 
 
+def _any(forms: t.Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(forms) if forms else "(?!)")
+
+
 def formats(names: t.Iterable[str], overlays: t.Sequence[str] = ()) -> dict[str, str]:
     """Return the format of each module by the tensors that it has; of experts, of the first alone."""
-    parts = collections.defaultdict(set)
+    parts: dict[str, set[str]] = collections.defaultdict(set)
     for name in names:
         if not _OTHER_EXPERT.search(name):
-            module, _dot, last = name.rpartition(".")
-            parts[module].add(last)
+            module, _dot, part = name.rpartition(".")
+            parts[module].add(part)
     marks = [
-        (str(entry["id"]), *(re.compile("|".join(entry["stored"].get(key, ["(?!)"]))) for key in ("any", "without")))
+        (str(entry["id"]), _any(entry["stored"]["any"]), _any(entry["stored"].get("without", [])))
         for entry in knowledge.shared(KIND, overlays).values()
         if "stored" in entry
     ]

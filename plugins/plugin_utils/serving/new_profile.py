@@ -165,7 +165,8 @@ def _sampling(source: Source) -> Plain:
 def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
     """Read facts, precision and size into the profile; return what `model_facts` found."""
     where = f"{source.where}/{CONFIG}"
-    names, size = ([], None)
+    names: list[str] = []
+    size: int | None = None
     if source.headers:
         names, size = checkpoint.of_headers(source.headers, source.where)
     elif INDEX in source.files:

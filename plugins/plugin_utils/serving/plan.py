@@ -184,6 +184,14 @@ def _mods(chosen: Profile) -> list[Finding]:
     ]
 
 
+def _changed(chosen: Profile) -> list[Finding]:
+    """Tell what a change of the engine left behind."""
+    remedy = (
+        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
+    )
+    return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
+
+
 def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
     """Where cables lead to different neighbours, ranks start up over the network that the cluster gives all pods."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
@@ -261,7 +269,7 @@ def launch_plan(
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *notes]
+    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *_changed(chosen), *notes]
     findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
