@@ -102,7 +102,7 @@ def schema(kind: str) -> dict[str, t.Any]:
 
 
 def validate(kind: str, entry: t.Any, where: str) -> None:
-    """Check one entry against its kind's schema; KnowledgeError names `where`, the key and the fault."""
+    """Check one entry against its kind's schema; KnowledgeError names `where`, and each fault with its key."""
     if jsonschema is None:
         raise KnowledgeError(
             f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
@@ -111,9 +111,11 @@ def validate(kind: str, entry: t.Any, where: str) -> None:
     validator = jsonschema.Draft202012Validator(schema(kind))
     errors = sorted(validator.iter_errors(entry), key=lambda e: (list(map(str, e.absolute_path)), e.message))
     if errors:
-        error = jsonschema.exceptions.best_match(errors)
-        key = ".".join(str(p) for p in error.absolute_path) or "(top level)"
-        raise KnowledgeError(f"{where}: {key}: {error.message}. See knowledge/schema/{kind}.json.")
+        faults = []
+        for each in errors:
+            error = jsonschema.exceptions.best_match([each])
+            faults.append(f"{'.'.join(str(p) for p in error.absolute_path) or '(top level)'}: {error.message}")
+        raise KnowledgeError(f"{where}: {'; '.join(dict.fromkeys(faults))}. See knowledge/schema/{kind}.json.")
 
 
 def merged(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Entry:

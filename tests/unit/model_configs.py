@@ -130,6 +130,8 @@ KIMI = {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kim
             "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group"}}},
         "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]}}}  # fmt: skip
 
+NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+
 # By the profile's model, or that of the same make-up: (config.json, hf_quant_config.json).
 PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
     "google/gemma-4-26B-A4B-it": (
@@ -197,4 +199,25 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
     "deepseek-ai/DeepSeek-V3": (DEEPSEEK | {"quantization_config": FP8}, None),
     "openai/gpt-oss-120b": (GPT_OSS, None),
     "moonshotai/Kimi-K2.5": (KIMI, None),
+    "zai-org/GLM-4.7-Flash": (
+        {"architectures": ["Glm4MoeLiteForCausalLM"], "model_type": "glm4_moe_lite", "num_hidden_layers": 47, "hidden_size": 2048,
+         "num_attention_heads": 20, "num_key_value_heads": 20, "head_dim": 64, "intermediate_size": 10240, "vocab_size": 154880,
+         "max_position_embeddings": 202752, "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4,
+         "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "kv_lora_rank": 512, "q_lora_rank": 768,
+         "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "torch_dtype": "bfloat16",
+         "tie_word_embeddings": False}, None),
+    "meta-llama/Llama-3.3-70B-Instruct": (
+        {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192,
+         "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256,
+         "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False}, None),
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": (
+        nemotron(num_hidden_layers=52, hidden_size=2688, intermediate_size=1856, num_attention_heads=32, mamba_num_heads=64,
+                 n_routed_experts=128, num_experts_per_tok=6, moe_intermediate_size=1856,
+                 moe_shared_expert_intermediate_size=3712, hybrid_override_pattern=NANO),
+        {"producer": {"name": "modelopt"}, "quantization": {
+            "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": [
+                "lm_head", *(f"backbone.layers.{layer}.mixer.{part}" for layer in (4, 11, 18, 25, 32, 41)
+                             for part in ("in_proj", "out_proj")),
+                *(f"backbone.layers.{layer}.mixer.{part}_proj" for layer in (5, 12, 19, 26, 33, 42) for part in "qkvo"),
+                *(f"backbone.layers.{layer}.mixer.conv1d" for layer, kind in enumerate(NANO) if kind == "M")]}}),
 }  # fmt: skip

@@ -57,16 +57,18 @@ def _named(url: str) -> t.Iterator[None]:
         raise CollectionError(f"{where} could not be had: {str(exc).partition('?')[0] or type(exc).__name__}.") from exc
 
 
-def small(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
-    """Return a whole answer of at most SMALL bytes, whatever its status. CollectionError where there is none."""
+def small(
+    asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None, most: int = SMALL
+) -> httpx.Response:
+    """Return a whole answer of at most `most` bytes, whatever its status. CollectionError where there is none."""
     with _named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
-        body = b""
+        body = bytearray()
         for chunk in answer.iter_bytes():
             body += chunk
-            if len(body) > SMALL:
-                raise CollectionError(f"{url}: the answer has more than {SMALL >> 20} MiB, and is no page or manifest.")
+            if len(body) > most:
+                raise CollectionError(f"{url}: the answer has more than {most >> 20} MiB, and is no page or manifest.")
         headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
-        return httpx.Response(answer.status_code, headers=headers_kept, content=body, request=answer.request)
+        return httpx.Response(answer.status_code, headers=headers_kept, content=bytes(body), request=answer.request)
 
 
 def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:

@@ -204,11 +204,13 @@ def model_facts(
     quant: t.Mapping[str, t.Any] | None = None,
     overlays: t.Sequence[str] = (),
     where: str = "config.json",
+    stored: t.Mapping[str, str] | None = None,
 ) -> Plain:
     """Return what a profile says of a model, from the model's own files.
 
     config: its config.json. quant: its hf_quant_config.json, read where config.json says nothing of quantization.
-    overlays: the owner's folders of knowledge. where: what the file is called in errors.
+    overlays: the owner's folders of knowledge. where: what the file is called in errors. stored: the format of each module by
+    its tensors (`checkpoint.formats`), read where neither file says anything of quantization.
 
     family: the entry of knowledge/architectures/ that it was read by; None: no entry speaks of it. facts and precision have the form
     of a profile's keys of these names; facts is None where the family is not known and the file has keys that the usual reading
@@ -264,11 +266,11 @@ def model_facts(
         )
     answer["facts"] = _plain(facts)
     from_plain(Facts, answer["facts"], where)  # what profiles are read by takes it
-    stored = config_precision.read(own, facts, mixers, feeds, quant, overlays)
-    answer["precision"] = stored.precision
-    answer["quantization"] = {"method": stored.method, "kv_cache": stored.kv_cache}
-    answer["inferred"] += stored.inferred
-    answer["unread"] += stored.unread
+    found = config_precision.read(own, facts, mixers, feeds, quant, overlays, stored)
+    answer["precision"] = found.precision
+    answer["quantization"] = {"method": found.method, "kv_cache": found.kv_cache}
+    answer["inferred"] += found.inferred
+    answer["unread"] += found.unread
     if "drafter" in of.entry:
         whole = sum(item.params for item in tensors(facts, collections.defaultdict(lambda: "bf16")))
         answer["drafter"] = {"params": round(whole), "precision": "bf16", **of.entry["drafter"]}

@@ -210,6 +210,14 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
     )
 
 
+def _by_tensors(tensors: t.Mapping[str, str]) -> Scheme:
+    """Make a list of modules of what the tensors' names say."""
+    held = collections.defaultdict(list)
+    for module, form in tensors.items():
+        held[form].append(module)
+    return Scheme(named=tuple((Names(names), form) for form, names in held.items() if form != PLAIN))
+
+
 def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
     """Return the weights of each part of one layer's block."""
     hidden = facts.hidden_size
@@ -317,8 +325,12 @@ def read(
     feeds: t.Sequence[str],
     quant: Tree | None = None,
     overlays: t.Sequence[str] = (),
+    tensors: t.Mapping[str, str] | None = None,
 ) -> Stored:
-    """Return how the checkpoint stores each kind of its tensors. Kinds in BF16 are left out, as profiles do."""
+    """Return how the checkpoint stores each kind of its tensors. Kinds in BF16 are left out, as profiles do.
+
+    tensors: the format of each module by its tensors (`checkpoint.formats`), asked where no list of modules is stated.
+    """
     where = f"{config.where}: quantization_config"
     stated = config.data.get("quantization_config") or config.data.get("compression_config")
     if not stated and quant:
@@ -327,17 +339,22 @@ def read(
     if stated is not None and not isinstance(stated, t.Mapping):
         raise CollectionError(f"{where}: a dictionary is needed, not {stated!r}.")
     held = dict(config.of.entry["held"]) if facts.moe else {}
-    if not stated:
+    if not stated and not tensors:
         return Stored(held)
-    plan = scheme(stated, where, knowledge.shared(KIND, overlays).values())
+    known = knowledge.shared(KIND, overlays).values()
+    plan = scheme(stated, where, known) if stated else _by_tensors(tensors or {})
     if plan.unread:
         return Stored(held, plan.method, plan.kv_cache, ["precision"], list(plan.unread))
     counted: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     prefixes = config.of.entry["prefixes"]
+    unseen = set()
+    seen = Names(tensors) if tensors and not stated else None
     for module in modules(config, facts, mixers, feeds):
         counted[module.kind][plan.format(module, prefixes)] += module.params
+        if seen and not module.unusual and module.kind != "head" and not seen.have(module.name, prefixes):
+            unseen.add(module.kind)
     precision = {kind: _written(forms) for kind, forms in counted.items()}
-    inferred = []
+    inferred = [f"precision.{kind}" for kind in sorted(unseen)]
     for kind in _WHOLE:
         stored = precision.get(kind)
         if isinstance(stored, dict):

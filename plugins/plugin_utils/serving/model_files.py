@@ -16,7 +16,8 @@ CONFIG, QUANT = "config.json", "hf_quant_config.json"
 Plain = dict[str, t.Any]
 
 
-def _read(path: pathlib.Path) -> Plain:
+def read_json(path: pathlib.Path) -> Plain:
+    """Read one of a model's JSON files. CollectionError where it is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
@@ -33,7 +34,7 @@ def read(path: str) -> Plain:
     named = pathlib.Path(path).expanduser()
     config = named / CONFIG if named.is_dir() else named
     quant = config.with_name(QUANT)
-    return {"config": _read(config), "quant": _read(quant) if quant.is_file() else None, "where": str(config)}
+    return {"config": read_json(config), "quant": read_json(quant) if quant.is_file() else None, "where": str(config)}
 
 
 def given(path: str | None, files: t.Mapping[str, t.Any] | None) -> Plain | None:

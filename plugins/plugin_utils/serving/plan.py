@@ -150,6 +150,14 @@ def _mods(chosen: Profile, entry: Plain) -> list[Finding]:
     ]
 
 
+def _changed(chosen: Profile) -> list[Finding]:
+    """Tell what a change of the engine left behind."""
+    remedy = (
+        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
+    )
+    return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
+
+
 def _recipe(entry: Plain) -> list[Finding]:
     """Tell what of a recipe is not done."""
     lines = [line for line in entry.get("recipe", {}).get("lines", ()) if line["became"] == "refused"]
@@ -229,7 +237,7 @@ def launch_plan(
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
     more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen, entry), *notes]
-    more += [*_variables(chosen, known), *_recipe(entry)]
+    more += [*_variables(chosen, known), *_recipe(entry), *_changed(chosen)]
     findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {

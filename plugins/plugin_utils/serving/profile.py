@@ -29,6 +29,14 @@ DEFAULT_PRECISION = dict.fromkeys(
     "bf16",
 )
 _LAID_OVER = ("engine", "parallel", "settings", "environment")
+_ENGINES_OWN = (
+    "settings",
+    "environment",
+    "variants",
+    "shapes",
+    "mods",
+    "note",
+)  # what is said to one engine and its image
 _OVERRIDES = frozenset({"variant", *_LAID_OVER})
 
 
@@ -78,10 +86,35 @@ class Profile:
     note: str = ""
     variants: tuple[str, ...] = ()
     shapes: t.Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+
+
+def _engine(layer: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    engine = layer.get("engine")
+    return engine if isinstance(engine, t.Mapping) else {}
+
+
+def _changes_engine(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> bool:
+    """Whether a layer names another engine than those below it."""
+    names = _engine(under).get("name"), _engine(over).get("name")
+    return None not in names and names[0] != names[1]
+
+
+def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> str:
+    """Say what was said to one engine and does not count for another."""
+    engine = _engine(under)
+    said = [f"its {key} {engine[key]}" for key in ("version", "versions", "image") if engine.get(key)]
+    said += [f"{key} ({', '.join(sorted(under[key]))})" for key in _ENGINES_OWN if under.get(key)]
+    return f"engine.name is {_engine(over)['name']}, not {engine['name']} as below: dropped {', '.join(said) or 'nothing'}."
 
 
 def _on(base: Entry, own: Entry) -> Entry:
     """Lay a profile on its base; where the two name one setting differently, the profile's own counts."""
+    if _changes_engine(base, own):
+        dropped = [*base.get("dropped", ()), _left_behind(base, own)]
+        base = {key: value for key, value in base.items() if key not in ("engine", *_ENGINES_OWN)} | {
+            "dropped": dropped
+        }
     entry = knowledge.merged(base, own)
     engine = entry.get("engine")
     if not isinstance(engine, t.Mapping) or not isinstance(engine.get("version"), str):
@@ -98,23 +131,19 @@ def _on(base: Entry, own: Entry) -> Entry:
     return entry
 
 
-def extended(entry: Entry, known: t.Mapping[str, Entry]) -> Entry:
+def extended(entry: Entry, known: t.Mapping[str, Entry], above: tuple[str, ...] = ()) -> Entry:
     """Lay a profile on what it extends, and drop the link. KnowledgeError for an unknown base or a circle."""
-    seen = [str(entry["id"])]
-    while "extends" in entry:
-        base = entry["extends"]
-        if base in seen:
-            raise knowledge.KnowledgeError(f"profile {seen[0]!r}: extends: {' → '.join([*seen, base])} is a circle.")
-        if base not in known:
-            raise knowledge.KnowledgeError(
-                f"profile {seen[0]!r}: extends: there is no profile {base!r}. Known: {', '.join(sorted(known))}."
-            )
-        seen.append(base)
-        own = {key: value for key, value in entry.items() if key != "extends"}
-        entry = _on(known[base], own)
-        if "extends" not in known[base]:
-            break
-    return entry
+    if "extends" not in entry:
+        return entry
+    base, seen = entry["extends"], (*above, str(entry["id"]))
+    if base in seen:
+        raise knowledge.KnowledgeError(f"profile {seen[0]!r}: extends: {' → '.join([*seen, base])} is a circle.")
+    if base not in known:
+        raise knowledge.KnowledgeError(
+            f"profile {seen[0]!r}: extends: there is no profile {base!r}. Known: {', '.join(sorted(known))}."
+        )
+    own = {key: value for key, value in entry.items() if key != "extends"}
+    return _on(extended(known[base], known, seen), own)
 
 
 @functools.lru_cache(maxsize=256)
@@ -154,7 +183,8 @@ def _facts(entry: Entry, name: str) -> Facts | None:
 def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables: Tables) -> Entry:
     """Return engine, parallel, settings and environment of profile, variant and overrides, the later over the earlier.
 
-    Settings become canonical layer by layer, in the words of the engine version that all layers come to.
+    Settings become canonical layer by layer, in the words of the engine version that all layers come to; `faults` has what is
+    wrong with each. A layer that names another engine drops what was said to the one below; `dropped` tells it.
     """
     name = entry["id"]
     variants = entry.get("variants", {})
@@ -168,10 +198,23 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
             if key in layer and not isinstance(layer[key], t.Mapping):
                 said = f"profile {name!r}" if where == "overrides" else where
                 raise CollectionError(f"{said}: {key}: a dictionary is needed, not {layer[key]!r}.")
-    chosen: Entry = {"engine": {}, "parallel": {}, "settings": {}, "environment": {}}
-    for layer in layers.values():
+    chosen: Entry = {"engine": {}, "parallel": {}, "settings": {}, "environment": {}, "dropped": []}
+    under: Entry = {}
+    heard = dict(layers)  # those whose settings are said to the engine that all come to
+    for where, layer in layers.items():
+        if _changes_engine(chosen, layer):
+            chosen["dropped"].append(_left_behind({**under, "engine": chosen["engine"]}, layer))
+            heard = dict(list(layers.items())[list(layers).index(where) :])
+            chosen["engine"], under = {}, {}
+        under = knowledge.merged(under, {key: layer.get(key, {}) for key in ("settings", "environment")})
         for key in ("engine", "parallel"):
             chosen[key] = knowledge.merged(chosen[key], layer.get(key, {}))
+    dropped = [*entry.get("dropped", ()), *chosen["dropped"]]
+    if dropped and "version" not in chosen["engine"]:
+        raise CollectionError(
+            f"profile {name!r}: engine.version is missing: {' '.join(dropped)} Give the version of "
+            f"{chosen['engine']['name']} that you run, and its image."
+        )
     engine = from_plain(Engine, dict(chosen["engine"]), f"profile {name!r}: engine")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", engine.version):
         raise CollectionError(
@@ -179,11 +222,16 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
             "own word where it names none, such as latest."
         )
     dialect = tables.dialect(engine.name, engine.version)
-    for where, layer in layers.items():
-        settings, environment = canonical(layer.get("settings", {}), layer.get("environment", {}), dialect, where)
+    faults: list[CollectionError] = []
+    for where, layer in heard.items():
+        try:
+            settings, environment = canonical(layer.get("settings", {}), layer.get("environment", {}), dialect, where)
+        except CollectionError as exc:
+            faults.append(exc)
+            continue
         chosen["settings"] = knowledge.merged(chosen["settings"], settings)
         chosen["environment"] = knowledge.merged(chosen["environment"], environment)
-    return chosen | {"engine": engine}
+    return chosen | {"engine": engine, "dropped": dropped, "faults": faults}
 
 
 def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables: Tables | None = None) -> Profile:
@@ -206,23 +254,37 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         raise CollectionError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants)}.")
     chosen = _layers(entry, variant, overrides, tables or load_tables())
     parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1} | chosen["parallel"]
-    for key, value in parallel.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CollectionError(f"profile {name!r}: parallel.{key}: {value!r} is not a whole number of at least 1.")
+    faults: list[CollectionError] = list(chosen["faults"])
+    faults += [
+        CollectionError(f"profile {name!r}: parallel.{key}: {value!r} is not a whole number of at least 1.")
+        for key, value in parallel.items()
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1
+    ]
+    spread = not faults[len(chosen["faults"]) :]
     engine = chosen["engine"]
     if engine.versions and not matches(engine.version, engine.versions):
-        raise CollectionError(
-            f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
-            "Take a version of the range, or widen it to try the version unproven: engine.versions in the overrides "
-            '(k8s_dgx_overrides: {engine: {versions: ""}} takes every version), or in a profile of your own.'
+        faults.append(
+            CollectionError(
+                f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
+                "Take a version of the range, or widen it to try the version unproven: engine.versions in the overrides "
+                '(k8s_dgx_overrides: {engine: {versions: ""}} takes every version), or in a profile of your own.'
+            )
         )
-    facts = _facts(entry, name)
+    facts = None
+    try:
+        facts = _facts(entry, name)
+    except CollectionError as exc:
+        faults.append(exc)
     cut = Cut(parallel["tp"], parallel["pp"], parallel["ep"])
-    if facts:
+    if facts and spread:
         try:
             check_cut(facts, cut)
         except CollectionError as exc:
-            raise CollectionError(f"profile {name!r}: parallel.{exc}") from exc
+            faults.append(CollectionError(f"profile {name!r}: parallel.{exc}"))
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise CollectionError(" ".join(map(str, faults)), findings=[f for each in faults for f in each.findings])
     drafter = entry.get("drafter")
     settings = {key: value for key, value in chosen["settings"].items() if value is not None}
     return Profile(
@@ -246,4 +308,5 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         note=entry.get("note", ""),
         variants=tuple(variants),
         shapes=entry.get("shapes", {}),
+        dropped=tuple(chosen["dropped"]),
     )

@@ -1,0 +1,132 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model_profile
+short_description: Make a profile of a model from its own files
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Reads a model's configuration and its list of tensors, no weight, and makes a whole profile of them - facts, precision by
+    kind, size, parsers, engine, spread, context - with a first plan for the cluster. It runs on the controller and writes nothing.
+  - What a person has to decide is marked in the text by C(# decide:) and listed in RV(decide).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.serving.knowledge
+options:
+  model:
+    description: >-
+      A folder on the controller (the model's own, or one of the hub's cache), else the model as the hub names it, C(org/name).
+    type: str
+    required: true
+  files:
+    description: >-
+      The model's files as a node has them, parsed, by name - C(config.json), C(hf_quant_config.json), C(generation_config.json),
+      C(model.safetensors.index.json). Nothing else is then read.
+    type: dict
+  revision:
+    description: A commit, a branch or a tag of the model on the hub; with O(files) the commit that they are of.
+    type: str
+  hub_endpoint:
+    description: The hub, or a mirror of it.
+    type: str
+    default: https://huggingface.co
+  hub_token_file:
+    description: A file on the controller with the hub's token, of mode 0600. The token goes to O(hub_endpoint) alone, over https.
+    type: path
+  profile_id:
+    description: The profile's id. Without it, the model's name in small letters, after C(own-) where a shipped profile has that id.
+    type: str
+  profile_model:
+    description: The name that the hub has the model by, where O(model) is a folder that does not say.
+    type: str
+  engine:
+    description: >-
+      The engine. Without it, that of the best-proven profile of the same architecture, else the newest vLLM that has a table of
+      flags.
+    type: str
+    choices: [sglang, vllm]
+  nodes:
+    description: On how many Sparks. Without it, the fewest that hold the model and a cache.
+    type: int
+  cluster:
+    description: What the plan is for, as in M(dgxspark.cluster.launch_plan).
+    type: dict
+    default: {}
+  path:
+    description: >-
+      Where the text will be written. A file there that somebody edited, or made by hand, is refused unless O(overwrite).
+    type: path
+  overwrite:
+    description: Take an edited file at O(path) for granted.
+    type: bool
+    default: false
+requirements:
+  - httpx (Python library, on the controller, for the hub)
+seealso:
+  - module: dgxspark.cluster.launch_plan
+"""
+
+EXAMPLES = r"""
+- name: Make a profile of a model on the hub
+  dgxspark.cluster.model_profile:
+    model: openai/gpt-oss-120b
+    cluster: {hosts: "{{ groups['dgx'] }}"}
+  register: made
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+profile:
+  description: The profile, a dictionary that M(dgxspark.cluster.launch_plan) takes.
+  type: dict
+  returned: success
+text:
+  description: The same as a file, with what is to be decided, under a seal that tells an edited file from one that nobody touched.
+  type: str
+  returned: success
+decide:
+  description: What a person decides, each with the C(key) that it is about and C(text).
+  type: list
+  elements: dict
+  returned: success
+plan:
+  description: The first plan, as M(dgxspark.cluster.launch_plan) returns it.
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "model": {"type": "str", "required": True},
+    "files": {"type": "dict"},
+    "revision": {"type": "str"},
+    "hub_endpoint": {"type": "str", "default": "https://huggingface.co"},
+    "hub_token_file": {"type": "path", "no_log": False},
+    "profile_id": {"type": "str"},
+    "profile_model": {"type": "str"},
+    "engine": {"type": "str", "choices": ["sglang", "vllm"]},
+    "nodes": {"type": "int"},
+    "cluster": {"type": "dict", "default": {}},
+    "path": {"type": "path"},
+    "overwrite": {"type": "bool", "default": False},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="model_profile runs on the controller, by its action plugin. Call it as dgxspark.cluster.model_profile."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a new profile is read from: a model's folder on the controller, what a node's cache has, or the hub.
+
+Nothing but configuration and the list of tensors is read: no weight.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import stat
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT, read_json
+
+GENERATION, INDEX = "generation_config.json", "model.safetensors.index.json"
+FILES = (CONFIG, QUANT, GENERATION, INDEX)
+ENDPOINT = "https://huggingface.co"
+_MOST = 128 * 2**20  # bytes of a list of tensors: that of a model with 100,000 experts has 40 MB
+_HEADER = 100 * 2**20  # the format's own limit
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+Plain = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's files, parsed, by name. where: what they are called in errors and sources; model: the hub's name, if known."""
+
+    files: t.Mapping[str, Plain]
+    where: str
+    model: str | None = None
+    revision: str | None = None
+    headers: tuple[Plain, ...] = field(default=(), repr=False)
+
+
+def is_folder(model: str) -> bool:
+    """Whether a model is named by a path: a folder that is there, or what can be nothing else."""
+    return model.startswith(("/", "./", "../", "~")) or pathlib.Path(model).is_dir()
+
+
+def checked(files: t.Mapping[str, t.Any], where: str, model: str | None, revision: str | None) -> Source:
+    """Return files as a source. CollectionError where config.json is missing, or one is no object."""
+    for name, content in files.items():
+        if not isinstance(content, dict):
+            raise CollectionError(f"{where}: {name}: an object is needed, not {type(content).__name__}.")
+    if CONFIG not in files:
+        raise CollectionError(
+            f"{where} has no {CONFIG}. Name the folder of the model itself, a cached model, or the model as the hub does (org/name)."
+        )
+    return Source(dict(files), where, model, revision)
+
+
+def folder(path: str) -> Source:
+    """Read a model's folder: its own, a snapshot in the hub's cache, or the cache's folder of the model (models--org--name)."""
+    place = pathlib.Path(path).expanduser()
+    named = next((each for each in (place, *place.parents[:2]) if each.name.startswith("models--")), None)
+    if named == place:
+        place = _snapshot(place)
+    if not place.is_dir():
+        raise CollectionError(
+            f"{path}: there is no such folder on the controller. Name a folder, or the model as the hub does (org/name)."
+        )
+    files = {name: read_json(place / name) for name in FILES if (place / name).is_file()}
+    model = named.name.removeprefix("models--").replace("--", "/", 1) if named else None
+    revision = place.name if named and re.fullmatch(r"[0-9a-f]{40}", place.name) else None
+    source = checked(files, str(place), model, revision)
+    headers = tuple(_header(file) for file in sorted(place.glob("*.safetensors")))
+    return Source(source.files, source.where, model, revision, headers)
+
+
+def _snapshot(cached: pathlib.Path) -> pathlib.Path:
+    """Return the snapshot that a cached model's main branch stands for, else its only one."""
+    try:
+        commit = (cached / "refs" / "main").read_text(encoding="utf-8").strip()
+        if re.fullmatch(r"[0-9a-f]{40}", commit):
+            return cached / "snapshots" / commit
+    except OSError:
+        pass
+    held = sorted(each for each in (cached / "snapshots").glob("*") if each.is_dir())
+    if len(held) != 1:
+        raise CollectionError(
+            f"{cached}: it has {len(held)} snapshots and no refs/main. Name the folder of one, below snapshots/."
+        )
+    return held[0]
+
+
+def _header(file: pathlib.Path) -> Plain:
+    try:
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            if not 2 <= length <= _HEADER:
+                raise CollectionError(
+                    f"{file}: it is no safetensors file: its header would have {length} bytes. Fetch it again."
+                )
+            header = json.loads(opened.read(length))
+    except (OSError, ValueError) as exc:
+        raise CollectionError(
+            f"{file}: its header cannot be read: {exc}. Fetch it again, or leave the weights out."
+        ) from exc
+    if not isinstance(header, dict):
+        raise CollectionError(f"{file}: its header is no object. Fetch it again.")
+    return header
+
+
+def _token(path: str | None) -> str | None:
+    """Read the hub's token. Refused where others than its owner could have read it."""
+    if not path:
+        return None
+    place = pathlib.Path(path).expanduser()
+    try:
+        if stat.S_IMODE(place.stat().st_mode) & 0o077:
+            raise CollectionError(
+                f"token_file: {place} can be read by others. chmod 600 it, and make a new token if it was not meant for them."
+            )
+        token = place.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise CollectionError(
+            f"token_file: {place} cannot be read: {exc}. Check the path and its permissions."
+        ) from exc
+    if not token or not token.isprintable() or " " in token:
+        raise CollectionError(
+            f"token_file: {place} has no token, or more than one line. Put the hub's token there, alone."
+        )
+    return token
+
+
+def hub(model: str, revision: str | None = None, endpoint: str | None = None, token_file: str | None = None) -> Source:
+    """Ask the hub for a model's files. The token goes to the endpoint alone: httpx drops it where another host is named."""
+    if not _REPO.fullmatch(model):
+        raise CollectionError(
+            f"model: {model!r} is neither a folder that is there nor a name as the hub has it (org/name)."
+        )
+    base = (endpoint or ENDPOINT).rstrip("/")
+    token = _token(token_file)
+    if token and not base.startswith("https://"):
+        raise CollectionError(
+            f"endpoint: {base}: a token goes over https:// only. Leave token_file out, or name an https:// endpoint."
+        )
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    files: dict[str, Plain] = {}
+    commit = revision
+    with transfer.client() as asked:
+        for name in FILES:
+            url = f"{base}/{model}/resolve/{commit or 'main'}/{name}"
+            answer = transfer.small(asked, url, headers, _MOST)
+            if answer.status_code in (401, 403):
+                raise CollectionError(
+                    f"{url}: the hub says {answer.status_code}: the model is not there, or one must ask for it. Accept its terms on its "
+                    "page, and give the token of that account (dgxspark_hub_token_file)."
+                )
+            if answer.status_code == 404 and name != CONFIG:
+                continue
+            if answer.status_code != 200:
+                raise CollectionError(
+                    f"{url}: the hub says {answer.status_code}. Check the name, the revision and dgxspark_hub_endpoint."
+                )
+            try:
+                files[name] = json.loads(answer.content)
+            except ValueError as exc:
+                raise CollectionError(f"{url}: it is no JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
+            # All files are of the commit that the first one was of, whatever is pushed meanwhile.
+            said = answer.headers.get("x-repo-commit", "")
+            commit = said if re.fullmatch(r"[0-9a-f]{40}", said) else commit
+    return checked(files, f"{base}/{model}", model, commit if re.fullmatch(r"[0-9a-f]{40}", commit or "") else None)
+
+
+def read(
+    model: str,
+    node_files: t.Mapping[str, t.Any] | None = None,
+    revision: str | None = None,
+    endpoint: str | None = None,
+    token_file: str | None = None,
+) -> Source:
+    """Return a model's files: what a node's cache has where that was read, else of a folder, else of the hub."""
+    if node_files is not None:
+        return checked(node_files, f"the node's cache of {model}", model, revision)
+    return folder(model) if is_folder(model) else hub(model, revision, endpoint, token_file)

@@ -1,0 +1,365 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A whole profile from a model's own files: facts, precision, parsers, engine, spread, a first plan, and what a person decides."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import checkpoint, plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Facts, tensors
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_source import GENERATION, INDEX, Source
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release
+
+Plain = dict[str, t.Any]
+PARSERS = ("reasoning_parser", "tool_call_parser")
+ENGINES = ("vllm", "sglang")
+_SPREADS = (1, 2, 3, 4, 6, 8)
+_SHORT = 32768  # tokens of cache below which more nodes are tried
+_STEP = 1024  # a shortened context is a multiple of it
+_SIZE_OFF = 0.03  # what norms, biases and uncounted towers may come to
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_PROVEN = ("measured", "reported", "untested")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the owner says of the new profile; None where the program chooses."""
+
+    id: str | None = None
+    model: str | None = None
+    engine: str | None = None
+    nodes: int | None = None
+
+
+@dataclass
+class Made:
+    """The profile, the first plan for it, and what is left to a person: by the key that it stands at."""
+
+    profile: Plain
+    plan: Plain = field(default_factory=dict)
+    decide: list[tuple[str, str]] = field(default_factory=list)
+
+    def open(self, key: str, text: str) -> None:
+        """Leave something to a person, once."""
+        if (key, text) not in self.decide:
+            self.decide.append((key, text))
+
+
+def _table(engine: str, version: str, overlays: t.Sequence[str]) -> Plain | None:
+    return next(
+        (
+            entry
+            for entry in knowledge.shared("engines", overlays).values()
+            if entry["engine"] == engine and entry["version"] == version
+        ),
+        None,
+    )
+
+
+def parsers(
+    model: str, model_type: str | None, engine: str, version: str, overlays: t.Sequence[str] = ()
+) -> tuple[dict[str, str], list[str], str | None]:
+    """Return the parsers of a model's family by the version's names, the settings left open, and the entry's id."""
+    fitting = [
+        entry
+        for entry in knowledge.shared("parsers", overlays).values()
+        if ("models" not in entry or re.search(entry["models"], model, re.IGNORECASE))
+        and ("model_types" not in entry or model_type in entry["model_types"])
+    ]
+    entry = max(enumerate(fitting), key=lambda each: ("models" in each[1], each[0]), default=(0, None))[1]
+    names = entry["engines"].get(engine) if entry else None
+    if entry is None or names is None:
+        return {}, list(PARSERS), None
+    flags = (_table(engine, version, overlays) or {}).get("flags", {})
+    found, missing = {}, []
+    for setting in PARSERS:
+        spec = flags.get(setting.replace("_", "-"), {})
+        known = spec.get("choices") or spec.get("known")
+        fit = next((name for name in names[setting] if known is None or name in known), None)
+        if fit:
+            found[setting] = fit
+        elif names[setting]:
+            missing.append(setting)
+    return found, missing, str(entry["id"])
+
+
+def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | None:
+    """Return the best-proven other profile of the same architecture, of the same formats where there is one."""
+    precision = made["precision"]
+    known = knowledge.shared(profile.KIND, overlays)
+    same = [
+        entry
+        for entry in (profile.extended(dict(each), known) for each in known.values())
+        if entry.get("facts", {}).get("architecture") == made["facts"]["architecture"]
+        and entry["id"] != made["id"]  # as it was made before
+        and engine in (None, entry["engine"]["name"])
+    ]
+
+    def near(entry: Plain) -> tuple[bool, int]:
+        kinds = ("experts", "dense")
+        other = any(entry.get("precision", {}).get(kind, "bf16") != precision.get(kind, "bf16") for kind in kinds)
+        return other, _PROVEN.index(entry["proven"])
+
+    return min(same, key=near, default=None)
+
+
+def _newest(engine: str, overlays: t.Sequence[str]) -> tuple[Plain, str]:
+    """Return the engine's newest release that has a table of flags, with a known image of it where there is one."""
+    versions = [e["version"] for e in knowledge.shared("engines", overlays).values() if e["engine"] == engine]
+    version = max(versions, key=release)
+    image = next(
+        (
+            entry["image"]
+            for entry in knowledge.shared("images", overlays).values()
+            if entry["engine"] == {"name": engine, "version": version}
+        ),
+        None,
+    )
+    chosen: Plain = {"name": engine, "version": version}
+    return chosen | ({"image": image} if image else {}), f"the newest release of {engine} that has a table of flags"
+
+
+def _decisive(kin: Plain, precision: Plain, overlays: t.Sequence[str]) -> Plain:
+    """Return what decides whether the kin runs (knowledge/comparison), where the two are stored alike."""
+    if any(kin.get("precision", {}).get(k, "bf16") != precision.get(k, "bf16") for k in ("experts", "dense")):
+        return {}
+    entries = knowledge.shared("comparison", overlays).values()
+    names = [entry["id"] for entry in entries if entry["kind"] == "decisive"]
+    usual = kin.get("shapes", {}).get("mixed") or next(iter(kin.get("variants", {})), "")
+    settings = {**kin["settings"], **kin.get("variants", {}).get(usual, {}).get("settings", {})}
+    return {name: settings[name] for name in names if settings.get(name) is not None}
+
+
+def _formats(precision: Plain) -> str:
+    shown = [precision.get(kind, "bf16") for kind in ("experts", "dense") if kind in precision] or ["bf16"]
+    return "/".join(dict.fromkeys((each["rest"] if isinstance(each, dict) else each).upper() for each in shown))
+
+
+def _named_formats(model: str, overlays: t.Sequence[str]) -> str:
+    """Return what a model's name says of its format."""
+    known = {
+        str(word).upper()
+        for entry in knowledge.shared(checkpoint.KIND, overlays).values()
+        for word in (entry["id"], *entry.get("methods", ()))
+    }
+    return "/".join(sorted(set(re.split(r"[^A-Z0-9]+", model.upper())) & known))
+
+
+def _sampling(source: Source) -> Plain:
+    given = source.files.get(GENERATION, {})
+    return {
+        key: given[key]
+        for key in _SAMPLING
+        if isinstance(given.get(key), (int, float)) and not isinstance(given[key], bool)
+    }
+
+
+def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
+    """Read facts, precision and size into the profile; return what `model_facts` found."""
+    where = f"{source.where}/{CONFIG}"
+    names: list[str] = []
+    size: int | None = None
+    if source.headers:
+        names, size = checkpoint.of_headers(source.headers, source.where)
+    elif INDEX in source.files:
+        names, size = checkpoint.indexed(source.files[INDEX], f"{source.where}/{INDEX}")
+    formats = checkpoint.formats(names, overlays)
+    found = model_facts(source.files[CONFIG], source.files.get(QUANT), overlays, where, formats)
+    for text in found["unread"]:
+        made.open("facts" if found["facts"] is None or "not counted" in text else "precision", text)
+    for name in found["inferred"]:
+        made.open(name.partition(".")[0], f"{name} is inferred, not read: compare it with the model's card.")
+    if found["drafter"]:
+        made.open(
+            "model",
+            "this is a draft model: it belongs into the drafter of its target's profile, not into one of its own.",
+        )
+    if found["facts"]:
+        made.profile["facts"] = found["facts"]
+    else:
+        made.open(
+            "facts",
+            "write what the model is made of; without it neither memory nor speed is planned (see the list of facts in the guide).",
+        )
+    made.profile["precision"] = found["precision"]
+    named = _named_formats(made.profile["model"], overlays)
+    if found["facts"] and named and not names and not found["precision"]:
+        made.open(
+            "precision",
+            f"the name says {named}, and no file that was read says how tensors are stored: BF16 is assumed.",
+        )
+    if size:
+        made.profile["checkpoint_gb"] = float(f"{size / 1e9:.4g}")
+        if found["facts"]:
+            stored = profile.DEFAULT_PRECISION | found["precision"]
+            derived = sum(each.bytes for each in tensors(from_plain(Facts, found["facts"], where), stored))
+            if abs(derived - size) > _SIZE_OFF * size:
+                made.open(
+                    "precision",
+                    f"facts and precision come to {derived / 1e9:.1f} GB, the checkpoint has {size / 1e9:.1f} GB: one of them is wrong.",
+                )
+    return found
+
+
+def _sources(source: Source, found: Plain, engine: str, entry: str | None, kin: Plain | None) -> list[Plain]:
+    at = f" at {source.revision}" if source.revision else ""
+    facts = "inferred" if "facts" in found["inferred"] else "vendor"
+    read = ", ".join(name for name in (QUANT, INDEX) if name in source.files) or CONFIG
+    listed = [
+        {"of": "facts", "from": f"{CONFIG} of {source.where}{at}", "verified": facts},
+        {"of": "precision", "from": f"{read} of {source.where}{at}", "verified": "vendor"},
+        {"of": "engine", "from": engine, "verified": "inferred"},
+    ]
+    own = [f"parsers: knowledge/parsers, {entry}"] if entry else []
+    own += [f"kernels: profile {kin['id']}"] if kin else []
+    listed.append({"of": "settings", "from": "; ".join([*own, "the rest by the plan"]), "verified": "inferred"})
+    return listed
+
+
+def _planned(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> Plain:
+    return plan.launch_plan(entry, cluster, knowledge_dirs=overlays)
+
+
+def _fits(made: Plain) -> bool:
+    memory = made["memory"]
+    short = memory and memory["kv_tokens"] < _SHORT
+    return not short and not any(f["rule"].startswith("memory.") and f["severity"] == "error" for f in made["findings"])
+
+
+def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str]) -> None:
+    """Take the fewest nodes that hold the model and a cache, and plan it there."""
+    hosts = cluster.get("hosts")
+    most = len(hosts) if hosts else max(_SPREADS)
+    tried = [wanted.nodes] if wanted.nodes else [n for n in _SPREADS if n <= most]
+    refused: CollectionError | None = None
+    for nodes in tried:
+        entry = {**made.profile, "parallel": {"nodes": nodes, "tp": nodes, "pp": 1, "ep": 1}}
+        try:
+            found = _planned(entry, cluster, overlays)
+        except CollectionError as exc:
+            refused = exc
+            continue
+        made.profile, made.plan = entry, found
+        if _fits(found):
+            break
+    if not made.plan:
+        assert refused is not None  # there is always one to try
+        raise refused
+    if not _fits(made.plan):
+        made.open(
+            "parallel",
+            f"it does not fit on {made.profile['parallel']['nodes']} of the Sparks; the plan says what is missing.",
+        )
+
+
+def _context(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> None:
+    """State the context: the model's own, or what the cache holds."""
+    native, memory = made.profile.get("facts", {}).get("native_context"), made.plan["memory"]
+    if not native:
+        return
+    length = native
+    if memory and 0 < memory["kv_tokens"] < native:
+        length = max(memory["kv_tokens"] // _STEP * _STEP, _STEP)
+        made.open(
+            "settings",
+            f"context_length: the cache holds {memory['kv_tokens']} tokens of the model's {native}; more nodes hold more.",
+        )
+    made.profile["settings"] = {"context_length": length, **made.profile["settings"]}
+    made.plan = _planned(made.profile, cluster, overlays)
+
+
+def _name(source: Source, wanted: Wanted, made: Made) -> str:
+    model = wanted.model or source.model
+    if model is None:
+        model = "local/" + re.sub(r"[^\w.-]", "-", source.where.rstrip("/").rpartition("/")[2] or "model")
+        made.open(
+            "model",
+            "the name that the hub has it by, org/name: the Sparks fetch weights by it (dgxspark_profile_model=…).",
+        )
+    return model
+
+
+def _id(model: str, wanted: Wanted) -> str:
+    if wanted.id:
+        return wanted.id
+    slug = re.sub(r"[^a-z0-9_.-]", "-", model.rpartition("/")[2].lower()).lstrip("_.-") or "model"
+    shipped = knowledge.shared(profile.KIND)
+    return f"own-{slug}" if slug in shipped else slug
+
+
+def new_profile(
+    source: Source,
+    wanted: Wanted,
+    cluster: t.Mapping[str, t.Any] | None = None,
+    overlays: t.Sequence[str] = (),
+) -> Made:
+    """Make a whole profile of a model's files, and plan it for the owner's cluster (`plan.launch_plan`'s).
+
+    Raises CollectionError, naming file and key, for files that make no sense, and where no spread is possible.
+    """
+    made = Made({})
+    cluster = dict(cluster or {})
+    model = made.profile["model"] = _name(source, wanted, made)
+    found = _described(source, made, overlays)
+    facts, precision = made.profile.get("facts"), made.profile["precision"]
+    made.profile["id"] = _id(model, wanted)
+    kin = _kin(made.profile, wanted.engine, overlays) if facts else None
+    if kin:
+        engine = dict(kin["engine"])
+        why = f"as profile {kin['id']} of the same architecture ({kin['proven']})"
+    else:
+        engine, why = _newest(wanted.engine or ENGINES[0], overlays)
+    if "image" not in engine:
+        made.open(
+            "engine", f"image: none with {engine['name']} {engine['version']} is known here. Name the one that you run."
+        )
+    model_type = source.files[CONFIG].get("model_type")
+    taken, missing, entry = parsers(model, model_type, engine["name"], engine["version"], overlays)
+    for setting in missing:
+        known = (
+            "knowledge/parsers has no entry for it"
+            if entry is None
+            else f"{engine['version']} does not have the family's"
+        )
+        made.open("settings", f"{setting}: {known}. Name one of {engine['name']}'s, or leave it out.")
+    settings = _decisive(kin, precision, overlays) if kin else {}
+    if engine["name"] == "vllm" and "tool_call_parser" in taken:
+        settings["enable_auto_tool_choice"] = True
+    sampling = _sampling(source)
+    body = {
+        "id": "",
+        "title": "",
+        "model": model,
+        **({"revision": source.revision} if source.revision else {}),
+        "proven": "untested",
+        **made.profile,
+        "engine": engine,
+        "parallel": {},
+        "settings": settings | taken,
+        **({"sampling": sampling} if sampling else {}),
+        "source": _sources(source, found, why, entry, kin if settings else None),
+    }
+    made.profile = body | {"title": model}  # the plan needs one
+    _spread(made, wanted, cluster, overlays)
+    _context(made, cluster, overlays)
+    nodes = made.profile["parallel"]["nodes"]
+    place = "one Spark" if nodes == 1 else f"{nodes} Sparks"
+    made.profile["title"] = f"{model.rpartition('/')[2]}, {_formats(precision)}, {place}"
+    made.plan["title"] = made.profile["title"]
+    if facts and facts.get("head") and "speculative_algorithm" not in made.profile["settings"]:
+        made.open(
+            "settings",
+            "speculative_algorithm: the checkpoint has a prediction head (MTP) of its own; it is off until you switch it on.",
+        )
+    for each in made.plan["findings"]:
+        if each["severity"] == "error":
+            made.open("settings", f"{each['rule']}: {each['message']} {each['remedy']}")
+    return made

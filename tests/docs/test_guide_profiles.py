@@ -1,0 +1,102 @@
+"""The guide on profiles of one's own, followed: its commands run, its profile is what they print, its list of facts is whole."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import pathlib
+import re
+import subprocess
+import threading
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.unit.model_configs import PUBLIC
+from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan_serving import PROGRAM, shown
+from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inventory, collections_path
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_profiles.rst").read_text(encoding="utf-8")
+MODEL = "openai/gpt-oss-120b"
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)", GUIDE)
+    return [re.sub(r"(?m)^   ", "", text) for text in found]
+
+
+WHOLE, ANOTHER = (yaml.safe_load(text) for text in blocks("yaml"))
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """Stands in for huggingface.co: one model's config.json, of the commit that the guide shows."""
+
+    def do_GET(self) -> None:
+        there = self.path.startswith(f"/{MODEL}/resolve/") and self.path.endswith("/config.json")
+        self.send_response(200 if there else 404)
+        self.send_header("X-Repo-Commit", WHOLE["revision"])
+        self.end_headers()
+        self.wfile.write(json.dumps(PUBLIC[MODEL][0]).encode() if there else b"Entry not found")
+
+    def log_message(self, *_arguments: t.Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> t.Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")
+def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pathlib.Path) -> None:
+    inventory = Inventory()
+    for facts in inventory.hosts.values():
+        facts["dgxspark_roce"] = shown(110)
+    inventory.write(tmp_path / "inventory")
+    commands = [text.replace("\\\n", "").removeprefix("$ ").split() for text in blocks("console")]
+    assert [command[1] for command in commands] == [
+        f"dgxspark.cluster.{name}" for name in ("profile", "profile", "plan")
+    ]
+    for command in commands:
+        done = subprocess.run(
+            [PROGRAM, *command[1:], "-e", f"dgxspark_hub_endpoint={endpoint}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path(), "ANSIBLE_NOCOLOR": "1"},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "verdict   UNPROVEN" in done.stdout
+    written = (tmp_path / commands[1][-1].partition("=")[2]).read_text(encoding="utf-8")
+    # Line by line: what the owner reads is what the guide shows, marks included.
+    assert written.split("\n", 3)[3].replace(endpoint, "https://huggingface.co") == blocks("yaml")[0].strip("\n") + "\n"
+
+
+def test_another_engine_is_planned_and_said() -> None:
+    plan = launch_plan(ANOTHER)
+    assert plan["engine"]["name"] == "vllm"
+    assert [f["rule"] for f in plan["findings"] if f["rule"] == "engine.changed"] == ["engine.changed"]
+    assert plan["ranks"][0]["argv"][0] == "vllm"
+
+
+def test_the_list_of_facts_is_the_schema_s() -> None:
+    properties = knowledge.schema("profile")["properties"]
+    table = GUIDE.partition("The list of facts\n")[2].partition("``precision`` names")[0]
+    keys = set(re.findall(r"``(\w+)``", table))
+    defs = knowledge.schema("profile")["$defs"]
+    facts = defs["facts"]["properties"]
+    inner = {name for part in ("attention", "mla", "moe", "dense") for name in defs[part]["properties"]}
+    inner |= set(facts["linear"]["properties"]) | set(facts["vision"]["properties"])
+    assert set(facts) | inner <= keys
+    assert set(properties["precision"]["properties"]) <= set(
+        re.findall(r"``(\w+)``", GUIDE.partition("``precision`` names")[2])
+    )

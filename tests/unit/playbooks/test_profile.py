@@ -1,0 +1,101 @@
+"""profile.yml as its owner runs it: a folder here, a cached model on a node, the file that is written and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile_text
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find
+from ansible_collections.dgxspark.cluster.tests.unit.model_configs import PUBLIC
+from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan_serving import PROGRAM, ROOT, shown
+from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inventory, collections_path
+
+MODEL = "openai/gpt-oss-120b"
+COMMIT = "c" * 40
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with an inventory whose first Spark is this machine, a model's folder, and a node's cache."""
+    folder = tmp_path_factory.mktemp("owner")
+    inventory = Inventory()
+    for facts in inventory.hosts.values():
+        facts["dgxspark_roce"] = shown(110)
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    inventory.hosts["spark1"] |= here
+    inventory.write(folder / "inventory")
+    for place in ("model", f"hub/models--openai--gpt-oss-120b/snapshots/{COMMIT}"):
+        (folder / place).mkdir(parents=True)
+        (folder / place / "config.json").write_text(json.dumps(PUBLIC[MODEL][0]), encoding="utf-8")
+    (folder / "hub/models--openai--gpt-oss-120b/refs").mkdir()
+    (folder / "hub/models--openai--gpt-oss-120b/refs/main").write_text(COMMIT, encoding="utf-8")
+    return folder
+
+
+def run(owner: pathlib.Path, *options: str, **extra: t.Any) -> tuple[int, str]:
+    done = subprocess.run(
+        [PROGRAM, ROOT / "playbooks" / "profile.yml", "-i", "inventory", "-e", json.dumps(extra), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=owner,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections_path(), "ANSIBLE_NOCOLOR": "1"},
+    )
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output
+    return done.returncode, output
+
+
+def test_a_folder_s_profile_is_shown_written_once_and_kept(owner: pathlib.Path) -> None:
+    asked = {"dgxspark_model": "./model", "dgxspark_profile_model": MODEL, "dgxspark_profile_to": "own.yml"}
+    code, output = run(owner, "--check", "--diff", **asked)
+    assert code == 0, output
+    assert "+model: openai/gpt-oss-120b" in output
+    assert "verdict   UNPROVEN" in output
+    assert not (owner / "own.yml").exists()
+    code, output = run(owner, **asked)
+    assert code == 0, output
+    written = owner / "own.yml"
+    assert written.stat().st_mode & 0o777 == 0o644
+    made = yaml.safe_load(written.read_text(encoding="utf-8"))
+    assert find(made)["facts"]["moe"]["experts"] == 128
+    assert not profile_text.edited(written.read_text(encoding="utf-8"))
+    code, output = run(owner, **asked)
+    assert code == 0
+    assert "changed=0" in output.partition("spark1 ")[2]
+    edited = written.read_text(encoding="utf-8") + "port: 30001\n"
+    written.write_text(edited, encoding="utf-8")
+    code, output = run(owner, **asked)
+    assert code == 2
+    assert "dgxspark_profile_overwrite=true" in " ".join(output.split())
+    assert written.read_text(encoding="utf-8") == edited
+
+
+def test_a_node_s_cached_model_is_read_there(owner: pathlib.Path) -> None:
+    code, output = run(
+        owner,
+        dgxspark_model=MODEL,
+        dgxspark_model_node="spark1",
+        dgxspark_model_cache=str(owner / "hub"),
+        k8s_dgx_serving={"cache_dir": str(owner / "none")},
+        dgxspark_profile_to="cached.yml",
+    )
+    assert code == 0, output
+    made = yaml.safe_load((owner / "cached.yml").read_text(encoding="utf-8"))
+    assert (made["model"], made["revision"]) == (MODEL, COMMIT)
+
+
+def test_no_model_is_one_sentence(owner: pathlib.Path) -> None:
+    code, output = run(owner)
+    assert code == 2
+    assert "Say which model." in output
