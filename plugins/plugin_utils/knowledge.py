@@ -8,6 +8,8 @@ entry, or a list of entries under the key `entries`; such a file may state once,
 (dictionaries are merged, the entry's own value wins). An owner's folder has the same layout. Its entries are added; one
 with the id of a shipped entry must say `replaces: <id>`.
 
+An owner's entries are checked whenever they are read; the shipped ones once, by a test (`check`).
+
 Two kinds do not lie in a folder of their own name: the shipped model profiles are the role's, and an owner's lie in
 `model_profiles/`.
 """
@@ -103,11 +105,6 @@ def schema(kind: str) -> dict[str, t.Any]:
 
 def validate(kind: str, entry: t.Any, where: str) -> None:
     """Check one entry against its kind's schema; KnowledgeError names `where`, and each fault with its key."""
-    if jsonschema is None:
-        raise KnowledgeError(
-            f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
-            "Install it: pip install 'jsonschema>=4.18'"
-        )
     validator = jsonschema.Draft202012Validator(schema(kind))
     errors = sorted(validator.iter_errors(entry), key=lambda e: (list(map(str, e.absolute_path)), e.message))
     if errors:
@@ -132,8 +129,12 @@ def _folder(kind: str, root: pathlib.Path) -> pathlib.Path:
     return shipped if root == SHIPPED else root / owners
 
 
-def _entries(kind: str, folder: pathlib.Path) -> t.Iterator[tuple[pathlib.Path, Entry]]:
-    for path in sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file()):
+def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
+
+
+def _entries(kind: str, root: pathlib.Path, checked: bool) -> t.Iterator[tuple[pathlib.Path, Entry]]:
+    for path in _files(_folder(kind, root)):
         document = read_yaml(path)
         is_list = isinstance(document, dict) and "entries" in document and set(document) <= {"entries", "common"}
         listed = document["entries"] if is_list else [document]
@@ -148,9 +149,15 @@ def _entries(kind: str, folder: pathlib.Path) -> t.Iterator[tuple[pathlib.Path, 
                 raise KnowledgeError(f"{where}: a dictionary is needed, not {type(own).__name__}.")
             where += f" (id {own['id']})" if is_list and "id" in own else ""
             entry = merged(common, own)
-            body = {key: value for key, value in entry.items() if key != "replaces"}
-            validate(kind, body, where)
+            if checked:
+                validate(kind, {key: value for key, value in entry.items() if key != "replaces"}, where)
             yield path, entry
+
+
+def check(kind: str) -> None:
+    """Check the shipped entries of a kind, which nothing does when they are read; KnowledgeError for the first bad one."""
+    for _path, _entry in _entries(kind, SHIPPED, True):
+        pass
 
 
 def _check_overlay(root: pathlib.Path) -> None:
@@ -163,32 +170,80 @@ def _check_overlay(root: pathlib.Path) -> None:
             raise KnowledgeError(f"{path}: there is no knowledge of kind {path.name!r}. Kinds: {', '.join(kinds)}.")
 
 
+def _owners(kind: str, overlays: t.Sequence[str]) -> list[pathlib.Path]:
+    """Return the owner's folders; KnowledgeError where one, the kind, or what checks their entries is not there."""
+    if jsonschema is None:
+        raise KnowledgeError(
+            f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
+            "Install it: pip install 'jsonschema>=4.18'"
+        )
+    schema(kind)
+    folders = [pathlib.Path(overlay).expanduser() for overlay in overlays]
+    for folder in folders:
+        _check_overlay(folder)
+    return folders
+
+
+def _laid(kind: str, roots: t.Sequence[pathlib.Path], origins: t.Mapping[str, str]) -> dict[str, Entry]:
+    """Return the entries of the folders, the later laid over the earlier. origins: of the ids that are there already."""
+    laid: dict[str, Entry] = {}
+    there = dict(origins)
+    for root in roots:
+        for path, entry in _entries(kind, root, root != SHIPPED):
+            name = str(entry["id"])
+            replaces = entry.get("replaces")
+            if replaces is not None and replaces != name:
+                raise KnowledgeError(f"{path}: replaces: {replaces!r} is not the entry's own id {name!r}.")
+            if replaces is not None and name not in there:
+                raise KnowledgeError(f"{path}: replaces: there is no {kind} entry {name!r} to replace.")
+            if name in there and replaces is None:
+                raise KnowledgeError(
+                    f"{path}: id: {name!r} is already defined in {there[name]}. "
+                    f"Choose another id, or add `replaces: {name}` to mean it."
+                )
+            there[name] = str(path)
+            laid[name] = {k: v for k, v in entry.items() if k != "replaces"} | {"origin": str(path)}
+    return laid
+
+
 def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
     """Return all entries of `kind` by id, the owner's laid over the shipped ones.
 
     Each has a key `origin`, the file it came from. Raises KnowledgeError for the first bad entry, for an id given
     twice, for an overlay entry that takes a shipped id without `replaces`, and for an overlay that is not there.
     """
-    schema(kind)  # of a kind that there is not, nothing would be found
-    loaded: dict[str, Entry] = {}
-    owners = [pathlib.Path(overlay).expanduser() for overlay in overlays]
-    for root in owners:
-        _check_overlay(root)
-    for root in (SHIPPED, *owners):
-        for path, entry in _entries(kind, _folder(kind, root)):
-            name = str(entry["id"])
-            replaces = entry.get("replaces")
-            if replaces is not None and replaces != name:
-                raise KnowledgeError(f"{path}: replaces: {replaces!r} is not the entry's own id {name!r}.")
-            if replaces is not None and name not in loaded:
-                raise KnowledgeError(f"{path}: replaces: there is no {kind} entry {name!r} to replace.")
-            if name in loaded and replaces is None:
-                raise KnowledgeError(
-                    f"{path}: id: {name!r} is already defined in {loaded[name]['origin']}. "
-                    f"Choose another id, or add `replaces: {name}` to mean it."
-                )
-            loaded[name] = {k: v for k, v in entry.items() if k != "replaces"} | {"origin": str(path)}
-    return loaded
+    owners = _owners(kind, overlays)
+    return _laid(kind, (SHIPPED, *owners), {})
+
+
+class Library(t.Mapping[str, Entry]):
+    """What `load` returns, of a kind with large entries: a shipped one is read when it is asked for.
+
+    Only for kinds whose shipped files hold one entry each and are named by its id: `sglang/0.5.10.yml` is
+    `sglang-0.5.10`. Nobody may change the entries.
+    """
+
+    def __init__(self, kind: str, overlays: t.Sequence[str] = ()) -> None:
+        owners = _owners(kind, overlays)
+        folder = _folder(kind, SHIPPED)
+        self._files = {"-".join((*p.relative_to(folder).parts[:-1], p.stem)): p for p in _files(folder)}
+        self._read = _laid(kind, owners, {name: str(path) for name, path in self._files.items()})
+        self.own = frozenset(self._read)  # the owner's
+
+    def __getitem__(self, name: str) -> Entry:
+        """Return one entry."""
+        if name not in self._read:
+            path = self._files[name]
+            self._read[name] = {**read_yaml(path), "origin": str(path)}
+        return self._read[name]
+
+    def __iter__(self) -> t.Iterator[str]:
+        """Go through the ids."""
+        return iter({**self._files, **self._read})
+
+    def __len__(self) -> int:
+        """Return how many entries there are."""
+        return len(self._files.keys() | self._read.keys())
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
 import operator
@@ -44,18 +45,39 @@ def nearest(name: str, known: t.Iterable[str]) -> str:
 
 
 class Parser:
-    """One version's table, ready to be asked: flags by every name they have, declared variables, needed flags."""
+    """One version's table, ready to be asked: flags by every name they have, declared variables, needed flags.
 
-    def __init__(self, table: Spec) -> None:
-        self.table = table
-        self.engine: str = table["engine"]
-        self.version: str = table["version"]
-        self.flags: dict[str, tuple[str, Spec]] = {}
-        for name, spec in table["flags"].items():
-            for alias in (name, *spec.get("aliases", ())):
-                self.flags[alias] = (name, spec)
-        self.environment = frozenset(table["environment"])
-        self.required = tuple(name for name, spec in table["flags"].items() if spec.get("required"))
+    The table is read when it is first asked for anything but the engine's name and version.
+    """
+
+    def __init__(self, engine: str, version: str, read: t.Callable[[], Spec]) -> None:
+        self.engine = engine
+        self.version = version
+        self._read = read
+
+    @functools.cached_property
+    def table(self) -> Spec:
+        """The table as it is written."""
+        return self._read()
+
+    @functools.cached_property
+    def flags(self) -> dict[str, tuple[str, Spec]]:
+        """Each flag's first name and specification, by every name that it has."""
+        return {
+            alias: (name, spec)
+            for name, spec in self.table["flags"].items()
+            for alias in (name, *spec.get("aliases", ()))
+        }
+
+    @functools.cached_property
+    def environment(self) -> frozenset[str]:
+        """The declared variables."""
+        return frozenset(self.table["environment"])
+
+    @functools.cached_property
+    def required(self) -> tuple[str, ...]:
+        """The flags that cannot be left out."""
+        return tuple(name for name, spec in self.table["flags"].items() if spec.get("required"))
 
     def spec(self, flag: str) -> Spec | None:
         """Return the specification of a flag by its full name or an alias of it."""

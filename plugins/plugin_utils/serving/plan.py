@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,

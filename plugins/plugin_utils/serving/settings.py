@@ -59,8 +59,12 @@ class Tables:
 
     @functools.cached_property
     def parsers(self) -> dict[str, flag_table.Parser]:
-        """The engine versions, ready to be asked, by id."""
-        return {key: flag_table.Parser(entry) for key, entry in self.engines.items()}
+        """The engine versions, ready to be asked, by id, which is engine and version."""
+        named = {key: key.partition("-") for key in self.engines}
+        return {
+            key: flag_table.Parser(engine, version, functools.partial(self.engines.__getitem__, key))
+            for key, (engine, _dash, version) in named.items()
+        }
 
     @functools.cached_property
     def _dialects(self) -> dict[flag_table.Parser, Dialect]:
@@ -92,19 +96,25 @@ class Tables:
 
     def dialect(self, engine: str, version: str) -> Dialect:
         """Return how settings are named for a version; of an engine without a table, by what holds of all."""
-        parser = self.nearest(engine, version) or flag_table.Parser(_no_table(engine, version))
+        parser = self.nearest(engine, version) or flag_table.Parser(engine, version, lambda: NO_TABLE)
         if parser not in self._dialects:
             self._dialects[parser] = Dialect(self, parser)
         return self._dialects[parser]
 
 
-def _no_table(engine: str, version: str) -> Entry:
-    return {"engine": engine, "version": version, "facts": {}, "flags": {}, "environment": [], "positionals": []}
+NO_TABLE: Entry = {"facts": {}, "flags": {}, "environment": [], "positionals": []}
 
 
 @functools.lru_cache(maxsize=8)
 def _loaded(overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Tables:
-    return Tables(knowledge.load("engines", overlays), knowledge.load("settings", overlays))
+    engines = knowledge.Library("engines", overlays)
+    for key in engines.own:
+        entry = engines[key]
+        if key != (name := f"{entry['engine']}-{entry['version']}"):
+            raise knowledge.KnowledgeError(
+                f"{entry['origin']}: id: {key!r} is not the table's engine and version. Write id: {name}."
+            )
+    return Tables(engines, knowledge.load("settings", overlays))
 
 
 def load_tables(overlays: t.Sequence[str] = ()) -> Tables:

@@ -54,6 +54,7 @@ def test_every_folder_has_a_schema_and_every_schema_a_folder() -> None:
 def test_every_shipped_entry_is_good_and_sourced(kind: str) -> None:
     entries = knowledge.load(kind)
     assert entries
+    knowledge.check(kind)  # nothing else does
     for name, entry in entries.items():
         assert entry["source"], name
         sources = [source if isinstance(source, str) else source["from"] for source in entry["source"]]
@@ -81,3 +82,9 @@ def test_a_hardware_class_can_be_planned_with_defaults(name: str, topology: str)
         pytest.skip("not run: a ring takes two ports")
     plan = make(HOSTS[topology], {"topology": topology}, HARDWARE[name])
     assert len(plan["hosts"]) == HOSTS[topology]
+
+
+def test_an_engine_table_s_file_is_named_by_engine_and_version_as_its_id_is() -> None:
+    library, loaded = knowledge.Library("engines"), knowledge.load("engines")
+    assert dict(library) == loaded and len(library) == len(loaded)
+    assert {name: f"{entry['engine']}-{entry['version']}" for name, entry in loaded.items()} == {n: n for n in loaded}

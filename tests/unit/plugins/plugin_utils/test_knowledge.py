@@ -10,6 +10,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError, get, load
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
 
 ENTRY: dict[str, t.Any] = {
     "id": "mine",
@@ -146,3 +147,33 @@ def test_without_jsonschema_there_is_one_error_with_the_command(monkeypatch: pyt
     monkeypatch.setattr(knowledge, "jsonschema", None)
     with pytest.raises(KnowledgeError, match=r"pip install 'jsonschema>=4\.18'"):
         load("hardware")
+
+
+def test_a_library_is_what_load_returns_with_the_same_refusals(tmp_path: pathlib.Path) -> None:
+    entry = {key: value for key, value in get("engines", "vllm-0.17.0").items() if key != "origin"}
+    mine, folder = {**entry, "id": "vllm-0.17.0-mine", "version": "0.17.0-mine"}, tmp_path / "engines"
+    folder.mkdir()
+
+    def write_table(**table: t.Any) -> None:
+        (folder / "mine.yml").write_text(yaml.safe_dump(table), encoding="utf-8")
+
+    write_table(**mine)
+    library, overlays = knowledge.Library("engines", [str(tmp_path)]), [str(tmp_path)]
+    assert dict(library) == load("engines", overlays) and library.own == {"vllm-0.17.0-mine"}
+    write_table(**entry, replaces="vllm-0.17.0")
+    library = knowledge.Library("engines", overlays)
+    assert dict(library) == load("engines", overlays) and len(library) == len(load("engines"))
+    for wrong in (entry, {**mine, "environment": [1]}, {**mine, "replaces": "vllm-0.17.0"}):
+        write_table(**wrong)
+        told = refusal(*overlays, kind="engines")
+        with pytest.raises(KnowledgeError) as caught:
+            knowledge.Library("engines", overlays)
+        assert str(caught.value) == told and "mine.yml" in told
+
+
+def test_a_table_of_the_owner_whose_id_is_not_its_engine_and_version_is_refused(tmp_path: pathlib.Path) -> None:
+    entry = {key: value for key, value in get("engines", "vllm-0.17.0").items() if key != "origin"}
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines" / "mine.yml").write_text(yaml.safe_dump({**entry, "id": "vllm-9"}), encoding="utf-8")
+    with pytest.raises(KnowledgeError, match=r"mine.yml: id: 'vllm-9' is not .* Write id: vllm-0\.17\.0\."):
+        load_tables([str(tmp_path)])

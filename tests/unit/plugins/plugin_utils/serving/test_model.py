@@ -14,10 +14,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Cut,
     Dense,
     Facts,
-    Kept,
     Linear,
     Mla,
     Moe,
+    Nvfp4Layout,
 )
 
 BF16 = profile.DEFAULT_PRECISION
@@ -63,11 +63,14 @@ def test_all_ranks_together_hold_at_least_the_checkpoint(tp: int, ep: int) -> No
 def test_experts_without_a_gate_are_padded_and_keep_the_first_scales_twice() -> None:
     facts = Facts("Made", 64, 1000, 4096, moe=Moe(1, 8, 2, 2688, gated=False, latent=32))
     whole = 8 * 2 * 32 * 2688 * model.BYTES["nvfp4"]
-    found = model.gpu_bytes(facts, NVFP4, Cut(tp=4), False, Kept(1, 128))["experts"]
+    found = model.gpu_bytes(facts, NVFP4, Cut(tp=4), False, Nvfp4Layout(1, 128))["experts"]
     codes = 8 * 2 * 768 * 32 / 2  # 2688 / 4 = 672 rows, padded to 768
     scales = 8 * (672 + 768 + 768) * 32 / 16  # the first matrix' as loaded and swizzled, the second's
     assert found == pytest.approx(codes + scales)
-    for cut, kept in ((Cut(tp=4, ep=4), Kept(1, 128)), (Cut(tp=4), Kept())):  # 2688 = 21 × 128; no padding
+    for cut, kept in (
+        (Cut(tp=4, ep=4), Nvfp4Layout(1, 128)),
+        (Cut(tp=4), Nvfp4Layout()),
+    ):  # 2688 = 21 × 128; no padding
         assert model.gpu_bytes(facts, NVFP4, cut, False, kept)["experts"] == pytest.approx(whole / 4)
 
 
@@ -75,7 +78,7 @@ def test_experts_without_a_gate_are_padded_and_keep_the_first_scales_twice() -> 
 def test_scales_that_stay_twice_are_a_ninth_more(kind: str) -> None:
     facts = Facts("Made", 64, 1000, 4096, moe=Moe(1, 8, 2, 512), dense=Dense(1, 512))
     stored = NVFP4 | {"dense": "nvfp4"}
-    once, twice = (model.gpu_bytes(facts, stored, Cut(tp=4), False, Kept(copies))[kind] for copies in (1, 2))
+    once, twice = (model.gpu_bytes(facts, stored, Cut(tp=4), False, Nvfp4Layout(copies))[kind] for copies in (1, 2))
     assert twice / once == pytest.approx(1 + (1 / 16) / model.BYTES["nvfp4"])
 
 
@@ -193,5 +196,5 @@ def test_tensors_against_what_pytorch_allocates(name: str, cut: Cut, replayed: f
     """SGLang 0.5.12's allocations in order on a GPU with torch 2.11, each kind of dense layers in one format."""
     known = profile.resolve(profile.find(name))
     plain = BF16 | {"experts": "nvfp4", "shared_experts": "fp8", "linear": "fp8", "router": "fp32"}
-    found = sum(model.gpu_bytes(known.facts, plain, cut, False, Kept(1, 128)).values())
+    found = sum(model.gpu_bytes(known.facts, plain, cut, False, Nvfp4Layout(1, 128)).values())
     assert found / GIB == pytest.approx(replayed, rel=0.006)
