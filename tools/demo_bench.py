@@ -13,6 +13,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(sys.executable).parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "engine")]
 
 import served  # noqa: E402
@@ -37,18 +38,14 @@ def bench(url: str, name: str, *workloads: str) -> tuple[int, str]:
         "dgxspark_knowledge_dirs": [str(served.WORKLOADS)],
         "dgxspark_report_file": str(REPORTS / f"{name}.json"),
     }
-    links = ROOT / ".cache" / "demo" / "ansible_collections" / "dgxspark"
-    links.mkdir(parents=True, exist_ok=True)
-    if not (links / "cluster").is_symlink():
-        (links / "cluster").symlink_to(ROOT)
     environment = {
         **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(links.parents[1]),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / BIN.parent.name),
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_LOCALHOST_WARNING": "False",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
     }
-    program = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
-    command = [program, "dgxspark.cluster.bench", "-e", json.dumps(extra)]
+    command = [str(BIN / "ansible-playbook"), "dgxspark.cluster.bench", "-e", json.dumps(extra)]
     done = subprocess.run(command, check=False, cwd=ROOT, env=environment)
     report = json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))
     found = {level["verdict"] for workload in report["workloads"] for level in workload["levels"]}

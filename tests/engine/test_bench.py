@@ -19,11 +19,12 @@ from ansible_collections.dgxspark.cluster.tests.engine import served
 pytestmark = pytest.mark.long
 OWN = [str(served.WORKLOADS)]
 RUNS, ENOUGH = 10, 9
+AT_ONCE = 8  # what the engine takes on: of more, some wait in it
 
 
 @pytest.fixture(scope="module")
 def sound(engine: pathlib.Path, model: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[str]:
-    with served.served(engine, model, tmp_path_factory.mktemp("sound") / "log") as url:
+    with served.served(engine, model, tmp_path_factory.mktemp("sound") / "log", "--max-num-seqs", str(AT_ONCE)) as url:
         yield url
 
 
@@ -47,26 +48,32 @@ def grown(result: Result, name: str) -> float:
 
 
 def test_figures_are_the_engine_s_own(sound: str) -> None:
-    """Tokens to the last one; the time of a token and of a request within 3 %."""
-    for n, result in measured(sound, "tiny-counting", 1, 8, 32, rounds=4).items():
+    """Tokens to the last one; the time of a token, of an answer, and of the first token where they wait in the engine, within 3 %.
+
+    Where none waits, the first token takes some milliseconds, and as much as that again goes by before the engine's clock starts:
+    its server reads the request, fills in the chat template, counts tokens. That is shown, and left as it is.
+    """
+    for n, result in measured(sound, "tiny-counting", 1, AT_ONCE, 4 * AT_ONCE, rounds=4).items():
         assert result.verdict == "good", result.message
         assert result.level.tokens == grown(result, "vllm:generation_tokens_total")
         ours = {
-            "request": sum(each.total_s for each in result.requests),
+            "answer": sum(r.times[-1] - r.began for r in result.records),
             "token": sum(r.times[-1] - r.times[0] for r in result.records),
+            "first token": sum(t.cast(float, each.ttft_s) for each in result.requests),
         }
         theirs = {
-            "request": grown(result, "vllm:e2e_request_latency_seconds_sum"),
+            "answer": grown(result, "vllm:e2e_request_latency_seconds_sum"),
             "token": grown(result, "vllm:request_decode_time_seconds_sum"),
+            "first token": grown(result, "vllm:time_to_first_token_seconds_sum"),
         }
         off = {name: ours[name] / theirs[name] - 1 for name in ours}
-        ttft = sum(t.cast(float, each.ttft_s) for each in result.requests)
-        said = ttft - grown(result, "vllm:time_to_first_token_seconds_sum")
+        later = (ours["first token"] - theirs["first token"]) / len(result.requests)
+        shown = ", ".join(f"{name} {share:+.2%}" for name, share in off.items())
         print(
-            f"\nn={n}: {result.level.tokens} tokens, request {off['request']:+.2%}, token {off['token']:+.2%}, first token "
-            f"{said / len(result.requests) * 1000:+.1f} ms each; client busy {result.client_share:.2%}"
+            f"\nn={n}: {result.level.tokens} tokens, {shown} ({later * 1000:+.1f} ms each); client busy {result.client_share:.2%}"
         )
-        assert all(abs(share) <= 0.03 for share in off.values()), (n, off)
+        checked = off if n > AT_ONCE else {name: off[name] for name in ("answer", "token")}
+        assert all(abs(share) <= 0.03 for share in checked.values()), (n, off)
 
 
 def verdicts(url: str) -> list[str]:

@@ -46,6 +46,14 @@ def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str]
     return [*said, "--concurrency", *map(str, levels), *more]
 
 
+def shown(argv: t.Sequence[str], timeout_s: float) -> Plain:
+    """Run it; return what it said, or why it said nothing: what was measured before it is not lost for that."""
+    try:
+        return run(argv, timeout_s) | {"problem": None}
+    except CollectionError as exc:
+        return {"tool": PROGRAM, "version": "", "command": list(argv), "levels": [], "problem": str(exc)}
+
+
 def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
     """Run it; return its version, its command and its figures. Raises CollectionError where it brings none."""
     with tempfile.TemporaryDirectory(prefix="dgxspark-bench-") as folder:

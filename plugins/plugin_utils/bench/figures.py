@@ -6,7 +6,8 @@
 The names are the field's, and what they mean here differs between its tools:
 
 - *TTFT*: from sending the request to the first text, reasoning included. A chunk that names the role alone is none.
-- *tokens/s* of a request: the tokens after the first moment, by the time after it. *TPOT* is its inverse.
+- *tokens/s* of a request: the tokens after the first moment, by the time after it. *TPOT* is its inverse. A stop token has no text;
+  where the server counts it, the chunk that says so is its moment (of 6 tokens it is a quarter of the time).
 - *ITL*: the time of one token. A chunk of several tokens shares its gap among them: by the counts that run along, else in
   equal parts by the count at the end (`itl_is_spread`). The *gap* is the time between two chunks, whatever they hold.
 - *peak* of a level: the sum of the requests' tokens/s, of as many as ran at once. It leaves the waits for first tokens out.
@@ -117,8 +118,8 @@ def record_of(
         status="garbage" if guard else "failed" if cause else "ok",
         began=stream.began,
         ended=ended,
-        times=tuple(stream.times),
-        counts=tuple(stream.counts),
+        times=tuple(at for at, _count in stream.token_marks),
+        counts=tuple(count for _at, count in stream.token_marks),
         tokens=stream.tokens,
         tokens_are_counted=stream.tokens_are_counted,
         prompt_tokens=stream.prompt_tokens,

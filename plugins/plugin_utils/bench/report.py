@@ -49,13 +49,15 @@ def verdict(report: t.Mapping[str, t.Any]) -> str:
 
 
 def problems(report: t.Mapping[str, t.Any]) -> list[str]:
-    """Return what is wrong with each level that is not good."""
-    return [
+    """Return what is wrong with each level that is not good, and why another tool that was wanted shows nothing."""
+    found = [
         f"{workload['name']}: {each['message']}"
         for workload in report["workloads"]
         for each in workload["levels"]
         if each["verdict"] != "good"
     ]
+    beside = (report["crosscheck"] or {}).get("problem")
+    return [*found, beside] if beside else found
 
 
 def table(report: t.Mapping[str, t.Any]) -> list[str]:
@@ -79,7 +81,7 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
     ]
     if report["acceptance"]:
         lines.append(f"Speculation: {accepted(report['acceptance'])} ({report['acceptance']['source']}).")
-    if report["crosscheck"]:
+    if report["crosscheck"] and report["crosscheck"]["levels"]:
         lines += ["", *_beside(report["crosscheck"])]
     lines.append(f"The client was busy for {report['client_share']:.1%} of the time at most.")
     return lines

@@ -60,7 +60,6 @@ class ChatStream:
     def __init__(self, began: float) -> None:
         self.began = began
         self.first: float | None = None
-        self.last: float | None = None
         self.content = ""
         self.reasoning = ""
         self.pieces = 0
@@ -70,6 +69,8 @@ class ChatStream:
         # Of each piece of text: when it came, and how many tokens the server had counted by then, where it says so.
         self.times: list[float] = []
         self.counts: list[int | None] = []
+        # The same of an end without text, other than at the limit: a token that stops has none.
+        self._stop: tuple[float, int | None] | None = None
         self.prompt_tokens: int | None = None
         self.reasoning_tokens: int | None = None
         self._usage: int | None = None
@@ -82,16 +83,17 @@ class ChatStream:
             if data.strip() == "[DONE]":
                 self.done = True
                 break
-            delta = self._event(data)
+            ended, delta = self.ended, self._event(data)
             if delta.content or delta.reasoning:
                 self.first = now if self.first is None else self.first
-                self.last = now
                 self.pieces += 1
                 self.times.append(now)
                 self.counts.append(self._usage)
                 self.content += delta.content
                 self.reasoning += delta.reasoning
                 found.append(delta)
+            elif not ended and self.finish_reason not in (None, "length") and self.times:
+                self._stop = now, self._usage
         return found
 
     def _event(self, data: str) -> Delta:
@@ -144,6 +146,13 @@ class ChatStream:
         return self._usage is not None
 
     @property
+    def token_marks(self) -> list[tuple[float, int | None]]:
+        """When tokens came, and how many the server had counted by then; with the stop token, where it is counted."""
+        marks = list(zip(self.times, self.counts, strict=True))
+        counted = self._usage is not None and self._usage > self.pieces
+        return [*marks, self._stop] if self._stop and counted else marks
+
+    @property
     def ttft_s(self) -> float | None:
         """Time to the first text, reasoning included, in seconds."""
         return None if self.first is None else self.first - self.began
@@ -151,6 +160,7 @@ class ChatStream:
     @property
     def tokens_per_s(self) -> float | None:
         """Speed after the first token; None where one piece was all, or no time went by."""
-        if self.first is None or self.last is None or self.last <= self.first or self.tokens < 2:
+        marks = self.token_marks
+        if not marks or marks[-1][0] <= marks[0][0] or self.tokens < 2:
             return None
-        return (self.tokens - 1) / (self.last - self.first)
+        return (self.tokens - 1) / (marks[-1][0] - marks[0][0])

@@ -43,7 +43,7 @@ def bench(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
             cwd=tmp_path, check=False, capture_output=True, text=True, timeout=600,
             env={
                 **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"), "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"), "PATH": "/usr/bin:/bin",
+                "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"), "PATH": f"{tmp_path}/bin:/usr/bin:/bin",
             },
         )  # fmt: skip
         output = " ".join((done.stdout + done.stderr).split())
@@ -106,6 +106,27 @@ def test_check_mode_asks_nothing_and_an_absent_tool_is_one_sentence(
         in output
     )
     assert not any(request.body for request in server.requests)
+
+
+def test_a_crosscheck_that_fails_costs_none_of_what_was_measured(
+    server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    """As llama-benchy 0.4.0 ends with a model that does not know the capital of France."""
+    said = "Benchmark failed due to coherence test failure."
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "llama-benchy").write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n", encoding="utf-8")
+    (tmp_path / "bin" / "llama-benchy").chmod(0o755)
+    extra = {
+        "dgxspark_bench_url": server.url, "dgxspark_bench_levels": [1], "dgxspark_bench_rounds": 1,
+        "dgxspark_report_file": "b.json", "dgxspark_bench_crosscheck": "llama-benchy",
+    }  # fmt: skip
+    code, output = bench(extra)
+    assert code != 0
+    assert f"llama-benchy brought no result (exit status 1): {said}" in output
+    report = json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert report["workloads"][0]["levels"][0]["verdict"] == "good"
+    assert said in report["crosscheck"]["problem"]
 
 
 def test_without_a_url_an_inventory_is_needed(bench: t.Callable[..., tuple[int, str]]) -> None:

@@ -47,6 +47,21 @@ def test_one_token_a_chunk() -> None:
     assert (found.burst, found.itl_is_spread) == (False, False)
 
 
+def test_a_stop_token_that_is_counted_takes_its_time() -> None:
+    """As vLLM sends it: six tokens, five of them text, and the end in a chunk of its own, one step later."""
+    words = [(0.5 + n * 0.1, delta(f"w{n} ")) for n in range(5)]
+    found = figures_of(record_of(0, 0, told(*words, (1.0, delta("", "stop")), (1.2, usage(6))), 1.2), BURST)
+    assert (found.tokens_per_s, found.itl_median_s) == (pytest.approx(10), pytest.approx(0.1))
+    assert not found.itl_is_spread
+
+
+@pytest.mark.parametrize(("reason", "tokens"), [("length", 6), ("stop", 5)])
+def test_an_end_without_a_token_takes_none(reason: str, tokens: int) -> None:
+    words = [(0.5 + n * 0.1, delta(f"w{n} ")) for n in range(5)]
+    stream = told(*words, (1.9, delta("", reason)), (2.0, usage(tokens)))
+    assert figures_of(record_of(0, 0, stream, 2.0), BURST).tokens_per_s == pytest.approx((tokens - 1) / 0.4)
+
+
 def test_a_chunk_that_names_the_role_alone_is_no_token() -> None:
     """Tools that take it for the first token show a better time to first token than any user has."""
     stream = told(
