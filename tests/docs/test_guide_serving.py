@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
 import typing as t
 
@@ -12,17 +11,15 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE
+from ansible_collections.dgxspark.cluster.tests.unit import guide
 
-GUIDE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rst" / "guide_serving.rst").read_text(
-    encoding="utf-8"
-)
+GUIDE = (guide.GUIDES / "guide_serving.rst").read_text(encoding="utf-8")
 GEMMA, VLLM = "gemma-4-31b-it", "qwen3.5-122b-a10b-nvfp4-vllm"
 
 
 def blocks() -> list[t.Any]:
     """All YAML of the guide."""
-    found = re.findall(r"\.\. code-block:: yaml\n\n((?:   .*\n|\n)+)", GUIDE)
-    return [yaml.safe_load(re.sub(r"(?m)^   ", "", text)) for text in found]
+    return [yaml.safe_load(block) for block in guide.blocks("guide_serving", "yaml")]
 
 
 def only(key: str) -> list[t.Any]:

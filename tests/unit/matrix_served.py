@@ -2,7 +2,7 @@
 
 Each of the 36 cases is served by tests/stand_ins/scripted_engine.py, which does what the case's script says; a stand-in for the
 kubelet starts it again when it has ended, and keeps its log. What a rank logs before it fails is taken from `knowledge/signatures`
-where an owner reported it, and else is Python's own; the transport's is a real log of NCCL 2.29.
+where an owner reported it, and else is Python's own; the transport's is a real log of NCCL.
 """
 
 from __future__ import annotations
