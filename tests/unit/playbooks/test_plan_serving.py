@@ -186,7 +186,10 @@ RECIPES = {
             ],
         ),
         ("run.sh", ["recipe ours: --gpus all", "vllm serve acme/Model --max-model-len 4096"]),
-        ("sglang.txt", ["engine sglang latest", "recipe ours: --node-rank 0", "sglang.launch_server --model-path acme/Model"]),
+        (
+            "sglang.txt",
+            ["engine sglang latest", "recipe ours: --node-rank 0", "sglang.launch_server --model-path acme/Model"],
+        ),
         ("compose.yaml", ["engine vllm 0.17.1", "recipe ours: --port 8000 (instance.port 8000)", "--port 8000"]),
     ],
 )
@@ -206,7 +209,9 @@ def test_a_recipe_of_another_tool_is_planned_like_a_profile(tmp_path: pathlib.Pa
         ({"k8s_dgx_model_profile": MODEL}, "Give k8s_dgx_model_profile or k8s_dgx_recipe, not both"),
     ],
 )
-def test_a_recipe_that_cannot_be_planned_is_one_error(tmp_path: pathlib.Path, extra: dict[str, t.Any], said: str) -> None:
+def test_a_recipe_that_cannot_be_planned_is_one_error(
+    tmp_path: pathlib.Path, extra: dict[str, t.Any], said: str
+) -> None:
     (tmp_path / "a.sh").write_text("vllm serve $(touch ran)\n", encoding="utf-8")
     code, output = plan(tmp_path, {"spark1": shown(110)}, k8s_dgx_recipe="a.sh", **extra)
     assert code != 0

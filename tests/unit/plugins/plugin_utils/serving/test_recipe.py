@@ -332,7 +332,7 @@ def test_a_command_line_becomes_settings_and_the_same_command_line_again(
         return  # what the version refuses, or two names of one setting, is for other tests
     positional, again = recipe_flags.read_flags(argv, parser)
     assert positional == (["a/b"] if engine == "vllm" else [])
-    back = {one.name: one.value for one in again if one.name != "model-path"}
+    back = {one.name: one.value for one in recipe_flags.merged(again, parser).values() if one.name != "model-path"}
     assert {k: v for k, v in back.items() if k in wanted} == {k: v for k, v in wanted.items() if k in back}
     missing = {name for name in wanted if name not in back and wanted[name] not in (False, {}, [])}
     assert not {

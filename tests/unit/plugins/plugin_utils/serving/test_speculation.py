@@ -75,7 +75,11 @@ def test_dspark_knows_its_number() -> None:
 def test_a_gamma_that_nobody_says_is_a_warning_and_the_engine_s_to_find_out() -> None:
     (told,) = speculation.sglang_draft("DSPARK", version="0.5.17").findings
     assert told.severity == "warning" and "counts on 7" in told.message
-    own = {key: value for key, value in profile.find("minimax-m2.5-nvfp4").items() if key in ("model", "facts", "precision")}
+    own = {
+        key: value
+        for key, value in profile.find("minimax-m2.5-nvfp4").items()
+        if key in ("model", "facts", "precision")
+    }
     asked = own | {
         "id": "mine",
         "title": "mine",
