@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     speculation,
     verdict,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import findings as other
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
@@ -156,61 +156,6 @@ def _resolved_plain(runs: Resolved) -> Plain:
     return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
 
 
-def _idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
-    """Tell the hosts that a plan does not use."""
-    idle = hosts[chosen.nodes :]
-    if not idle:
-        return []
-    return [
-        Finding(
-            "hosts.idle",
-            "info",
-            "",
-            f"{', '.join(idle)}: not used; the profile is for {chosen.nodes} node{'s' if chosen.nodes > 1 else ''}.",
-            "Nothing is wrong. To use all, override parallel, or serve a second model there.",
-            ("parallel.nodes",),
-        )
-    ]
-
-
-def _mods(chosen: Profile, entry: Plain) -> list[Finding]:
-    """Tell what an image must have that no flag brings; of a recipe, its own lines tell it."""
-    if not (chosen.mods or chosen.note) or "recipe" in entry:
-        return []
-    mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
-    return [
-        Finding(
-            "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
-        )
-    ]
-
-
-def _recipe(entry: Plain) -> list[Finding]:
-    """Tell what of a recipe is not done."""
-    lines = [line for line in entry.get("recipe", {}).get("lines", ()) if line["became"] == "refused"]
-    return [
-        Finding(
-            "recipe.refused",
-            "warning",
-            "",
-            f"{line['text']}: {line['why']}",
-            "",
-            ("recipe",),
-            (f"The recipe {entry['recipe']['file']}",),
-        )
-        for line in lines
-    ]
-
-
-def _variables(chosen: Profile, known: verdict.Base) -> list[Finding]:
-    """Tell the variables of the profile that this engine version does not know."""
-    engine = chosen.engine
-    return [
-        replace(found, subject="", names=(found.subject,), message=f"{found.subject}: {found.message}")
-        for found in check_environment(engine.name, engine.version, chosen.environment, known.tables)
-    ]
-
-
 def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
     """Where cables lead to different neighbours, ranks start up over the network that the cluster gives all pods."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
@@ -288,8 +233,8 @@ def launch_plan(
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen, entry), *notes]
-    more += [*_variables(chosen, known), *_recipe(entry)]
+    more = [*of_files, *seen.findings, *unread, *other.of_idle(chosen, hosts), *other.of_mods(chosen, entry), *notes]
+    more += [*other.of_variables(chosen, known.tables), *other.of_recipe(entry)]
     findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {
