@@ -49,14 +49,24 @@ class KnowledgeError(CollectionError):
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML that refuses a key given twice, which PyYAML would silently resolve to the last."""
 
+    lenient = False
+
+
+class _Foreign(_Loader):
+    """YAML of another tool, which lets the last of a key count, as that tool does."""
+
+    lenient = True
+
 
 def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[t.Any, t.Any]:
     seen: set[t.Any] = set()
     for key_node, _value in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, t.Hashable):
             raise yaml.constructor.ConstructorError(None, None, f"{key!r} cannot be a key", key_node.start_mark)
-        if key in seen:
+        if key in seen and not loader.lenient:
             raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
         seen.add(key)
     loader.flatten_mapping(node)
@@ -79,7 +89,10 @@ def read_yaml(path: pathlib.Path) -> t.Any:
 
 
 def parse_yaml(text: str, where: str, aliases: int | None = None) -> t.Any:
-    """Parse YAML; KnowledgeError names `where` and the line of a fault. aliases: how many it may have, None for any number."""
+    """Parse YAML; KnowledgeError names `where` and the line of a fault.
+
+    aliases: of a file that is not ours, how many it may have; of a key that it gives twice the last counts.
+    """
     try:
         # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
         if (
@@ -87,7 +100,7 @@ def parse_yaml(text: str, where: str, aliases: int | None = None) -> t.Any:
             and sum(isinstance(x, yaml.AliasToken) for x in yaml.scan(text, Loader=_Loader)) > aliases
         ):
             raise KnowledgeError(f"{where}: more than {aliases} aliases (*name). Write the values out.")
-        return yaml.load(text, Loader=_Loader)
+        return yaml.load(text, Loader=_Loader if aliases is None else _Foreign)
     except (yaml.YAMLError, RecursionError) as exc:
         raise KnowledgeError(f"{where}: not valid YAML: {' '.join(str(exc).split())}") from exc
 

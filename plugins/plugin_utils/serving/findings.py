@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import same_release
 
 
@@ -79,4 +82,59 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
             ("facts",),
             ("Nothing is guessed",),
         )
+    ]
+
+
+def of_idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
+    """Tell the hosts that a plan does not use."""
+    idle = hosts[chosen.nodes :]
+    if not idle:
+        return []
+    return [
+        Finding(
+            "hosts.idle",
+            "info",
+            "",
+            f"{', '.join(idle)}: not used; the profile is for {chosen.nodes} node{'s' if chosen.nodes > 1 else ''}.",
+            "Nothing is wrong. To use all, override parallel, or serve a second model there.",
+            ("parallel.nodes",),
+        )
+    ]
+
+
+def of_mods(chosen: Profile, entry: knowledge.Entry) -> list[Finding]:
+    """Tell what an image must have that no flag brings; of a recipe, its own lines tell it."""
+    if not (chosen.mods or chosen.note) or "recipe" in entry:
+        return []
+    mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
+    return [
+        Finding(
+            "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
+        )
+    ]
+
+
+def of_recipe(entry: knowledge.Entry) -> list[Finding]:
+    """Tell what of a recipe is not done."""
+    lines = [line for line in entry.get("recipe", {}).get("lines", ()) if line["became"] == "refused"]
+    return [
+        Finding(
+            "recipe.refused",
+            "warning",
+            "",
+            f"{line['text']}: {line['why']}",
+            "",
+            ("recipe",),
+            (f"The recipe {entry['recipe']['file']}",),
+        )
+        for line in lines
+    ]
+
+
+def of_variables(chosen: Profile, tables: Tables) -> list[Finding]:
+    """Tell the variables of the profile that this engine version does not know."""
+    engine = chosen.engine
+    return [
+        dataclasses.replace(found, subject="", names=(found.subject,), message=f"{found.subject}: {found.message}")
+        for found in check_environment(engine.name, engine.version, chosen.environment, tables)
     ]

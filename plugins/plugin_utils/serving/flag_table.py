@@ -103,6 +103,8 @@ def fault(value: t.Any, kind: str, limits: Spec | None = None) -> Fault | None:
         if not isinstance(value, (list, tuple)):
             value = [value]
         return next((found for item in value if (found := fault(item, kind.removeprefix("list of ")))), None)
+    if isinstance(value, str) and value in (limits or {}).get("words", ()):
+        return None
     if not _is(value, kind):
         return "type", f"{value!r} is not {_NAMES[kind]}.", f"Give {_NAMES[kind]}."
     bounds = limits or {}

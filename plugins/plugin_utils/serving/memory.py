@@ -189,7 +189,8 @@ def demand(
         weights, origin = measured_weights
     chunk = int(settings.get("chunked_prefill_size") or 8192)
     if chunk <= 0:  # SGLang: -1 is no chunking, then a prompt is one chunk
-        chunk = int(settings.get("context_length") or facts.native_context)
+        length = settings.get("context_length")
+        chunk = length if isinstance(length, int) else facts.native_context
     activations = _activations(facts, chunk, assumed.activation_copies)
     if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
         # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.

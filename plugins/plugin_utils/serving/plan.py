@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
@@ -24,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     speculation,
     verdict,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import findings as other
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
@@ -122,67 +121,12 @@ def _resolved_plain(runs: Resolved) -> Plain:
     return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
 
 
-def _idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
-    """Tell the hosts that a plan does not use."""
-    idle = hosts[chosen.nodes :]
-    if not idle:
-        return []
-    return [
-        Finding(
-            "hosts.idle",
-            "info",
-            "",
-            f"{', '.join(idle)}: not used; the profile is for {chosen.nodes} node{'s' if chosen.nodes > 1 else ''}.",
-            "Nothing is wrong. To use all, override parallel, or serve a second model there.",
-            ("parallel.nodes",),
-        )
-    ]
-
-
-def _mods(chosen: Profile, entry: Plain) -> list[Finding]:
-    """Tell what an image must have that no flag brings; of a recipe, its own lines tell it."""
-    if not (chosen.mods or chosen.note) or "recipe" in entry:
-        return []
-    mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
-    return [
-        Finding(
-            "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
-        )
-    ]
-
-
 def _changed(chosen: Profile) -> list[Finding]:
     """Tell what a change of the engine left behind."""
     remedy = (
         "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
     )
     return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
-
-
-def _recipe(entry: Plain) -> list[Finding]:
-    """Tell what of a recipe is not done."""
-    lines = [line for line in entry.get("recipe", {}).get("lines", ()) if line["became"] == "refused"]
-    return [
-        Finding(
-            "recipe.refused",
-            "warning",
-            "",
-            f"{line['text']}: {line['why']}",
-            "",
-            ("recipe",),
-            (f"The recipe {entry['recipe']['file']}",),
-        )
-        for line in lines
-    ]
-
-
-def _variables(chosen: Profile, known: verdict.Base) -> list[Finding]:
-    """Tell the variables of the profile that this engine version does not know."""
-    engine = chosen.engine
-    return [
-        replace(found, subject="", names=(found.subject,), message=f"{found.subject}: {found.message}")
-        for found in check_environment(engine.name, engine.version, chosen.environment, known.tables)
-    ]
 
 
 def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
@@ -237,8 +181,8 @@ def launch_plan(
     env, head, unread = ranks_environment.of_plan(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen, entry), *notes]
-    more += [*_variables(chosen, known), *_recipe(entry), *_changed(chosen)]
+    more = [*of_files, *seen.findings, *unread, *other.of_idle(chosen, hosts), *other.of_mods(chosen, entry), *notes]
+    more += [*other.of_variables(chosen, known.tables), *other.of_recipe(entry), *_changed(chosen)]
     findings = worst_first((*found.findings, *more))
     state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
     return {

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 
 Plain = dict[str, t.Any]
 # sparkrun's names for settings that an engine names otherwise (its runtimes' flag maps), where a recipe has no command.
-_NAMES = {
+_NAMES: dict[str, str | dict[str, str]] = {
     "tensor_parallel": "tp_size",
     "pipeline_parallel": "pp_size",
     "data_parallel": "dp_size",

@@ -162,11 +162,11 @@ class _Reader:
 
     def dashed(self) -> list[str]:
         """Take a value that begins with a dash and is no flag of this version."""
-        if self.at < len(self.words) and not self.words[self.at].startswith("--"):
-            if not self.named(self.words[self.at].partition("=")[0])[2]:
-                self.at += 1
-                return self.words[self.at - 1 : self.at]
-        return []
+        after = self.words[self.at : self.at + 1]
+        if not after or after[0].startswith("--") or self.named(after[0].partition("=")[0])[2]:
+            return []
+        self.at += 1
+        return after
 
     def unknown(self, taken: list[str]) -> t.Any:
         """Guess the value of a flag that the table does not have by its words alone."""

@@ -96,6 +96,7 @@ class Source:
     lines: list[Line] = field(default_factory=list)
 
     def told(self, text: str, became: Became, why: str = "") -> None:
+        """Note what became of one thing."""
         self.lines.append(Line(text, became, why))
 
 
@@ -252,6 +253,11 @@ def _take(found: Source, command: recipe_shell.Command) -> bool:
             found.exported[name] = value
     if words[:2] in (["docker", "run"], ["podman", "run"]):
         return _docker(found, words[2:])
+    if words[:2] in (["docker", "exec"], ["podman", "exec"]):
+        words = words[2:]
+        while words and words[0].startswith("-"):
+            words = words[2 if words[0] in ("-e", "--env", "-w", "--workdir", "-u", "--user") else 1 :]
+        words = words[1:]
     if not _engine(found, words):
         harmless = bool(words) and (words[0] in _HARMLESS or words[:2] == ["docker", "pull"])
         found.told(" ".join(words)[:80], "not used" if harmless else "refused", _SHELL)

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A shell command as words, as a POSIX shell would split it. It is read and never run.
 
-What a shell would have to run to know the words (`$(…)`, backquotes, here-documents, branches) is refused.
+What a command prints (`$(…)`, backquotes) is as unknown as a variable that nothing sets; here-documents, groups and branches
+are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _BRACED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?])([^}]*))?\}")
-_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|what a command prints)\}")
+_PRINTED = "${what a command prints}"
 _BRANCHES = frozenset(
     [
         "if",
@@ -114,7 +116,7 @@ class _Lexer:
             elif char == '"':
                 self.double()
             elif char == "`":
-                raise self.refuse("a command in backquotes")
+                self.add(self.backquoted())
             elif char == "$":
                 self.at -= 1
                 self.add(self.dollar(), bare=True)
@@ -157,7 +159,7 @@ class _Lexer:
                 after = self.take()
                 self.add("" if after == "\n" else after)
             elif char == "`":
-                raise self.refuse("a command in backquotes")
+                self.add(self.backquoted())
             elif char == "$":
                 self.at -= 1
                 self.add(self.dollar())
@@ -172,7 +174,7 @@ class _Lexer:
             self.at += 1
             return "$"
         if rest.startswith("("):
-            raise self.refuse("the output of a command, $(…)")
+            return self.printed()
         if braced := _BRACED.match(rest):
             self.at += braced.end()
             name, how, default = braced.groups()
@@ -186,6 +188,23 @@ class _Lexer:
             self.at += named.end()
             return self.variables.get(named.group(), f"${{{named.group()}}}")
         return "$"
+
+    def backquoted(self) -> str:
+        end = self.text.find("`", self.at)
+        if end < 0:
+            raise self.refuse("a backquote is not closed")
+        self.at = end + 1
+        return _PRINTED
+
+    def printed(self) -> str:
+        """Pass over `$(…)`."""
+        depth, first = 0, self.at
+        while self.at < len(self.text):
+            depth += {"(": 1, ")": -1}.get(self.take(), 0)
+            if depth == 0:
+                return _PRINTED
+        self.at = first
+        raise self.refuse("$( is not closed")
 
     def operator(self, char: str) -> None:
         self.end_word()
@@ -225,6 +244,7 @@ class _Lexer:
         if not made.words:
             self.variables.update(made.assigned)
         elif made.words[0] in ("export", "declare", "readonly"):
-            set_ = [found.groups() for found in map(_ASSIGNED.fullmatch, made.words[1:]) if found]
-            self.variables.update(dict(set_))
+            for word in made.words[1:]:
+                name, given, value = word.partition("=")
+                self.variables |= {name: value} if given else {}
         self.found.append(made)

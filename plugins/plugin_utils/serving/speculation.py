@@ -16,6 +16,8 @@ FORCED = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
 FROZEN = "FROZEN_KV_MTP"
 KNOWN = FORCED | {FROZEN, "DSPARK", "STANDALONE", "NGRAM", "DFLASH"}
 DEFAULT_STEPS = 3
+DEFAULT_GAMMA = 7  # DSPARK: SGLang 0.5.17 and 0.5.23, speculative/dspark_components/dspark_config.py
+ASSUMED_GAMMA = "speculation.gamma"
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,15 @@ def _dspark(steps: int | None, tokens: int | None, topk: int, gamma: int | None,
     if steps not in (None, 1):
         raise _refuse("speculative_num_steps", f"DSPARK drafts a block in one step, not {steps}.", "Set it to 1.")
     if gamma is None and tokens is None:
-        raise _refuse(
-            "speculative_num_draft_tokens",
-            "the drafter's block size (gamma) is not known.",
-            "Give the number (gamma + 1), or the profile's drafter its gamma.",
+        unknown = Finding(
+            ASSUMED_GAMMA,
+            "warning",
+            "speculative_dspark_block_size",
+            "the drafter's block size (gamma) is not known here: SGLang reads it of the drafter's config.json, and takes "
+            f"{DEFAULT_GAMMA} where that says none. The plan counts on {DEFAULT_GAMMA}.",
+            "Give it (speculative_dspark_block_size), or the profile's drafter its gamma.",
         )
+        return Draft("DSPARK", 1, 1, DEFAULT_GAMMA + 1, False, (unknown,))
     need = _whole("gamma", gamma, 1) + 1 if gamma is not None else _whole("speculative_num_draft_tokens", tokens, 2)
     if tokens is not None and tokens != need:
         raise _refuse(

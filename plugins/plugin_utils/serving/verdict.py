@@ -148,7 +148,7 @@ def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None,
             settings.get("speculative_eagle_topk"),
             version=profile.engine.version,
             frozen_drafter=bool(profile.drafter and profile.drafter.frozen_kv),
-            gamma=profile.drafter.gamma if profile.drafter else None,
+            gamma=settings.get("speculative_dspark_block_size") or (profile.drafter.gamma if profile.drafter else None),
         )
     except CollectionError as exc:
         if not exc.findings:
@@ -246,7 +246,8 @@ def additions(
         added[pools.knob] = pools.chosen
     if profile.engine.name != "sglang":
         return added
-    if draft and settings.get("speculative_num_draft_tokens") != draft.tokens:
+    assumed_gamma = draft and any(found.id == speculation.ASSUMED_GAMMA for found in draft.findings)
+    if draft and not assumed_gamma and settings.get("speculative_num_draft_tokens") != draft.tokens:
         added["speculative_num_draft_tokens"] = draft.tokens
     if draft and draft.algorithm in speculation.FORCED | {speculation.FROZEN}:
         # SGLang takes its own steps only where none of the three is given, and compares an unset top-k with 1.
@@ -261,7 +262,7 @@ def additions(
         if states > 0 and (running is None or running > graph):
             added["max_running_requests"] = min(states, graph)
     model, length = profile.facts, settings.get("context_length")
-    longer = model and length and model.position == "none" and length > model.native_context
+    longer = model and isinstance(length, int) and model.position == "none" and length > model.native_context
     if longer and "json_model_override_args" not in settings:
         added["json_model_override_args"] = json.dumps({"max_position_embeddings": length})
     return added

@@ -44,7 +44,8 @@ def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.An
     inventory = Inventory()
     for host, facts in nodes.items():
         inventory.hosts[host]["dgxspark_roce"] = facts
-    given = {"ansible_ssh_executable": str(ssh), "k8s_dgx_model_profile": MODEL, **extra}
+    named = {} if "k8s_dgx_recipe" in extra else {"k8s_dgx_model_profile": MODEL}
+    given = {"ansible_ssh_executable": str(ssh), **named, **extra}
     done = subprocess.run(
         [
             PROGRAM,
@@ -155,3 +156,64 @@ def test_facts_of_the_weights_that_a_spark_has(tmp_path: pathlib.Path) -> None:
     assert code == 0, output
     assert "not every rule could be judged" not in output
     assert "weights derived from the model's facts" in output
+
+
+RECIPES = {
+    "recipe.yaml": (
+        "recipe_version: '2'\nmodel: acme/Model\nruntime: vllm\ncontainer: ghcr.io/acme/vllm:latest\nmods: [mods/fix]\n"
+        "defaults: {tensor_parallel: 2}\nenv: {VLLM_MADE_UP: 1}\n"
+        "command: |\n  vllm serve {model} -tp {tensor_parallel} --distributed-executor-backend ray --brand-new 3\n"
+    ),
+    "run.sh": "export MODEL=acme/Model\ndocker run --gpus all vllm/vllm-openai:nightly $MODEL --max-model-len 4096\n",
+    "sglang.txt": "python3 -m sglang.launch_server --model-path acme/Model \\\n  --tp 2 --nnodes 2 --node-rank 0\n",
+    "compose.yaml": "services:\n  llm: {image: 'vllm/vllm-openai:v0.17.1', command: --model acme/Model --port 8000}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "recipe.yaml",
+            [
+                "engine vllm latest",
+                "recipe setting: -tp 2 (parallel.tp)",
+                "recipe passed on: --brand-new 3",
+                "warning recipe.refused: mods: mods/fix: a patch of the image",
+                "warning arguments.left-out: settings.distributed_executor_backend: ray is left out",
+                "warning arguments.variable: environment.VLLM_MADE_UP",
+                "--tensor-parallel-size 2 --nnodes 2",
+            ],
+        ),
+        ("run.sh", ["recipe ours: --gpus all", "vllm serve acme/Model --max-model-len 4096"]),
+        (
+            "sglang.txt",
+            ["engine sglang latest", "recipe ours: --node-rank 0", "sglang.launch_server --model-path acme/Model"],
+        ),
+        ("compose.yaml", ["engine vllm 0.17.1", "recipe ours: --port 8000 (instance.port 8000)", "--port 8000"]),
+    ],
+)
+def test_a_recipe_of_another_tool_is_planned_like_a_profile(tmp_path: pathlib.Path, name: str, said: list[str]) -> None:
+    (tmp_path / name).write_text(RECIPES[name], encoding="utf-8")
+    nodes = {f"spark{number}": shown(110) for number in (1, 2, 3, 4)}
+    code, output = plan(tmp_path, nodes, k8s_dgx_recipe=name)
+    assert code == 0, output
+    for text in ["verdict UNPROVEN", *said]:
+        assert text in output, output
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({}, "recipe a.sh: model: nothing in the recipe sets ${what a command prints}"),
+        ({"k8s_dgx_model_profile": MODEL}, "Give k8s_dgx_model_profile or k8s_dgx_recipe, not both"),
+    ],
+)
+def test_a_recipe_that_cannot_be_planned_is_one_error(
+    tmp_path: pathlib.Path, extra: dict[str, t.Any], said: str
+) -> None:
+    (tmp_path / "a.sh").write_text("vllm serve $(touch ran)\n", encoding="utf-8")
+    code, output = plan(tmp_path, {"spark1": shown(110)}, k8s_dgx_recipe="a.sh", **extra)
+    assert code != 0
+    assert said in output, output
+    assert not (tmp_path / "ran").exists()

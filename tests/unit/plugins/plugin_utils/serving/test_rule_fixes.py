@@ -196,6 +196,7 @@ CASES: dict[str, Case] = {
     "context.over-native-rope": Case(GLM, {"context_length": 400000}),
     "settings.moe-wna16": Case("qwen3-coder-30b-a3b-instruct-fp8", {"quantization": "awq"}),
     "settings.quantization-not-nvfp4": Case(GLM, {"quantization": "fp8"}),
+    "load.fastsafetensors-ranks": Case(GLM, {"load_format": "fastsafetensors"}),
     "settings.quantization-not-fp8": Case(FP8, {"quantization": "modelopt_fp4"}, version="0.5.12"),
 }  # fmt: skip
 

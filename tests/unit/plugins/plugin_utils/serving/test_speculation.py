@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import speculation
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile, speculation
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 
 @given(
@@ -59,7 +60,6 @@ def test_a_frozen_drafter_is_promoted_and_must_be_told() -> None:
         ({"tokens": 7, "gamma": 7}, r"7 is not gamma \+ 1 = 8"),
         ({"gamma": 7, "topk": 2}, "top-k 1"),
         ({"gamma": 7, "steps": 3}, "one step"),
-        ({}, "gamma"),
         ({"gamma": 7, "version": "0.5.12"}, r"not in SGLang 0\.5\.12"),
     ],
 )
@@ -70,6 +70,30 @@ def test_dspark_is_strict(asked: dict[str, object], text: str) -> None:
 
 def test_dspark_knows_its_number() -> None:
     assert speculation.sglang_draft("DSPARK", gamma=7, version="0.5.17").tokens == 8
+
+
+def test_a_gamma_that_nobody_says_is_a_warning_and_the_engine_s_to_find_out() -> None:
+    (told,) = speculation.sglang_draft("DSPARK", version="0.5.17").findings
+    assert told.severity == "warning" and "counts on 7" in told.message
+    own = {
+        key: value
+        for key, value in profile.find("minimax-m2.5-nvfp4").items()
+        if key in ("model", "facts", "precision")
+    }
+    asked = own | {
+        "id": "mine",
+        "title": "mine",
+        "proven": "untested",
+        "engine": {"name": "sglang", "version": "0.5.23"},
+        "parallel": {"nodes": 2, "tp": 2},
+        "settings": {"speculative_algorithm": "DSPARK", "speculative_draft_model_path": "a/drafter"},
+        "source": [{"of": "settings", "from": "here", "verified": "inferred"}],
+    }
+    argv = launch_plan(asked)["ranks"][0]["argv"]
+    assert not [word for word in argv if "num-draft-tokens" in word]
+    asked["settings"] |= {"speculative_dspark_block_size": 5}
+    made = launch_plan(asked)
+    assert made["speculation"]["tokens"] == 6 and made["ranks"][0]["argv"].count("--speculative-dspark-block-size") == 1
 
 
 def test_a_tree_has_an_end() -> None:
