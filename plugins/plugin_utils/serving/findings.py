@@ -80,3 +80,40 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
             ("Nothing is guessed",),
         )
     ]
+
+
+def image_mods(chosen: Profile) -> list[Finding]:
+    """Tell what an image must have that no flag brings."""
+    if not (chosen.mods or chosen.note):
+        return []
+    mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
+    return [
+        Finding(
+            "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
+        )
+    ]
+
+
+def engine_changed(chosen: Profile) -> list[Finding]:
+    """Tell what a change of the engine left behind."""
+    remedy = (
+        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
+    )
+    return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
+
+
+def hosts_idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
+    """Tell the hosts that a plan does not use."""
+    idle = hosts[chosen.nodes :]
+    if not idle:
+        return []
+    return [
+        Finding(
+            "hosts.idle",
+            "info",
+            "",
+            f"{', '.join(idle)}: not used; the profile is for {chosen.nodes} node{'s' if chosen.nodes > 1 else ''}.",
+            "Nothing is wrong. To use all, override parallel, or serve a second model there.",
+            ("parallel.nodes",),
+        )
+    ]

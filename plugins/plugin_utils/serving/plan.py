@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import envir
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     estimate,
     evidence,
+    findings,
     launch,
     model_files,
     nodes,
@@ -155,43 +156,6 @@ def _resolved_plain(runs: Resolved) -> Plain:
     return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
 
 
-def _idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
-    """Tell the hosts that a plan does not use."""
-    idle = hosts[chosen.nodes :]
-    if not idle:
-        return []
-    return [
-        Finding(
-            "hosts.idle",
-            "info",
-            "",
-            f"{', '.join(idle)}: not used; the profile is for {chosen.nodes} node{'s' if chosen.nodes > 1 else ''}.",
-            "Nothing is wrong. To use all, override parallel, or serve a second model there.",
-            ("parallel.nodes",),
-        )
-    ]
-
-
-def _mods(chosen: Profile) -> list[Finding]:
-    """Tell what an image must have that no flag brings."""
-    if not (chosen.mods or chosen.note):
-        return []
-    mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
-    return [
-        Finding(
-            "image.mods", "info", "", f"{mods}{chosen.note}".strip(), "See the profile's sources.", ("engine.image",)
-        )
-    ]
-
-
-def _changed(chosen: Profile) -> list[Finding]:
-    """Tell what a change of the engine left behind."""
-    remedy = (
-        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
-    )
-    return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
-
-
 def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
     """Where cables lead to different neighbours, ranks start up over the network that the cluster gives all pods."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
@@ -269,9 +233,17 @@ def launch_plan(
     env, head, unread = _environment(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [*of_files, *seen.findings, *unread, *_idle(chosen, hosts), *_mods(chosen), *_changed(chosen), *notes]
-    findings = worst_first((*found.findings, *more))
-    state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
+    more = [
+        *of_files,
+        *seen.findings,
+        *unread,
+        *findings.hosts_idle(chosen, hosts),
+        *findings.image_mods(chosen),
+        *findings.engine_changed(chosen),
+        *notes,
+    ]
+    told = worst_first((*found.findings, *more))
+    state = found.verdict if not any(f.severity == "error" for f in told) else "blocked"
     return {
         "profile": chosen.id,
         "variant": chosen.variant,
@@ -289,7 +261,7 @@ def launch_plan(
         "chat": entry.get("chat", {}),
         "sampling": entry.get("sampling", {}),
         "resolved": _resolved_plain(found.runs),
-        "findings": [_finding_plain(f) for f in findings],
+        "findings": [_finding_plain(f) for f in told],
         "evidence": [_row_plain(c) for c in (*found.rows_seen.equal, *found.rows_seen.near)],
         "memory": memory_plain(found.pools),
         "estimate": _estimate(chosen, known, found),
