@@ -123,6 +123,7 @@ plan:
           known to hold another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not
           known, C(facts.differ), C(facts.unread) and C(facts.inferred) of its own files, and C(arguments.…),
           C(platform.…), C(speculation.…), C(hosts.idle) and C(nccl.unseen).
+        - C(engine.changed) says what was dropped because a profile, a variant or O(overrides) names another engine than the one below.
         - Where a rule hangs on an unknown setting, it is one severity milder, and the remedy names the setting to write down.
       type: list
       elements: dict

@@ -85,6 +85,14 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
     ]
 
 
+def of_engine(chosen: Profile) -> list[Finding]:
+    """Tell what a change of the engine left behind."""
+    remedy = (
+        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
+    )
+    return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
+
+
 def of_idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
     """Tell the hosts that a plan does not use."""
     idle = hosts[chosen.nodes :]

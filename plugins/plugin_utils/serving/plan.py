@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     estimate,
     evidence,
+    findings,
     launch,
     model_files,
     nodes,
@@ -23,7 +24,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     speculation,
     verdict,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import findings as other
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
@@ -121,14 +121,6 @@ def _resolved_plain(runs: Resolved) -> Plain:
     return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
 
 
-def _changed(chosen: Profile) -> list[Finding]:
-    """Tell what a change of the engine left behind."""
-    remedy = (
-        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
-    )
-    return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
-
-
 def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
     overrides = overrides or {}
     if not isinstance(overrides, t.Mapping):
@@ -181,10 +173,17 @@ def launch_plan(
     env, head, unread = ranks_environment.of_plan(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept)
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [*of_files, *seen.findings, *unread, *other.of_idle(chosen, hosts), *other.of_mods(chosen, entry), *notes]
-    more += [*other.of_variables(chosen, known.tables), *other.of_recipe(entry), *_changed(chosen)]
-    findings = worst_first((*found.findings, *more))
-    state = found.verdict if not any(f.severity == "error" for f in findings) else "blocked"
+    more = [
+        *of_files,
+        *seen.findings,
+        *unread,
+        *findings.of_idle(chosen, hosts),
+        *findings.of_mods(chosen, entry),
+        *notes,
+    ]
+    more += [*findings.of_variables(chosen, known.tables), *findings.of_recipe(entry), *findings.of_engine(chosen)]
+    told = worst_first((*found.findings, *more))
+    state = found.verdict if not any(f.severity == "error" for f in told) else "blocked"
     return {
         "profile": chosen.id,
         "variant": chosen.variant,
@@ -203,7 +202,7 @@ def launch_plan(
         "sampling": entry.get("sampling", {}),
         "recipe": entry.get("recipe", {}),
         "resolved": _resolved_plain(found.runs),
-        "findings": [_finding_plain(f) for f in findings],
+        "findings": [_finding_plain(f) for f in told],
         "evidence": [_row_plain(c) for c in (*found.rows_seen.equal, *found.rows_seen.near)],
         "memory": memory_plain(found.pools),
         "estimate": _estimate(chosen, known, found),

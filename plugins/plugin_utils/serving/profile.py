@@ -29,14 +29,8 @@ DEFAULT_PRECISION = dict.fromkeys(
     "bf16",
 )
 _LAID_OVER = ("engine", "parallel", "settings", "environment")
-_ENGINES_OWN = (
-    "settings",
-    "environment",
-    "variants",
-    "shapes",
-    "mods",
-    "note",
-)  # what is said to one engine and its image
+# What is said to one engine and its image.
+_ENGINES_OWN = ("settings", "environment", "variants", "shapes", "mods", "note")
 _OVERRIDES = frozenset({"variant", *_LAID_OVER})
 
 
@@ -285,6 +279,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         raise faults[0]
     if faults:
         raise CollectionError(" ".join(map(str, faults)), findings=[f for each in faults for f in each.findings])
+    changed = len(chosen["dropped"]) > len(entry.get("dropped", ()))  # by the variant or the overrides
     drafter = entry.get("drafter")
     settings = {key: value for key, value in chosen["settings"].items() if value is not None}
     return Profile(
@@ -304,8 +299,8 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         checkpoint_gb=entry.get("checkpoint_gb"),
         revision=entry.get("revision"),
         port=entry.get("port"),
-        mods=tuple(entry.get("mods", ())),
-        note=entry.get("note", ""),
+        mods=() if changed else tuple(entry.get("mods", ())),
+        note="" if changed else entry.get("note", ""),
         variants=tuple(variants),
         shapes=entry.get("shapes", {}),
         dropped=tuple(chosen["dropped"]),

@@ -55,6 +55,14 @@ def test_another_engine_in_the_overrides_drops_it_too() -> None:
     assert len(changed(plan)) == 1
 
 
+def test_what_the_first_engine_s_image_must_have_is_not_asked_of_the_second_s() -> None:
+    name = "qwen3.5-122b-a10b-nvfp4-vllm"
+    rules = {f["rule"] for f in launch_plan(name)["findings"]}
+    assert "image.mods" in rules
+    other = {"engine": {"name": "sglang", "version": "0.5.17"}}
+    assert "image.mods" not in {f["rule"] for f in launch_plan(name, {}, other)["findings"]}
+
+
 def test_the_same_engine_drops_nothing() -> None:
     plan = launch_plan(own(engine={"name": "sglang", "version": "0.5.11"}))
     assert not changed(plan)
