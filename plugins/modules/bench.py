@@ -73,7 +73,7 @@ options:
   crosscheck:
     description:
       - Another tool to run against the same server afterwards, as it is installed on the controller. Its figures are put beside
-        these and not judged.
+        these and not judged. Where it brings none, the task fails with the reason, and what was measured is returned all the same.
       - V(llama-benchy) is a package of PyPI. It is refused where the server asks for a key, which it takes on its command line.
     type: str
     choices: [llama-benchy]
@@ -161,7 +161,7 @@ bench:
       returned: always
       type: dict
     crosscheck:
-      description: The other tool's C(tool), C(version), C(command) and figures by level, or null.
+      description: The other tool's C(tool), C(version), C(command), C(problem) and figures by level, or null.
       returned: always
       type: dict
     answer:

@@ -50,8 +50,8 @@ def grown(result: Result, name: str) -> float:
 def test_figures_are_the_engine_s_own(sound: str) -> None:
     """Tokens to the last one; the time of a token, of an answer, and of the first token where they wait in the engine, within 3 %.
 
-    Where none waits, the first token takes some milliseconds, and as much as that again goes by before the engine's clock starts:
-    its server reads the request, fills in the chat template, counts tokens. That is shown, and left as it is.
+    Where none waits, the first token takes some milliseconds, and more go by before the engine's clock starts, once its server has
+    read the request, and after it ends, until the text is sent. That is shown, and left as it is.
     """
     for n, result in measured(sound, "tiny-counting", 1, AT_ONCE, 4 * AT_ONCE, rounds=4).items():
         assert result.verdict == "good", result.message
