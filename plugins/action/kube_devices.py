@@ -57,6 +57,6 @@ class ActionModule(ActionBase):
     def _there(self, asked: Plain, task_vars: dict[str, t.Any] | None) -> list[Plain]:
         place, part = ask.where(asked), [OURS, f"{PART}=sriov_device_plugin"]
         system = {**place, "namespace": "kube-system"}
-        nodes = ask.objects(self._execute_module, ("v1", "Node"), place, [], task_vars)
-        pods = ask.objects(self._execute_module, ("v1", "Pod"), system, part, task_vars)
-        return nodes + pods + ask.objects(self._execute_module, ("v1", "ConfigMap"), system, part, task_vars)
+        nodes = ask.objects(self, ("v1", "Node"), place, [], task_vars)
+        pods = ask.objects(self, ("v1", "Pod"), system, part, task_vars)
+        return nodes + pods + ask.objects(self, ("v1", "ConfigMap"), system, part, task_vars)

@@ -92,7 +92,7 @@ class ActionModule(ActionBase):
 
     def _list(self, kind: str, labels: t.Sequence[str] = ()) -> list[Plain]:
         place = self._place if kind != "Node" else {k: v for k, v in self._place.items() if k != "namespace"}
-        return ask.objects(self._execute_module, ("v1", kind), place, labels, self._vars)
+        return ask.objects(self, ("v1", kind), place, labels, self._vars)
 
     def _do(self, module: str, arguments: Plain) -> Plain:
         return ask.answer(self._execute_module, module, {**ask.where(self._asked), **arguments}, self._vars)

@@ -28,8 +28,8 @@ class ActionModule(ActionBase):
         asked = checked.validated_parameters
         try:
             place, labels = ask.where(asked), selectors(asked["instance"])
-            found = {kind[1]: ask.objects(self._execute_module, kind, place, labels, task_vars) for kind in KINDS}
-            found["ConfigMap"] = ask.objects(self._execute_module, ("v1", "ConfigMap"), place, image.OURS, task_vars)
+            found = {kind[1]: ask.objects(self, kind, place, labels, task_vars) for kind in KINDS}
+            found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), place, image.OURS, task_vars)
             seen = running(asked["instance"], asked["namespace"], found, asked["node_names"])
         except CollectionError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_running: {exc}"}

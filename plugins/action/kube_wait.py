@@ -66,14 +66,14 @@ class ActionModule(ActionBase):
 
     def _look(self, asked: dict[str, t.Any], task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         place, labels = ask.where(asked), selectors(asked["instance"])
-        pods = ask.objects(self._execute_module, ("v1", "Pod"), place, labels, task_vars)
+        pods = ask.objects(self, ("v1", "Pod"), place, labels, task_vars)
         events: list[Plain] = []
         sets: list[Plain] | None = None
         # Who owns the pods is asked where pods are missing. (In check mode nothing was applied; pods that end have no owner.)
         if len(pods) < {"gone": 1, "ready": asked["ranks"], "ended": 0}[asked["state"]] and not self._task.check_mode:
-            sets = ask.objects(self._execute_module, ("apps/v1", "StatefulSet"), place, labels, task_vars)
+            sets = ask.objects(self, ("apps/v1", "StatefulSet"), place, labels, task_vars)
         if (pods or sets) and self._judge(asked, pods, events, sets)["state"] != "ready":
-            events = ask.objects(self._execute_module, ("v1", "Event"), place, [], task_vars)
+            events = ask.objects(self, ("v1", "Event"), place, [], task_vars)
         if self._before is None:
             self._before = status.first_look(pods, events, sets or ())
         return self._judge(asked, pods, events, sets)

@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
     def _pods(self, pods: dict[str, t.Any], task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
         """Return name and log of every pod with the labels."""
         where = {**pods["connection"], "namespace": pods["namespace"]}
-        listed = ask.objects(self._execute_module, ("v1", "Pod"), where, pods["label_selectors"], task_vars)
+        listed = ask.objects(self, ("v1", "Pod"), where, pods["label_selectors"], task_vars)
         if not listed:
             raise CollectionError(
                 f"pods: none with {', '.join(pods['label_selectors'])} in namespace {pods['namespace']}. Correct the labels."

@@ -1,0 +1,105 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_objects
+short_description: List a cluster's objects of several kinds in one step
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Lists what M(kubernetes.core.k8s_info) lists, several kinds in one step, and without a process for each.
+  - A kind that the cluster does not have has no objects. Fails where the API is not reached.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+options:
+  kinds:
+    description: What is listed.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      api_version:
+        description: The API's version.
+        type: str
+        default: v1
+      kind:
+        description: The kind.
+        type: str
+        required: true
+      namespace:
+        description: In place of O(namespace).
+        type: str
+      label_selectors:
+        description: In place of O(label_selectors).
+        type: list
+        elements: str
+  namespace:
+    description: Where they are. Without it, in all namespaces.
+    type: str
+  label_selectors:
+    description: Labels that they have.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: kubernetes.core.k8s_info
+"""
+
+EXAMPLES = r"""
+- name: See the nodes and what runs on them
+  dgxspark.cluster.kube_objects:
+    kinds:
+      - kind: Node
+      - kind: Pod
+        namespace: dgx-serving
+  register: cluster
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+found:
+  description: The objects of each of O(kinds), in its order.
+  type: list
+  elements: list
+  returned: success
+objects:
+  description: All of them in one list.
+  type: list
+  elements: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+KIND: dict[str, dict[str, object]] = {
+    "api_version": {"type": "str", "default": "v1"},
+    "kind": {"type": "str", "required": True},
+    "namespace": {"type": "str"},
+    "label_selectors": {"type": "list", "elements": "str"},
+}
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "kinds": {"type": "list", "elements": "dict", "required": True, "options": KIND},
+    "namespace": {"type": "str"},
+    "label_selectors": {"type": "list", "elements": "str", "default": []},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_objects runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_objects."
+    )
+
+
+if __name__ == "__main__":
+    main()
