@@ -100,7 +100,7 @@ class Site(harness.Site, Asked):
     def daemons(self, part: str) -> dict[str, Plain]:
         """Return the pods of a part of the platform, by node."""
         pods = self.listed("pods", "-n", "kube-system", "-l", f"dgxspark.cluster/part={part}")
-        return {pod["spec"]["nodeName"]: pod for pod in pods}
+        return {pod["spec"].get("nodeName", ""): pod for pod in pods}
 
     def offers(self, name: str) -> set[str]:
         """Return the VFs that a node offers, by its `allocatable`."""

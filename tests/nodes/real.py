@@ -61,7 +61,10 @@ def _programs(variable: str) -> dict[str, bytes]:
 
 
 def multus(place: pathlib.Path, name: str) -> None:
-    """Write an image of Multus as upstream's thick one has it: runtimes name network namespaces by /var/run, a link in its Debian."""
+    """Write an image of Multus as upstream's thick one has it.
+
+    Its manifest mounts /run/netns alone, and containerd names namespaces by /var/run/netns: so it counts on the link.
+    """
     files = {f"usr/src/multus-cni/bin/{program}": data for program, data in _programs("DGXSPARK_REAL_MULTUS").items()}
     files["etc/passwd"] = b"root:x:0:0:root:/root:/bin/sh\n"  # its daemon asks who it is
     with tempfile.TemporaryDirectory() as root:
