@@ -10,11 +10,14 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import real
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, Plain, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
 
 ONE, TWO = "scripted-one", "scripted-two"
 NODES = {1: "vm1", 2: "vm2"}
+VFS = {
+    f"dgxspark.cluster/p0f{function}v{index}" for function in (0, 1) for index in (0, 1)
+}  # what the plugin's files list
 STAND_IN = (
     f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}; "
     "stand-ins: NVIDIA's device plugin, the engine (scripted)"
@@ -93,6 +96,38 @@ class Site(harness.Site, Asked):
         asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items())])
         print(f"site ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}")
         return done
+
+    def daemons(self, part: str) -> dict[str, Plain]:
+        """Return the pods of a part of the platform, by node."""
+        pods = self.listed("pods", "-n", "kube-system", "-l", f"dgxspark.cluster/part={part}")
+        return {pod["spec"].get("nodeName", ""): pod for pod in pods}
+
+    def offers(self, name: str) -> set[str]:
+        """Return the VFs that a node offers, by its `allocatable`."""
+        (node,) = [each for each in self.listed("nodes") if each["metadata"]["name"] == name]
+        return {key for key, count in node["status"]["allocatable"].items() if key in VFS and int(count) > 0}
+
+    def drain(self, host: str, node: str) -> None:
+        """Drain a node of its ranks as role k3s does before it changes K3s there, with the lane's kubectl."""
+        told = {
+            "__k3s_kubectl": [str(self.lane.bin / "kubectl"), f"--kubeconfig={self.lane.kubeconfig}"],
+            "__k3s_first": "localhost",
+            "__k3s_plan": {"node_name": node},
+        }
+        self._play("-l", host, role={"name": "dgxspark.cluster.k3s", "tasks_from": "drain.yml"}, **told)
+
+    def remove(self) -> int:
+        """Take everything of ours away; return how many tasks changed something."""
+        return self._play(role={"tasks_from": "remove.yml"})
+
+    def _play(self, *options: str, role: dict[str, str], **variables: t.Any) -> int:
+        """Run another entry point, which must end well; return how many tasks changed something."""
+        self.play(**role)
+        self.playbook = "play.yml"
+        try:
+            return self.good(*options, **variables)
+        finally:
+            self.playbook = "nodes.yml"
 
     def named_within(self, bound_s: int) -> str:
         """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""

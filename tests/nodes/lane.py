@@ -241,7 +241,7 @@ class Lane:
     def _images(self) -> None:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
         text = {name: (STAND_INS / name).read_bytes() for name in names}
-        layout = pathlib.Path(image.__file__).read_bytes()
+        layout = b"".join(pathlib.Path(module.__file__).read_bytes() for module in (image, real))
         content = " ".join((ENGINE_PACKAGES, ENGINE_PROGRAMS, ENGINE_FILES, ENGINE_LACKS))
         said = " ".join(map(real.version, ("DGXSPARK_REAL_MULTUS", "DGXSPARK_REAL_SRIOVDP")))
         stamp = self.lab / f"made.{digest(*text.values(), layout, content.encode(), said.encode())}"

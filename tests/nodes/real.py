@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import tempfile
 
 from ansible_collections.dgxspark.cluster.tests.nodes import image
 
@@ -60,10 +61,17 @@ def _programs(variable: str) -> dict[str, bytes]:
 
 
 def multus(place: pathlib.Path, name: str) -> None:
-    """Write an image of Multus as upstream's thick one has it."""
+    """Write an image of Multus as upstream's thick one has it.
+
+    Its manifest mounts /run/netns alone, and containerd names namespaces by /var/run/netns: so it counts on the link.
+    """
     files = {f"usr/src/multus-cni/bin/{program}": data for program, data in _programs("DGXSPARK_REAL_MULTUS").items()}
     files["etc/passwd"] = b"root:x:0:0:root:/root:/bin/sh\n"  # its daemon asks who it is
-    image.archive(place, name, files)
+    with tempfile.TemporaryDirectory() as root:
+        pathlib.Path(root, "var").mkdir()
+        pathlib.Path(root, "var/run").symlink_to("/run")
+        pathlib.Path(root, "run").mkdir()
+        image.archive(place, name, files, root=pathlib.Path(root))
 
 
 def plugin(place: pathlib.Path, name: str) -> None:

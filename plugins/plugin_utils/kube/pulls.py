@@ -83,6 +83,8 @@ def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # No address of its own. Multus (4.3.0) does not give back that of a pod which was made before it came.
+        "hostNetwork": True,
         **{key: rank[key] for key in ("nodeSelector", "tolerations", "imagePullSecrets") if key in rank},
         "containers": [
             {

@@ -56,6 +56,8 @@ def test_a_pod_asks_as_its_rank_does_and_starts_nothing() -> None:
     # No GPU, VF, volume, key or account: and no label by which ranks are drained, served or counted.
     assert not {"volumes", "runtimeClassName", "serviceAccountName"} & set(spec)
     assert "limits" not in container["resources"] and "annotations" not in pod["metadata"]
+    # Made before Multus comes and deleted after, a pod would leave its address taken on the node for ever.
+    assert spec["hostNetwork"] is True and "ports" not in container
     assert not {"dgxspark.cluster/rank", "app.kubernetes.io/instance"} & set(pod["metadata"]["labels"])
 
 
