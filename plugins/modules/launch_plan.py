@@ -116,13 +116,18 @@ plan:
       description: The sampling values that the profile recommends.
       type: dict
       returned: always
+    recipe:
+      description: >-
+        Of a profile that was made of another tool's recipe, C(file) and C(lines), each with C(text), C(became) and C(why). Else empty.
+      type: dict
+      returned: always
     findings:
       description:
         - What there is to say, each with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
         - Beside the ids of rules C(rule) is C(evidence.ROW) where an equal row went wrong, C(image.engine) where the image is
           known to hold another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not
           known, C(facts.differ), C(facts.unread) and C(facts.inferred) of its own files, and C(arguments.…),
-          C(platform.…), C(speculation.…), C(hosts.idle) and C(nccl.unseen).
+          C(platform.…), C(speculation.…), C(hosts.idle), C(recipe.refused) and C(nccl.unseen).
         - C(engine.changed) says what was dropped because a profile, a variant or O(overrides) names another engine than the one below.
         - Where a rule hangs on an unknown setting, it is one severity milder, and the remedy names the setting to write down.
       type: list
