@@ -250,8 +250,7 @@ def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str
         made.profile, made.plan = entry, found
         if _fits(found):
             break
-    if not made.plan:
-        assert refused is not None  # there is always one to try
+    if refused is not None and not made.plan:
         raise refused
     if not _fits(made.plan):
         made.open(

@@ -335,7 +335,7 @@ def _compose(services: Plain) -> Source:
     if len(made) != 1:
         which = f"several do: {', '.join(made)}. Leave one" if made else "vLLM and SGLang are known"
         raise CollectionError(f"services: one that starts an engine is needed; {which}.")
-    ((name, found),) = made.items()
+    name, found = next(iter(made.items()))
     found.title = found.title or name
     found.lines += [Line(f"services.{other}", "not used", "it starts no engine.") for other in left]
     return found
