@@ -77,13 +77,13 @@ def test_another_engine_needs_a_version_of_its_own(where: str) -> None:
 
 
 def test_all_faults_of_the_form_are_told_at_once() -> None:
-    wrong = own(proven="perhaps", engine={"name": "llama.cpp", "version": "9"}, colour="red", checkpoint_gb=0)
+    wrong = own(proven="perhaps", engine={"name": "llama.cpp", "version": 9}, colour="red", checkpoint_gb=0)
     with pytest.raises(CollectionError) as refused:
         profile.find(wrong)
     for word in (
         "proven: 'perhaps'",
         "engine.name: 'llama.cpp'",
-        "engine.version: '9'",
+        "engine.version: 9",
         "'colour'",
         "checkpoint_gb: 0",
     ):
