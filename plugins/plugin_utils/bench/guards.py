@@ -185,6 +185,7 @@ class TextGuard:
         self.limits = limits
         self.trip: GuardHit | None = None
         self.length = 0
+        self._judged = 0  # characters in the lines whose words were looked at
         self._line = ""
         self._tail = ""
         self._counts: Counter[str] = Counter()
@@ -214,11 +215,11 @@ class TextGuard:
         if self.trip is None and self._tokens >= single.min_tokens:
             token, count = self._counts.most_common(1)[0]
             if count >= single.share * self._tokens:
-                self._found("single", f"{token!r} makes {count} of its {self._tokens} tokens", token)
+                self._found("single", self.length, f"{token!r} makes {count} of its {self._tokens} tokens", token)
         return self.trip
 
-    def _found(self, guard: t.Any, message: str, sample: str) -> None:
-        self.trip = GuardHit(guard, self.length, message, " ".join(sample.split())[:120] or repr(sample[:20]))
+    def _found(self, guard: t.Any, at: int, message: str, sample: str) -> None:
+        self.trip = GuardHit(guard, at, message, " ".join(sample.split())[:120] or repr(sample[:20]))
 
     def _take(self, piece: str) -> None:
         self._tail += piece
@@ -235,11 +236,12 @@ class TextGuard:
             self._words(line)
 
     def _words(self, line: str) -> None:
+        self._judged += len(line)
         tokens = _TOKEN.findall(line)
         self._tokens += len(tokens)
         self._counts.update(tokens)
         # A line of structure stands for a word that comes once, so that what it parts is not taken for neighbours.
-        for word in [f"\n{self.length - len(self._line)}"] if _is_structure(line) else _WORD.findall(line.casefold()):
+        for word in [f"\n{self._judged}"] if _is_structure(line) else _WORD.findall(line.casefold()):
             self._flood.add(word)
             self._recent.add(word)
         if self.trip is None:
@@ -253,7 +255,9 @@ class TextGuard:
             dense = count >= flood.density * (len(words) - flood.n + 1)
             if often and dense and len(set(words)) <= flood.distinct * len(words):
                 text = " ".join(gram)
-                self._found("flood", f"{text!r} stands {count} times among the last {len(words)} words", text)
+                self._found(
+                    "flood", self._judged, f"{text!r} stands {count} times among the last {len(words)} words", text
+                )
                 return
         stagnation, recent = self.limits.stagnation, self._recent
         if len(recent.words) >= stagnation.window:
@@ -261,7 +265,7 @@ class TextGuard:
             if different <= stagnation.distinct * len(recent.words):
                 sample = " ".join(word for (word,) in list(recent.grams)[:8])
                 message = f"only {different} different words are among the last {len(recent.words)}"
-                self._found("stagnation", message, sample)
+                self._found("stagnation", self._judged, message, sample)
 
     def _look_at_end(self, closed: bool = False) -> None:
         loop = self.limits.loop
@@ -279,7 +283,7 @@ class TextGuard:
                 return
             if tail[-span:-period] == tail[period - span :]:
                 sample = tail[-period:]
-                self._found("loop", f"its last {span} characters repeat {period} of them", sample)
+                self._found("loop", self.length, f"its last {span} characters repeat {period} of them", sample)
                 return
             end = before + _KEY - 1
 
