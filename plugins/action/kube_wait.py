@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at a group of ranks until it is as it shall be, or until it is known why it will not be."""
+"""Look at a group of ranks until it is as asked, or until it is known why it will not be."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: evidence_export
-short_description: Turn what came of a plan into a row of evidence
+short_description: Turn the outcome of a plan into a row of evidence
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   outcome:
-    description: What came of it.
+    description: The outcome.
     type: str
     choices: [stable, crash, garbage]
     required: true

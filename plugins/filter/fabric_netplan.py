@@ -41,7 +41,7 @@ _value:
       description: The file's text.
       type: str
     devices:
-      description: The interfaces that it configures, with what they shall have.
+      description: The interfaces that it configures, with their planned addresses and MTU.
       type: list
       elements: dict
 """

@@ -9,7 +9,7 @@ short_description: Plan the fabric of all hosts of a group
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns for each host, function and VF what it shall be, with name, MAC, address, MTU and purpose, and for all hosts
+  - Returns for each host the planned functions and VFs, with name, MAC, address, MTU and purpose, and for all hosts
     together their segments, subnets and the pairs that share a segment.
   - The plan is that of all hosts given, whichever of them a play reaches. Addresses and MACs depend on O(settings), the
     hosts' order (or their pinned numbers) and the hardware class alone; a node's facts add names, or refuse the plan.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: kube_bench_done
-short_description: Say what came of the NCCL benchmark's pods, host by host
+short_description: Return the outcome of the NCCL benchmark's pods, host by host
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -29,7 +29,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say what came of the ranks
+- name: Read the outcome of the ranks
   ansible.builtin.debug:
     msg: "{{ bench | dgxspark.cluster.kube_bench_done(waited, logs.results) | dgxspark.cluster.nccl_measured }}"
 """

@@ -14,7 +14,7 @@ description:
 positional: there, restart
 options:
   _input:
-    description: What shall be, as P(dgxspark.cluster.kube_serving#filter) returns it.
+    description: The planned objects, as P(dgxspark.cluster.kube_serving#filter) returns it.
     type: dict
     required: true
   there:

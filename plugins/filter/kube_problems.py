@@ -13,7 +13,7 @@ description:
 positional: nodes, attachments
 options:
   _input:
-    description: What shall be, as P(dgxspark.cluster.kube_serving#filter) returns it.
+    description: The planned objects, as P(dgxspark.cluster.kube_serving#filter) returns it.
     type: dict
     required: true
   nodes:

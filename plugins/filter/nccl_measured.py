@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nccl_measured
-short_description: Say what came of the NCCL benchmark's ranks
+short_description: Return the outcome of the NCCL benchmark's ranks
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -22,7 +22,7 @@ options:
     type: path
     default: /var/lib/rancher/k3s
   registries:
-    description: What C(registries.yaml) shall hold, as text. Unset, it shall not be there.
+    description: Planned content of C(registries.yaml), as text. Unset, the file is absent.
     type: str
 notes:
   - Needs root (C(become)), for K3s's files.

@@ -130,7 +130,7 @@ def present(module: t.Any) -> list[Change]:
         raise CollectionError(foreign("Nothing was changed."))
     if installed.role not in (None, wanted.role):
         raise CollectionError(
-            f"The node is a K3s {installed.role}, and shall be {wanted.role}. Nothing was changed. Run with "
+            f"The node is a K3s {installed.role}, and is planned as {wanted.role}. Nothing was changed. Run with "
             "k3s_state=absent for this node first."
         )
     found = k3s_install.changes(wanted, installed)

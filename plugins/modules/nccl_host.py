@@ -16,7 +16,7 @@ description:
     and changes nothing.
   - With O(state=absent) its files go, sysctls go back to the values before, and folders that it made go where they are
     empty.
-  - Running services and logins keep their limits. RV(restart) says whether they have to be started anew.
+  - Running services and logins keep their limits. RV(restart) says whether they have to be restarted.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -24,7 +24,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.system_root
 options:
   state:
-    description: Whether the node shall have these settings, or what it had before.
+    description: Whether the node has these settings, or what it had before.
     type: str
     choices: [present, absent]
     default: present
@@ -95,7 +95,7 @@ changes:
       description: As it is now. Null where there is no file.
       type: raw
 restart:
-  description: Whether limits have changed, so that services have to be restarted and users have to log in anew.
+  description: Whether limits have changed, so that services have to be restarted and users have to log in again.
   returned: success
   type: bool
 """

@@ -60,12 +60,12 @@ options:
         description: Permanent MAC, where it is known.
         type: str
       addresses:
-        description: IPv4 addresses that it shall have, each as C(address/prefix).
+        description: Planned IPv4 addresses, each as C(address/prefix).
         type: list
         elements: str
         default: []
       mtu:
-        description: MTU that it shall have, in bytes.
+        description: Planned MTU, in bytes.
         type: int
   foreign_stanzas:
     description:

@@ -39,7 +39,7 @@ options:
     elements: str
     required: true
   state:
-    description: Whether the VFs of the plan shall be there, or what was there before.
+    description: Whether the VFs of the plan are there, or what was there before.
     type: str
     choices: [present, absent]
     default: present

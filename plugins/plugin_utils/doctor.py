@@ -43,7 +43,7 @@ _WHY = {
     "link.mtu": "It was set back since: a pod gave the VF back, a firmware update reset it, or somebody changed it.",
     "vf.stranded": "A pod was deleted by force, and its dead network namespace kept the VF.",
     "vf.unbound": "Its driver was taken away, or failed.",
-    "vf.mac": "It was made anew without the settings, as by another tool.",
+    "vf.mac": "It was created again without the settings, as by another tool.",
     "vf.": "The VFs were not made after the last boot, or their number was changed.",
     "gid.no-ipv4": "The VF lost its address, netplan was not applied after the VF came back from a pod, or a file in "
     "/etc/systemd/network wins over netplan's (`networkctl status INTERFACE` names the file in use).",

@@ -6,10 +6,8 @@ The first section's commands are run by tests/api/test_matrix.py, against a clus
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import shlex
-import subprocess
 import typing as t
 
 import pytest
@@ -20,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import guide, matrix_driven
-from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, NO_ANSIBLE, Owner, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, Owner, can_run
 
 Plain = dict[str, t.Any]
 HOSTS = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
@@ -57,20 +55,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Owner:
 
 def run(owner: Owner, command: str) -> tuple[int, str]:
     """Run a command as it is printed."""
-    done = subprocess.run(
-        [str(BIN / "ansible-playbook"), *shlex.split(command)[1:]],
-        cwd=owner.folder,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(owner.folder / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(owner.folder / "collections"),
-            "ANSIBLE_NOCOLOR": "1",
-        },
-    )
+    done = owner.typed(*shlex.split(command)[1:])
     said = " ".join((done.stdout + done.stderr).split())
     assert "Traceback" not in said, said
     return done.returncode, said

@@ -16,6 +16,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.unit import guide
 from ansible_collections.dgxspark.cluster.tests.unit.model_configs import PUBLIC
 from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan_serving import PROGRAM, shown
 from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inventory, collections_path
@@ -25,12 +26,7 @@ GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_profiles.rst").read_text(enc
 MODEL = "openai/gpt-oss-120b"
 
 
-def blocks(language: str) -> list[str]:
-    found = re.findall(rf"\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)", GUIDE)
-    return [re.sub(r"(?m)^   ", "", text) for text in found]
-
-
-WHOLE, ANOTHER = (yaml.safe_load(text) for text in blocks("yaml"))
+WHOLE, ANOTHER = (yaml.safe_load(text) for text in guide.blocks("guide_profiles", "yaml"))
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
@@ -61,7 +57,7 @@ def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pa
     for facts in inventory.hosts.values():
         facts["dgxspark_roce"] = shown(110)
     inventory.write(tmp_path / "inventory")
-    commands = [text.replace("\\\n", "").removeprefix("$ ").split() for text in blocks("console")]
+    commands = [command.split() for command in guide.commands("guide_profiles")]
     assert [command[1] for command in commands] == [
         f"dgxspark.cluster.{name}" for name in ("profile", "profile", "plan")
     ]
@@ -78,7 +74,10 @@ def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pa
         assert "verdict   UNPROVEN" in done.stdout
     written = (tmp_path / commands[1][-1].partition("=")[2]).read_text(encoding="utf-8")
     # Line by line: what the owner reads is what the guide shows, marks included.
-    assert written.split("\n", 3)[3].replace(endpoint, "https://huggingface.co") == blocks("yaml")[0].strip("\n") + "\n"
+    assert (
+        written.split("\n", 3)[3].replace(endpoint, "https://huggingface.co")
+        == guide.blocks("guide_profiles", "yaml")[0].strip("\n") + "\n"
+    )
 
 
 def test_another_engine_is_planned_and_said() -> None:

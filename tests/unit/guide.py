@@ -16,5 +16,6 @@ def blocks(name: str, language: str) -> list[str]:
 
 
 def commands(name: str) -> list[str]:
-    """Return the commands of a guide, without the prompt."""
-    return [line[2:] for block in blocks(name, "console") for line in block.splitlines() if line.startswith("$ ")]
+    """Return the commands of a guide, each in one line and without the prompt."""
+    lines = [line for block in blocks(name, "console") for line in block.replace("\\\n", "").splitlines()]
+    return [line[2:] for line in lines if line.startswith("$ ")]

@@ -75,9 +75,13 @@ class Owner:
         return done.returncode, done.stdout + done.stderr, report
 
     def play(self, playbook: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a playbook."""
+        """Run a playbook on the owner's inventory."""
+        return self.typed("-i", "inventory.yml", str(playbook), *arguments)
+
+    def typed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ansible-playbook with the arguments that an owner types in this folder."""
         return subprocess.run(
-            [str(BIN / "ansible-playbook"), "-i", "inventory.yml", str(playbook), *arguments],
+            [str(BIN / "ansible-playbook"), *arguments],
             cwd=self.folder,
             check=False,
             capture_output=True,

@@ -81,9 +81,7 @@ def checked(given: t.Any, where: str) -> Manifest:
         file.path for file in made.files if not _BLOB.match(file.blob) or not re.match(r"^[0-9a-f]{64}$", file.sha256)
     ]
     if wrong or not COMMIT.match(made.revision):
-        raise CollectionError(
-            f"{where}: {(wrong or [made.revision])[0]!r}: it is no list of ours. Make it anew by a download."
-        )
+        raise CollectionError(f"{where}: {(wrong or [made.revision])[0]!r}: it is no list of ours. Download it again.")
     return made
 
 

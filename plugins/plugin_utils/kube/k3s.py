@@ -265,7 +265,7 @@ def node_findings(
             )
         )
     if there.role not in (None, role):
-        message = f"it is a K3s {there.role}, and shall be {role}."
+        message = f"it is a K3s {there.role}, and is planned as {role}."
         findings.append(
             Finding("k3s.role", "error", name, message, f"Run with k3s_state=absent for it first: -l {name}.")
         )

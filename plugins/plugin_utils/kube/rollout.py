@@ -144,7 +144,7 @@ def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host:
         return []
     free = from_plain(Node, node, f"{host}: roce_info").mem_available_kib
     if free is None:
-        raise CollectionError(f"{host}: MemAvailable is not known. Gather roce_info anew.")
+        raise CollectionError(f"{host}: MemAvailable is not known. Gather roce_info again.")
     have = free / GIB_IN_KIB
     if have >= needed_gib - SLACK_GIB:
         return []

@@ -301,7 +301,7 @@ class _Maker:
         if not _HUB.fullmatch(self.model):
             more = " It is a file for llama.cpp, which is not served here." if ":" in self.model else ""
             raise CollectionError(
-                f"model: {self.model!r} is no name of the hub, such as Qwen/Qwen3.6-27B-FP8.{more} Weights come from the hub, "
+                f"model: {self.model!r} is no name of the hub, such as org/name.{more} Weights come from the hub, "
                 "and a folder in a container says nothing of them."
             )
         for entry in self.profiles.values():

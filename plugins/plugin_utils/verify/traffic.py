@@ -165,7 +165,7 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
         message = f"{end} cannot ask for {address}: {answer['error']}."
         return _failed(subject, ends, "arp.not-sent", message, "See the link step.", end.place)
     if not macs:
-        message = f"nobody answers {end} for {address}, which {peer} shall have."
+        message = f"nobody answers {end} for {address}, which is planned for {peer}."
         return _failed(subject, ends, "arp.silent", message, "See the link and GID steps; then the switch's VLANs.")
     wrong = [mac for mac in macs if mac != peer.vf.mac.lower()]
     told = [_answerer(evidence, peer, mac, owners.get(mac)) for mac in wrong]
