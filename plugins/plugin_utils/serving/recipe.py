@@ -18,45 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_sh
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE, Dialect, load_tables
 
 Plain = dict[str, t.Any]
-# sparkrun's names for settings that an engine names otherwise (its runtimes' flag maps), where a recipe has no command.
-_NAMES: dict[str, str | dict[str, str]] = {
-    "tensor_parallel": "tp_size",
-    "pipeline_parallel": "pp_size",
-    "data_parallel": "dp_size",
-    "expert_parallel": "ep_size",
-    "gpu_memory_utilization": {"sglang": "mem_fraction_static"},
-    "max_num_seqs": {"sglang": "max_running_requests"},
-    "chunked_prefill": {"sglang": "chunked_prefill_size"},
-}
-# Of each rank or node: the fabric plan and the pod's template know them, and a recipe's are another machine's.
-_OUR_VARIABLES = frozenset(
-    [
-        "NCCL_SOCKET_IFNAME",
-        "NCCL_IB_HCA",
-        "NCCL_IB_GID_INDEX",
-        "NCCL_NET",
-        "NCCL_IB_DISABLE",
-        "GLOO_SOCKET_IFNAME",
-        "TP_SOCKET_IFNAME",
-        "UCX_NET_DEVICES",
-        "OMPI_MCA_btl_tcp_if_include",
-        "VLLM_HOST_IP",
-        "SGLANG_HOST_IP",
-        "HOST_IP",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "NODE_RANK",
-        "RANK",
-        "WORLD_SIZE",
-        "NNODES",
-        "LOCAL_RANK",
-        "HF_HOME",
-        "HF_HUB_CACHE",
-        "TRANSFORMERS_CACHE",
-        "HF_HUB_OFFLINE",
-        "TRANSFORMERS_OFFLINE",
-    ]
-)
+_KIND = "recipes"  # of knowledge: what other tools name otherwise, and what a plan sets itself
 _SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
 _HUB = re.compile(r"[^/\s]+/[^/\s:]+")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
@@ -115,6 +77,9 @@ class _Maker:
         self.port: int | None = None
         self.profiles = knowledge.shared(KIND, tuple(overlays))
         self.images = knowledge.load("images", overlays)
+        known = knowledge.shared(_KIND, tuple(overlays)).values()
+        self.names = {theirs: ours for each in known for theirs, ours in each.get("settings", {}).items()}
+        self.set_by_plan = frozenset(name for each in known for name in each.get("variables", ()))
         self.engine, self.version = self.engine_of()
         self.dialect: Dialect = load_tables(overlays).dialect(self.engine, self.version)
 
@@ -200,7 +165,7 @@ class _Maker:
 
     def option(self, name: str, value: t.Any) -> None:
         """Take one value that stands beside a recipe without a command."""
-        own = _NAMES.get(name, name)
+        own = self.names.get(name, name)
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
         if _SECRET.search(key):
@@ -285,7 +250,7 @@ class _Maker:
                 self.told(f"env {name}", "refused", "no variable has such a name.")
             elif _SECRET.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
-            elif name in _OUR_VARIABLES:
+            elif name in self.set_by_plan:
                 self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")
             elif missing:
                 self.told(f"env {name}={value}", "refused", f"nothing in the recipe sets {missing}.")

@@ -139,6 +139,27 @@ defaults: {tensor_parallel: 2, gpu_memory_utilization: 0.8, max_model_len: 4096,
     assert made["parallel"]["nodes"] == 2
 
 
+def test_an_owner_adds_names_and_variables_of_another_tool(tmp_path: pathlib.Path) -> None:
+    text = """
+model: acme/Model
+runtime: vllm
+container: acme/vllm:0.17.1
+defaults: {context: 4096}
+env: {ACME_NODE: "7", ACME_MODE: fast}
+"""
+    own = tmp_path / "recipes" / "acme.yml"
+    own.parent.mkdir()
+    own.write_text(
+        "common: {source: [ours], verified: reported}\n"
+        "entries:\n- {id: acme, settings: {context: {vllm: max_model_len}}}\n- {id: acme-node, variables: [ACME_NODE]}\n",
+        encoding="utf-8",
+    )
+    made = recipe.profile_of(text, "x.yaml", [str(tmp_path)])
+    assert made["settings"] == {"max_model_len": 4096} and made["environment"] == {"ACME_MODE": "fast"}
+    assert became(made)["env ACME_NODE=7"] == "ours"
+    assert recipe.profile_of(text, "x.yaml")["environment"] == {"ACME_NODE": "7", "ACME_MODE": "fast"}
+
+
 def test_docker_run_is_unwrapped_and_exported_variables_are_known() -> None:
     text = """#!/bin/bash
 set -e
