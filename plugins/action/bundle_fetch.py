@@ -11,7 +11,8 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.bundle_fetch import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import get, registry, transfer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import get, registry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 
 
@@ -31,7 +32,7 @@ class ActionModule(ActionBase):
             artefact = from_plain(Artefact, given["artefact"], "artefact")
             logins = registry.logins(given["logins"])
             mirrors = {str(key): str(value) for key, value in given["mirrors"].items()}
-            with transfer.client() as asked:
+            with http_client.client() as asked:
                 way = get.Way(asked, mirrors, logins, given["refresh"])
                 had = get.have(given["folder"], artefact, way, check=self._task.check_mode)
         except (CollectionError, OSError) as exc:

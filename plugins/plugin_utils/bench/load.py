@@ -22,13 +22,11 @@ from dataclasses import dataclass
 
 try:
     import httpx
-except ImportError as exc:
+except ImportError:
     httpx = None  # type: ignore[assignment,unused-ignore]
-    HTTPX_ERROR: ImportError | None = exc
-else:
-    HTTPX_ERROR = None
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import (
     ChatRequest,
     Failure,
@@ -104,14 +102,14 @@ def turns(
 
     What is asked is the workload's: prompt and max_tokens in `request` are not used, and its timeout bounds the workload's.
     """
-    _needed()
+    http_client.needed()
     target_of(request)
     return asyncio.run(_turns(request, planned, limits, say, within_s))
 
 
 def server_of(request: ChatRequest, paths: t.Iterable[str] = ()) -> Server:
     """Return what the server says of itself, of these paths beside /metrics. Raises CollectionError where it names no model."""
-    _needed()
+    http_client.needed()
     target_of(request)
 
     async def ask() -> Server:
@@ -139,13 +137,6 @@ def _document(text: str) -> t.Any:
         return json.loads(text)
     except ValueError:
         return None
-
-
-def _needed() -> None:
-    if httpx is None:
-        raise CollectionError(
-            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
-        )
 
 
 def _client(request: ChatRequest) -> httpx.AsyncClient:

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import manifest, transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.registry import Registry
@@ -72,7 +73,7 @@ def _words(size: int | None) -> str:
 def _size(artefact: Artefact, way: Way) -> int | None:
     if artefact.kind == "image":
         return way.registry.image(parse(artefact.source), str(artefact.arch)).size
-    return transfer.size_of(way.asked, transfer.mirrored(artefact.source, way.mirrors))
+    return http_client.size_of(way.asked, transfer.mirrored(artefact.source, way.mirrors))
 
 
 def _done(folder: str, artefact: Artefact, sha256: str, **more: t.Any) -> Artefact:
@@ -108,7 +109,7 @@ def _expected(folder: str, artefact: Artefact) -> str | None:
 def _wheel(folder: str, artefact: Artefact, way: Way, _there: Artefact | None) -> Artefact:
     """Fetch a wheel from where the package index says that it lies (PEP 503)."""
     url, name = transfer.mirrored(artefact.source, way.mirrors), pathlib.PurePosixPath(artefact.path).name
-    answer = transfer.page(way.asked, url, {"Accept": "text/html"})
+    answer = http_client.page(way.asked, url, {"Accept": "text/html"})
     links = {text: link for link, text in _LINK.findall(answer.text)}
     if name not in links:
         raise CollectionError(f"{url} has no {name}. The index or mirror is not complete.")

@@ -18,6 +18,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import Reference
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
@@ -121,10 +122,10 @@ class Registry:
 
     def _manifest(self, wanted: Reference, what: str) -> tuple[str, bytes]:
         url = f"{self._base(wanted)}/manifests/{what}"
-        answer = transfer.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
+        answer = http_client.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
         if answer.status_code == 401:
             self._enter(wanted, answer)
-            answer = transfer.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
+            answer = http_client.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
         if answer.status_code in (401, 403, 404):
             raise CollectionError(
                 f"{wanted.name}: the registry says {answer.status_code} to {what}. See that the name is right"
@@ -179,7 +180,7 @@ class Registry:
         query = {"scope": parts.get("scope") or f"repository:{wanted.repository}:pull"}
         query |= {"service": parts["service"]} if "service" in parts else {}
         url = urllib.parse.urlunsplit((realm.scheme, realm.netloc, realm.path, urllib.parse.urlencode(query), ""))
-        given = transfer.small(self.asked, url, {"Authorization": basic} if basic else {})
+        given = http_client.small(self.asked, url, {"Authorization": basic} if basic else {})
         if given.status_code == 200:
             body = _json(given.content, realm.netloc)
             self._passes[wanted.repository] = f"Bearer {body.get('token') or body.get('access_token')}"

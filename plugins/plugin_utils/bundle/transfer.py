@@ -5,35 +5,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import pathlib
 import time
 import typing as t
 
-try:
-    import httpx
-except ImportError as exc:
-    httpx = None  # type: ignore[assignment,unused-ignore]
-    HTTPX_ERROR: ImportError | None = exc
-else:
-    HTTPX_ERROR = None
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
+
+if t.TYPE_CHECKING:
+    import httpx
 
 TRIES = 4
 PAUSE_S = 2.0
-SMALL = 16 * 2**20  # bytes of a page or manifest: more is refused
 _CHUNK = 2**20
-
-
-def client() -> httpx.Client:
-    """Return a client that follows redirections and knows the proxies of the environment."""
-    if httpx is None:
-        raise CollectionError(
-            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
-        )
-    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=20.0))
 
 
 def mirrored(url: str, mirrors: t.Mapping[str, str]) -> str:
@@ -41,53 +26,6 @@ def mirrored(url: str, mirrors: t.Mapping[str, str]) -> str:
     fit = [prefix for prefix in mirrors if url.startswith(prefix)]
     longest = max(fit, key=len, default="")
     return mirrors[longest] + url[len(longest) :] if longest else url
-
-
-@contextlib.contextmanager
-def _named(url: str) -> t.Iterator[None]:
-    """Turn the library's errors into one sentence. Queries stay out of it: redirections carry signatures there."""
-    where = url.partition("?")[0]
-    try:
-        yield
-    except httpx.HTTPStatusError as exc:
-        raise CollectionError(
-            f"{where}: the server says {exc.response.status_code} {exc.response.reason_phrase}."
-        ) from exc
-    except (httpx.HTTPError, httpx.InvalidURL) as exc:
-        raise CollectionError(f"{where} could not be had: {str(exc).partition('?')[0] or type(exc).__name__}.") from exc
-
-
-def small(
-    asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None, most: int = SMALL
-) -> httpx.Response:
-    """Return a whole answer of at most `most` bytes, whatever its status. CollectionError where there is none."""
-    with _named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
-        body = bytearray()
-        for chunk in answer.iter_bytes():
-            body += chunk
-            if len(body) > most:
-                raise CollectionError(f"{url}: the answer has more than {most >> 20} MiB, and is no page or manifest.")
-        headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
-        return httpx.Response(answer.status_code, headers=headers_kept, content=bytes(body), request=answer.request)
-
-
-def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
-    """Return a whole answer; CollectionError where the server refuses."""
-    answer = small(asked, url, headers)
-    with _named(url):
-        answer.raise_for_status()
-    return answer
-
-
-def size_of(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> int | None:
-    """Return how many bytes a URL has; None where the server does not say, or lets nobody ask."""
-    with _named(url):
-        answer = asked.head(url, headers=dict(headers or {}))
-        if answer.status_code in (403, 405, 501):
-            return None
-        answer.raise_for_status()
-    said = answer.headers.get("content-length", "")
-    return int(said) if said.isdigit() else None
 
 
 def download(
@@ -108,8 +46,7 @@ def download(
             seen = _rest(asked, url, part, headers or {})
             break
         except CollectionError as exc:
-            refused = isinstance(exc.__cause__, httpx.HTTPStatusError) and exc.__cause__.response.status_code < 500
-            if refused or number == TRIES:
+            if http_client.refused(exc) or number == TRIES:
                 raise
             time.sleep(PAUSE_S * number)
     if sha256 is not None and seen != sha256:
@@ -131,7 +68,7 @@ def _rest(asked: httpx.Client, url: str, part: pathlib.Path, headers: t.Mapping[
                 there += len(chunk)
     # The bytes as they lie there, or what goes on would not fit to them.
     own = {"Accept-Encoding": "identity", **headers} | ({"Range": f"bytes={there}-"} if there else {})
-    with _named(url), asked.stream("GET", url, headers=own) as answer:
+    with http_client.named(url), asked.stream("GET", url, headers=own) as answer:
         if answer.status_code == 416:
             return _again(asked, url, part, headers)
         answer.raise_for_status()

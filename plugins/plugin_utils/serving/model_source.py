@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT, read_json
 
 GENERATION, INDEX = "generation_config.json", "model.safetensors.index.json"
@@ -145,10 +145,10 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     files: dict[str, Plain] = {}
     commit = revision
-    with transfer.client() as asked:
+    with http_client.client() as asked:
         for name in FILES:
             url = f"{base}/{model}/resolve/{commit or 'main'}/{name}"
-            answer = transfer.small(asked, url, headers, _MOST)
+            answer = http_client.small(asked, url, headers, _MOST)
             if answer.status_code in (401, 403):
                 raise CollectionError(
                     f"{url}: the hub says {answer.status_code}: the model is not there, or one must ask for it. Accept its terms on its "

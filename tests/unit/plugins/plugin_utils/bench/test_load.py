@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import load as loading
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Turn, turns
@@ -175,8 +174,8 @@ def test_levels_share_one_loop_and_the_model_s_name_is_asked_once(server: ManySe
 
 
 def test_without_httpx_one_sentence_says_what_to_install(server: ManyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "httpx", None)
-    monkeypatch.setattr(loading, "HTTPX_ERROR", ImportError("No module named 'httpx'"))
+    monkeypatch.setattr(http_client, "httpx", None)
+    monkeypatch.setattr(http_client, "HTTPX_ERROR", ImportError("No module named 'httpx'"))
     with pytest.raises(CollectionError, match=r"httpx is missing on the controller.*pip install 'httpx>=0\.27'"):
         ask(server, 1, 1)
 

@@ -14,6 +14,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import get, manifest, registry, transfer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 from ansible_collections.dgxspark.cluster.tests.stand_ins import registry as registries
@@ -66,7 +67,7 @@ class World:
 
     def have(self, artefact: Artefact, **more: t.Any) -> get.Had:
         check = more.pop("check", False)
-        with transfer.client() as asked:
+        with http_client.client() as asked:
             way = get.Way(asked, self.mirrors, **more)
             return get.have(self.bundle, artefact, way, check=check)
 

@@ -77,7 +77,7 @@ def test_what_the_hub_refuses_is_said_with_a_way_out(endpoint: str, model: str, 
 
 
 def test_a_hub_that_does_not_answer() -> None:
-    with pytest.raises(CollectionError, match="could not be had"):
+    with pytest.raises(CollectionError, match="could not be downloaded"):
         model_source.read("own/model", endpoint="http://127.0.0.1:1")
 
 

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HTTP on the controller: a client, whole answers of a bounded size, and errors as one sentence that names the URL."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+try:
+    import httpx
+except ImportError as exc:
+    httpx = None  # type: ignore[assignment,unused-ignore]
+    HTTPX_ERROR: ImportError | None = exc
+else:
+    HTTPX_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+
+SMALL = 16 * 2**20  # bytes of a page or manifest: more is refused
+
+
+def needed() -> None:
+    """Raise CollectionError where httpx is missing."""
+    if httpx is None:
+        raise CollectionError(
+            f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
+        )
+
+
+def client() -> httpx.Client:
+    """Return a client that follows redirections and knows the proxies of the environment."""
+    needed()
+    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=20.0))
+
+
+@contextlib.contextmanager
+def named(url: str) -> t.Iterator[None]:
+    """Turn the library's errors into one sentence. Queries stay out of it: redirections carry signatures there."""
+    where = url.partition("?")[0]
+    try:
+        yield
+    except httpx.HTTPStatusError as exc:
+        raise CollectionError(
+            f"{where}: the server says {exc.response.status_code} {exc.response.reason_phrase}."
+        ) from exc
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        raise CollectionError(
+            f"{where} could not be downloaded: {str(exc).partition('?')[0] or type(exc).__name__}."
+        ) from exc
+
+
+def refused(error: CollectionError) -> bool:
+    """Whether a server refused: asking again does not help."""
+    cause = error.__cause__
+    return isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code < 500
+
+
+def small(
+    asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None, most: int = SMALL
+) -> httpx.Response:
+    """Return a whole answer of at most `most` bytes, whatever its status. CollectionError where there is none."""
+    with named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
+        body = bytearray()
+        for chunk in answer.iter_bytes():
+            body += chunk
+            if len(body) > most:
+                raise CollectionError(f"{url}: the answer has more than {most >> 20} MiB, the most that is read of it.")
+        headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
+        return httpx.Response(answer.status_code, headers=headers_kept, content=bytes(body), request=answer.request)
+
+
+def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
+    """Return a whole answer; CollectionError where the server refuses."""
+    answer = small(asked, url, headers)
+    with named(url):
+        answer.raise_for_status()
+    return answer
+
+
+def size_of(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> int | None:
+    """Return how many bytes a URL has; None where the server does not say, or lets nobody ask."""
+    with named(url):
+        answer = asked.head(url, headers=dict(headers or {}))
+        if answer.status_code in (403, 405, 501):
+            return None
+        answer.raise_for_status()
+    said = answer.headers.get("content-length", "")
+    return int(said) if said.isdigit() else None
