@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.metrics imp
 FORMAT = 1
 Plain = dict[str, t.Any]
 COLUMNS = ("n", "verdict", "peak", "wall", "each", "slowest", "TTFT", "p99", "ITL", "p99", "ok", "failed", "accept")
+BESIDE = ("n", "tokens/s", "each", "TTFT", "values")
 
 
 def level(result: Result, speculation: Acceptance | None = None) -> Plain:
@@ -91,11 +92,15 @@ def _beside(checked: t.Mapping[str, t.Any]) -> list[str]:
     """Return the lines of the other tool: tg is by the clock between first and last token, of its own prompts."""
     lines = [f"{checked['tool']} {checked['version']} on its own prompts: {' '.join(checked['command'][1:])}"]
     for each in checked["levels"]:
-        lines.append(
-            f"{each['n']:>4} at once: {number(each['tokens_per_s'])} tokens/s, {number(each['per_request_tokens_per_s'])} each, "
-            f"first token after {number(each['ttft_ms'])} ms, {each['runs']} values"
-        )
+        n, speed, own, first, values = beside(each)
+        lines.append(f"{n:>4} at once: {speed} tokens/s, {own} each, first token after {first} ms, {values} values")
     return lines
+
+
+def beside(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Return the cells of another tool's level, under BESIDE."""
+    speeds = (level[key] for key in ("tokens_per_s", "per_request_tokens_per_s", "ttft_ms"))
+    return (str(level["n"]), *map(number, speeds), str(level["runs"]))
 
 
 def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report as form
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
 
 Plain = t.Mapping[str, t.Any]
 _SENTENCES = {
@@ -23,23 +23,38 @@ def page(report: t.Any) -> str:
     """Return the page of a report. Raises CollectionError for what is no report of this form."""
     if not isinstance(report, t.Mapping) or report.get("format") != form.FORMAT:
         raise CollectionError(f"this is no report of a benchmark of form {form.FORMAT}. Make it again with bench.yml.")
-    try:
-        verdict = form.verdict(report)
-        return str(
-            environment()
-            .get_template("bench.html.j2")
-            .render(
-                report=report,
-                verdict=verdict,
-                sentence=_SENTENCES[verdict],
-                facts=_facts(report),
-                problems=form.problems(report),
-                columns=form.COLUMNS,
-                row=form.row,
-            )
-        )
-    except (KeyError, TypeError) as exc:
-        raise CollectionError(f"the report is damaged: {exc}. Its form is in docs/schema/bench-report.json.") from exc
+    with frame.reading("the report is damaged: {}. Its form is in docs/schema/bench-report.json."):
+        return frame.render("bench.html.j2", _content(report), {})
+
+
+def _content(report: Plain) -> dict[str, t.Any]:
+    verdict, crosscheck = form.verdict(report), report["crosscheck"]
+    return {
+        "report": report,
+        "verdict": verdict,
+        "heading": verdict.capitalize(),
+        "sentence": _SENTENCES[verdict],
+        "date": report["started"],
+        "facts": _facts(report),
+        "problems": form.problems(report),
+        "columns": form.COLUMNS,
+        "workloads": [
+            {
+                "name": workload["name"],
+                "rows": [form.row(level) for level in workload["levels"]],
+                "signs": [
+                    (level["n"], sign)
+                    for level in workload["levels"]
+                    for sign in level["signs"]
+                    if sign["severity"] == "warning"
+                ],
+            }
+            for workload in report["workloads"]
+        ],
+        "crosscheck": crosscheck,
+        "beside_columns": form.BESIDE,
+        "beside": [form.beside(level) for level in crosscheck["levels"]] if crosscheck else [],
+    }
 
 
 def _facts(report: Plain) -> list[tuple[str, str]]:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import charts
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import charts, frame
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.results import SHAPE_NAMES, merit, ranked
 
@@ -26,14 +24,16 @@ def of_log(name: str, knowledge_dirs: t.Sequence[str] = ()) -> str:
 
 def page(made: t.Any) -> str:
     """Return the page of a matrix's results (`results.of_journal`, `results.of_rows`). Raises CollectionError for anything else."""
-    try:
+    with frame.reading("these are no results of a matrix, or they are damaged: {!r}."):
         cases = made["cases"]
         best = standing_out(cases)
         content = {
             "results": made,
+            "heading": made["title"],
+            "sentence": f"{report.counted(made)}.",
+            "date": made["finished"],
             "facts": _facts(made),
             "winners": report.winner_lines(made),
-            "counts": report.counted(made),
             "orders": _orders(made),
             "failed": [case for case in cases if case["outcome"] not in ("good", "open", "requests_failed")],
             "words": report.WORDS,
@@ -46,9 +46,7 @@ def page(made: t.Any) -> str:
             ],
             "stroke": any(charts.measured(case) for case in cases),
         }
-        return str(environment().get_template("matrix.html.j2").render(**content))
-    except (KeyError, TypeError, StopIteration) as exc:
-        raise CollectionError(f"these are no results of a matrix, or they are damaged: {exc!r}.") from exc
+        return frame.render("matrix.html.j2", content, {})
 
 
 def standing_out(cases: t.Sequence[Plain]) -> list[str]:
@@ -87,7 +85,6 @@ def _orders(made: Plain) -> list[Plain]:
 
 
 def _charts(cases: t.Sequence[Plain], best: t.Sequence[str]) -> list[Plain]:
-    markup = environment().filters["safe"]
     drawn: list[tuple[str, str, t.Callable[[tuple[float, float]], str | None]]] = [
         ("speed", "Speed over concurrency", lambda size: charts.speed(cases, best, size)),
         ("pareto", "One user against all", lambda size: charts.pareto(cases, best, size)),
@@ -98,5 +95,5 @@ def _charts(cases: t.Sequence[Plain], best: t.Sequence[str]) -> list[Plain]:
     for name, title, draw in drawn:
         phone, desk = draw(_PHONE), draw(_DESK)
         if phone and desk:
-            found.append({"id": name, "title": title, "phone": markup(phone), "desk": markup(desk)})
+            found.append({"id": name, "title": title, "phone": frame.markup(phone), "desk": frame.markup(desk)})
     return found

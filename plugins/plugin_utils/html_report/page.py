@@ -3,26 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The report as one HTML page that needs nothing else: what passed, what failed and why, what was not run, and figures.
 
-It is made of the JSON report alone, so that a report of last week can be looked at, too. No script, no font, no picture
-comes from anywhere; a content security policy in the page itself forbids it.
+It is made of the JSON report alone, so that a report of last week can be looked at, too.
 """
 
 from __future__ import annotations
 
 import datetime
-import pathlib
 import typing as t
 from collections import Counter
 
-try:
-    import jinja2
-except ImportError as exc:  # it comes with ansible-core
-    jinja2 = None  # type: ignore[assignment,unused-ignore]
-    JINJA2_ERROR: ImportError | None = exc
-else:
-    JINJA2_ERROR = None
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.picture import gid_words, picture
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.plot import (
     band_name,
@@ -52,43 +43,14 @@ def page(report: t.Any) -> str:
     if not isinstance(report, t.Mapping) or report.get("schema") != SCHEMA:
         form = report.get("schema") if isinstance(report, t.Mapping) else type(report).__name__
         raise CollectionError(f"this is no report of the form {SCHEMA}, but {form!r}. Make it again with verify.yml.")
-    made = environment()
-    made.filters |= {
+    filters: dict[str, t.Callable[..., t.Any]] = {
         "mark": MARKS.__getitem__,
         "word": lambda status: WORDS.get(status, status),
         "gist": gist,
         "state": state,
-        "commands": _commands,
     }
-    template = made.get_template("page.html.j2")
-    try:
-        return str(template.render(**_content(report)))
-    except (KeyError, TypeError, jinja2.UndefinedError) as exc:
-        raise CollectionError(f"the report is damaged: {exc}. Its form is in docs/schema/fabric-report.json.") from exc
-
-
-def environment() -> t.Any:
-    """Return what renders the pages' templates. Raises CollectionError where Jinja is missing."""
-    if jinja2 is None:
-        raise CollectionError(f"The Python package jinja2 is missing on the controller ({JINJA2_ERROR}).")
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).resolve().parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-
-
-def _commands(words: str) -> t.Any:
-    """Show what stands in backquotes as code, and escape the rest as anywhere."""
-    escape, markup = (getattr(t.cast(t.Any, jinja2).utils.markupsafe, name) for name in ("escape", "Markup"))
-    parts = words.split("`")
-    if len(parts) % 2 == 0:  # one backquote is none
-        return escape(words)
-    return markup("").join(
-        escape(part) if number % 2 == 0 else markup("<code>{}</code>").format(part) for number, part in enumerate(parts)
-    )
+    with frame.reading("the report is damaged: {}. Its form is in docs/schema/fabric-report.json."):
+        return frame.render("page.html.j2", _content(report), filters)
 
 
 def state(step: Plain) -> str:
@@ -107,16 +69,16 @@ def gist(step: Plain) -> str:
 
 def _content(report: Plain) -> dict[str, t.Any]:
     verdict, _colon, sentence = report["headline"].partition(": ")
-    markup = t.cast(t.Any, jinja2).utils.markupsafe.Markup
     return {
         "report": report,
-        "verdict": verdict,
+        "heading": verdict.capitalize(),
+        "date": report["started"],
         "sentence": sentence,
         "facts": _facts(report),
         "plots": [
             {
-                "phone": markup(plot(bands, curves, *_PHONE)),
-                "desk": markup(plot(bands, curves, *_DESK)),
+                "phone": frame.markup(plot(bands, curves, *_PHONE)),
+                "desk": frame.markup(plot(bands, curves, *_DESK)),
                 "operations": ", ".join(
                     dict.fromkeys(b["operation"] for b in report["bands"] if bands and b["id"] == bands["id"])
                 )
@@ -130,7 +92,7 @@ def _content(report: Plain) -> dict[str, t.Any]:
             }
             for bands, curves in groups(report)
         ],
-        "fabric": markup(picture(report)) if any(host["functions"] for host in report["hosts"]) else None,
+        "fabric": frame.markup(picture(report)) if any(host["functions"] for host in report["hosts"]) else None,
         "matrices": matrices(report),
         "open": open_reasons(report),
         "gid_words": gid_words,

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all HTML pages share: templates that escape what is put in, the frame (frame.html.j2) and damaged input.
+
+No script, no font, no picture comes from anywhere; a content security policy in the frame forbids it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import typing as t
+
+try:
+    import jinja2
+    import markupsafe
+except ImportError as exc:  # it comes with ansible-core
+    jinja2 = markupsafe = None  # type: ignore[assignment,unused-ignore]
+    JINJA2_ERROR: ImportError | None = exc
+else:
+    JINJA2_ERROR = None
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+
+
+def _environment() -> t.Any:
+    """Return what renders the pages' templates."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).resolve().parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def markup(text: str) -> t.Any:
+    """Return text that is HTML already, such as a drawing of svg.py."""
+    return markupsafe.Markup(text)
+
+
+def commands(words: str) -> t.Any:
+    """Show what stands in backquotes as code, and escape the rest as anywhere."""
+    escape = markupsafe.escape
+    parts = words.split("`")
+    if len(parts) % 2 == 0:  # one backquote is none
+        return escape(words)
+    return markup("").join(
+        escape(part) if number % 2 == 0 else markup("<code>{}</code>").format(part) for number, part in enumerate(parts)
+    )
+
+
+def render(template: str, content: t.Mapping[str, t.Any], filters: t.Mapping[str, t.Callable[..., t.Any]]) -> str:
+    """Return a page. The frame needs `heading`, `sentence`, `facts` and `date` (None or a time)."""
+    made = _environment()
+    made.filters |= {"commands": commands, **filters}
+    return str(made.get_template(template).render(**content))
+
+
+@contextlib.contextmanager
+def reading(damaged: str) -> t.Iterator[None]:
+    """Turn what damaged input raises into one CollectionError: `damaged` with {} for what is wrong.
+
+    CollectionError where Jinja is missing, too.
+    """
+    if jinja2 is None:
+        raise CollectionError(f"The Python package jinja2 is missing on the controller ({JINJA2_ERROR}).")
+    try:
+        yield
+    except (KeyError, TypeError, StopIteration, jinja2.UndefinedError) as exc:
+        raise CollectionError(damaged.format(exc)) from exc

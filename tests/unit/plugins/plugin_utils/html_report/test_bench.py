@@ -1,0 +1,59 @@
+"""The page of a benchmark's report: its tables, another tool's figures beside them, and a report that is damaged."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import jsonschema
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report as form
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.bench import page
+
+SCHEMA = json.loads((pathlib.Path(__file__).parents[5] / "docs" / "schema" / "bench-report.json").read_text("utf-8"))
+TIMES = {f"{name}_{value}_s": 0.25 for name in ("ttft", "itl") for value in ("median", "p99")}
+SPEEDS = {f"{name}_tokens_per_s": 40.0 for name in ("peak", "wall", "per_request", "slowest")}
+COUNTS = {"ok": 1, "failed": 0, "garbage": 0, "bursts": 0, "tokens": 30, "not_asked": 0}
+LEVEL = {
+    "n": 1, "verdict": "good", "message": "", "figures": {"wall_s": 1.0, **SPEEDS, **TIMES, **COUNTS, "tokens_are_counted": True},
+    "causes": {}, "client_share": 0.01, "acceptance": None, "signs": [], "requests": [],
+}  # fmt: skip
+REPORT: dict[str, t.Any] = {
+    "format": form.FORMAT, "url": "http://spark1:30000/v1", "model": "acme/<Model>", "started": "2026-01-02T03:04:05Z",
+    "finished": "2026-01-02T03:05:05Z", "mode": "full", "client_share": 0.01, "acceptance": None, "crosscheck": None, "answer": [],
+    "workloads": [{"name": "chat", "levels": [LEVEL]}], "engine": {"name": "sglang", "version": None},
+}  # fmt: skip
+BESIDE = {
+    "tool": "llama-benchy", "version": "0.4.0", "problem": None, "command": ["llama-benchy", "--model", "<Model>"],
+    "levels": [{"n": 4, "runs": 3, "tokens_per_s": 123.4, "per_request_tokens_per_s": 31.5, "ttft_ms": None}],
+}  # fmt: skip
+
+
+def test_another_tools_figures_are_on_the_page_as_the_terminal_has_them() -> None:
+    report = {**REPORT, "crosscheck": BESIDE}
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    shown = page(report)
+    assert "<h2>llama-benchy 0.4.0 on its own prompts</h2>" in shown
+    assert "<code>--model &lt;Model&gt;</code>" in shown
+    assert '<tr><th scope="row">4</th><td>123</td><td>31.5</td><td>-</td><td>3</td></tr>' in shown
+    assert "   4 at once: 123 tokens/s, 31.5 each, first token after - ms, 3 values" in form.table(report)
+
+
+def test_without_another_tool_there_is_the_models_own_table_alone() -> None:
+    shown = page(REPORT)
+    assert "<h1>Good</h1>" in shown and 'class="ok">good</td>' in shown
+    assert shown.count("<table") == 1 and "acme/&lt;Model&gt;" in shown
+    problem = {**BESIDE, "levels": [], "problem": "llama-benchy did not end."}
+    shown = page({**REPORT, "crosscheck": problem})
+    assert "llama-benchy did not end." in shown and shown.count("<table") == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [{"workloads": None}, {"engine": {}}, {"workloads": [{"name": "chat", "levels": [{}]}]}]
+)
+def test_a_damaged_report_is_one_sentence(damage: dict[str, t.Any]) -> None:
+    with pytest.raises(CollectionError, match=r"the report is damaged: .* docs/schema/bench-report\.json"):
+        page({**REPORT, **damage})
