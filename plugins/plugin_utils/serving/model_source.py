@@ -16,13 +16,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import JSON_MOST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT, read_json
 
 GENERATION, INDEX = "generation_config.json", "model.safetensors.index.json"
 FILES = (CONFIG, QUANT, GENERATION, INDEX)
 ENDPOINT = "https://huggingface.co"
-_MOST = 128 * 2**20  # bytes of a list of tensors: that of a model with 100,000 experts has 40 MB
 _HEADER = 100 * 2**20  # the format's own limit
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 Plain = dict[str, t.Any]
@@ -148,7 +148,7 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
     with http_client.client() as asked:
         for name in FILES:
             url = f"{base}/{model}/resolve/{commit or 'main'}/{name}"
-            answer = http_client.small(asked, url, headers, _MOST)
+            answer = http_client.small(asked, url, headers, JSON_MOST)
             if answer.status_code in (401, 403):
                 raise CollectionError(
                     f"{url}: the hub says {answer.status_code}: the model is not there, or one must ask for it. Accept its terms on its "

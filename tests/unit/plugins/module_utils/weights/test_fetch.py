@@ -374,3 +374,26 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     place.write_text('{"a": 2}', encoding="utf-8")
     with pytest.raises(CollectionError, match="not what our list says"):
         cache.small_files(asked.root, made, ["config.json"])
+
+
+def test_the_list_of_tensors_of_the_largest_models_is_read(tmp_path: pathlib.Path) -> None:
+    """A trillion parameters in NVFP4: 60 layers of 384 experts, three matrices of four tensors each."""
+    kinds = [
+        f"{p}_proj.{s}"
+        for p in ("gate", "up", "down")
+        for s in ("weight", "weight_scale", "weight_scale_2", "input_scale")
+    ]
+    name = "language_model.model.layers.{}.mlp.experts.{}.{}"
+    names = [name.format(layer, expert, kind) for layer in range(60) for expert in range(384) for kind in kinds]
+    content = json.dumps({"weight_map": dict.fromkeys(names, "model-00001-of-00119.safetensors")}, indent=2).encode()
+    sha256 = hashlib.sha256(content).hexdigest()
+    file = cache.File("model.safetensors.index.json", sha256, len(content), sha256)
+    made = cache.Manifest(REPO, "a" * 40, (file,))
+    place = tmp_path / cache.HUB / cache.folder(REPO) / "blobs" / sha256
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    assert len(content) > 30_000_000
+    assert len(cache.small_files(str(tmp_path), made, [file.path])[file.path]["weight_map"]) == 276_480
+    large = dataclasses.replace(made, files=(dataclasses.replace(file, size=cache.JSON_MOST + 1),))
+    with pytest.raises(CollectionError, match="more than the 134217728 that are read of such a file"):
+        cache.small_files(str(tmp_path), large, [file.path])
