@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have pods pull an engine's image on all nodes of a plan, wait for them, and take them away whatever comes of it."""
+"""Have pods pull an engine's image on all nodes of a plan, wait for them, and always take them away."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 
 display = Display()
 INTERVAL_S = 2
-OTHERS_S = 10  # after the first failure, so that all nodes which fail are named
 
 
 class ActionModule(ActionBase):
@@ -31,54 +30,33 @@ class ActionModule(ActionBase):
         """Return the digest that all nodes have; failed with a line for each node that has not the image."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        asked = checked.validated_parameters
-        self._asked, self._vars = asked, task_vars
-        self._place = {**ask.where(asked), "namespace": asked["served"]["namespace"]}
+        self._asked, self._vars = checked.validated_parameters, task_vars
+        self._place = {**ask.where(self._asked), "namespace": self._asked["served"]["namespace"]}
         try:
-            return {**result, **self._have(pulls.wanted(asked["served"], self._list("Node"), asked["timeout"]))}
+            return {**result, **self._have(self._asked["served"])}
         except CollectionError as exc:
             return {**result, "changed": False, "failed": True, "msg": f"kube_pull: {exc}"}
 
-    def _have(self, wanted: pulls.Wanted) -> Plain:
-        known = image.record(self._list("ConfigMap", image.OURS))
-        watch, failed = pulls.Watch(wanted), list[str]()
-        if wanted.pods and not self._task.check_mode:
-            failed = self._pull(wanted, watch)
-        digests = {**wanted.digests, **watch.digests}
-        judged = image.judge(wanted.image, digests, known, self._asked["accept"])
-        changed = bool(wanted.lacking if self._task.check_mode else watch.pulled)
-        lines = failed or judged["problems"]
-        made = {
-            "changed": changed,
-            "image": wanted.image,
-            "digests": digests,
-            "lacking": wanted.lacking,
-            "pulled": watch.pulled,
-        }
-        made |= {"digest": judged["digest"], "record": image.record_object(self._place["namespace"], judged["record"])}
-        return {**made, "failed": True, "msg": " ".join([*lines, "Nothing was stopped."])} if lines else made
+    def _have(self, served: Plain) -> Plain:
+        watch = pulls.Watch(pulls.wanted(served, self._list("Node"), self._asked["timeout"]), time.monotonic())
+        recorded, check = image.record(self._list("ConfigMap", image.OURS)), self._task.check_mode
+        failed = [] if check or not watch.wanted.pods else self._pull(watch, pulls.selector(served["instance"]))
+        return pulls.result(watch, failed, recorded, served["namespace"], self._asked["accept"], check)
 
-    def _pull(self, wanted: pulls.Wanted, watch: pulls.Watch) -> list[str]:
+    def _pull(self, watch: pulls.Watch, labels: list[str]) -> list[str]:
         """Return what failed."""
-        labels, began, first = pulls.selector(self._asked["served"]["instance"]), time.monotonic(), None
+        pods = list(watch.wanted.pods.values())
         self._remove(self._list("Pod", labels))  # of a run that was killed
         try:
-            self._do("kubernetes.core.k8s", {"resource_definition": list(wanted.pods.values())})
+            self._do("kubernetes.core.k8s", {"resource_definition": pods})
             while True:
-                now = time.monotonic()
-                failed, waiting = watch.look(self._list("Pod", labels), self._list("Event"), now)
-                first = first if first is not None or not failed else now
-                if not waiting or (first is not None and now - first >= OTHERS_S):
+                failed = watch.ended(self._list("Pod", labels), self._list("Event"), time.monotonic())
+                if failed is not None:
                     return failed
-                if now - began >= self._asked["timeout"]:
-                    return [
-                        *failed,
-                        *(f"{line} after {now - began:.0f} s (k8s_dgx_image_timeout)." for line in waiting),
-                    ]
-                display.display(f"kube_pull: {wanted.image}: {'; '.join(waiting)}")
+                display.display(f"kube_pull: {watch.wanted.image}: {'; '.join(watch.waiting)}")
                 time.sleep(INTERVAL_S)
         finally:
-            self._remove(list(wanted.pods.values()))
+            self._remove(pods)
 
     def _remove(self, pods: list[Plain]) -> None:
         if pods:

@@ -11,7 +11,7 @@ image runs. What the container was made of is its `imageID`.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image as images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
@@ -27,6 +27,7 @@ Object = t.Mapping[str, t.Any]
 PULL = f"{MANAGER}/pull"  # label: of which instance the image is pulled
 NOTHING = "/dgxspark-pulls-this-image-alone"
 PATIENCE_S = 120  # for a fault that may pass, since the kubelet's last try
+OTHERS_S = 10  # after the first failure, so that all nodes which fail are named
 _TRIES = ("Pulling", "Pulled", "Failed", "BackOff", "InspectFailed", "ErrImageNeverPull")
 _WAITING = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
@@ -36,13 +37,14 @@ _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
 class Wanted:
     """What is to be on which node. pods: by host, those that are needed to have it there, or to learn its digest.
 
-    lacking: hosts whose node does not list it.
+    lacking: hosts whose node does not list it. timeout_s: that all pulls together may take.
     """
 
     image: str
     digests: dict[str, str]
     pods: dict[str, Plain]
     lacking: list[str]
+    timeout_s: float
 
 
 def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
@@ -52,7 +54,7 @@ def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
     """
     ranks = [*served["head"], *served["workers"]]
     by_node = {rank["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]: rank for rank in ranks}
-    image, made = "", Wanted("", {}, {}, [])
+    image, made = "", Wanted("", {}, {}, [], timeout_s)
     for host, name in served["nodes"].items():
         rank, node = by_node[name]["spec"]["template"]["spec"], images.find(nodes, name)
         image, always = _container(rank)["image"], _container(rank)["imagePullPolicy"] == "Always"
@@ -62,7 +64,7 @@ def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
             made.digests[host] = there.digest
         else:
             made.pods[host] = pod(served, host, rank, timeout_s)
-    return Wanted(image, made.digests, made.pods, made.lacking)
+    return replace(made, image=image)
 
 
 def _container(spec: Object) -> Object:
@@ -115,12 +117,30 @@ def bare(pod: Object) -> Plain:
 
 @dataclass
 class Watch:
-    """What pods have come to, while one looks again and again. since: when a host's kubelet was first seen to wait after a failed try."""
+    """What pods have come to, while one looks again and again.
+
+    began: when the first pod was made. waiting: for what, a line for each host. since: by host, when its kubelet was first seen to
+    wait after a failed try.
+    """
 
     wanted: Wanted
+    began: float = 0.0
     digests: dict[str, str] = field(default_factory=dict)
     pulled: list[str] = field(default_factory=list)  # hosts whose kubelet had something to pull
     since: dict[str, float] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    failed_at: float | None = None
+
+    def ended(self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float) -> list[str] | None:
+        """Return what failed, a line for each host, once nothing more is waited for; None while something is."""
+        failed, self.waiting = self.look(pods, events, now)
+        if failed and self.failed_at is None:
+            self.failed_at = now
+        if not self.waiting or (self.failed_at is not None and now - self.failed_at >= OTHERS_S):
+            return failed
+        if (took := now - self.began) >= self.wanted.timeout_s:
+            return [*failed, *(f"{line} after {took:.0f} s (k8s_dgx_image_timeout)." for line in self.waiting)]
+        return None
 
     def look(self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float) -> tuple[list[str], list[str]]:
         """Return what failed for good and what is waited for, a line for each host."""
@@ -164,6 +184,28 @@ class Watch:
         if not meant.final and now - since < PATIENCE_S:
             return ""
         return f"{host}: {meant.says}. {meant.remedy} ({' '.join(text.split())[-400:]})"
+
+
+def result(
+    watch: Watch, failed: t.Sequence[str], recorded: t.Mapping[str, str], namespace: str, accept: bool, check: bool
+) -> Plain:
+    """Return what kube_pull answers: the digest of all hosts and the record to keep, or failed with a line for each problem.
+
+    recorded, accept: as image.judge takes them. check: nothing was pulled.
+    """
+    wanted, digests = watch.wanted, {**watch.wanted.digests, **watch.digests}
+    judged = images.judge(wanted.image, digests, recorded, accept)
+    made = {
+        "changed": bool(wanted.lacking if check else watch.pulled),
+        "image": wanted.image,
+        "digest": judged["digest"],
+        "digests": digests,
+        "lacking": wanted.lacking,
+        "pulled": watch.pulled,
+        "record": images.record_object(namespace, judged["record"]),
+    }
+    lines = failed or judged["problems"]
+    return {**made, "failed": True, "msg": " ".join([*lines, "Nothing was stopped."])} if lines else made
 
 
 def _told(pod: Object, events: t.Sequence[Object]) -> list[Object]:

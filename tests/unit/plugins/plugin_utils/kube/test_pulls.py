@@ -169,3 +169,34 @@ def test_a_pod_that_cannot_be_made_is_told_in_its_own_words() -> None:
         "spark2", {}, phase="Failed", reason="DeadlineExceeded", message="Pod was active longer than specified deadline"
     )
     assert "longer than specified deadline" in one.look([late], [], 0)[0][0]
+
+
+def test_a_watch_ends_when_all_have_it_soon_after_a_failure_or_when_its_time_is_over() -> None:
+    one = watch("spark1", "spark2")
+    pulled = seen("spark1", {"terminated": {}}, f"registry.example/engine@{DIGEST}")
+    slow = seen("spark2", waiting("ContainerCreating", ""))
+    assert one.ended([pulled, slow], [], 59) is None and one.waiting == ["spark2: the kubelet pulls"]
+    assert one.ended([pulled, slow], [], 60) == ["spark2: the kubelet pulls after 60 s (k8s_dgx_image_timeout)."]
+    assert one.ended([seen("spark2", {"terminated": {}}, DIGEST)], [], 61) == []
+    # After a failure the others have a little time to fail as well.
+    one = watch("spark1", "spark2")
+    bad = seen("spark1", waiting("ErrImagePull", f"{ENGINE}: not found"))
+    assert one.ended([bad, slow], [], 1) is None
+    assert one.ended([bad, slow], [], pulls.OTHERS_S) is None
+    (line,) = one.ended([bad, slow], [], 1 + pulls.OTHERS_S) or []
+    assert line.startswith("spark1: there is no such image")
+
+
+def test_the_result_has_the_digest_and_the_record_or_each_problem() -> None:
+    one = watch("spark2")
+    one.ended([seen("spark2", {"terminated": {}}, DIGEST)], [], 0)
+    made = pulls.result(one, [], {}, "models", accept=False, check=False)
+    assert (made["digest"], made["changed"], made["lacking"]) == (DIGEST, False, ["spark2"])
+    assert made["record"]["data"]["digests"] == f"{ENGINE} {DIGEST}\n"
+    assert pulls.result(watch("spark2"), [], {}, "models", accept=False, check=True)["changed"] is True
+    made = pulls.result(one, ["spark2: no."], {}, "models", accept=False, check=False)
+    assert made["failed"] and made["msg"] == "spark2: no. Nothing was stopped."
+    moved = {ENGINE: f"sha256:{'b' * 64}"}
+    made = pulls.result(one, [], moved, "models", accept=False, check=False)
+    assert made["failed"] and "somebody has moved its tag" in made["msg"]
+    assert not pulls.result(one, [], moved, "models", accept=True, check=False).get("failed")
