@@ -93,18 +93,18 @@ def ensure_keys(config: Config) -> None:
 @contextlib.contextmanager
 def building(config: Config, kind: str, name: str) -> Iterator[Path]:
     """A folder that becomes `<cache>/<kind>/<name>` when the block ends well, and is removed when it does not."""
-    shelf = config.cache / kind
-    shelf.mkdir(parents=True, exist_ok=True)
+    kept = config.cache / kind
+    kept.mkdir(parents=True, exist_ok=True)
     for stale in config.cache.glob("build-*"):
         shutil.rmtree(stale, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=config.cache, prefix="build-"))
     try:
         yield folder
         folder.chmod(0o755)
-        folder.rename(shelf / name)
+        folder.rename(kept / name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    by_age = sorted(shelf.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    by_age = sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in by_age[KEPT:]:
         if not processes.mentions(str(old)):
             shutil.rmtree(old, ignore_errors=True)

@@ -108,9 +108,9 @@ def fabric_report(
 ) -> dict[str, t.Any]:
     """Return the report and the table."""
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEP_IDS, build_report
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 
     meta, results = dict(meta or {}), dict(results or {})
     strangers = [name for name in results if name not in RESULTS]

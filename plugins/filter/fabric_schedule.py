@@ -65,8 +65,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 def fabric_schedule(plan: t.Any, hosts: t.Any, thresholds: t.Any) -> dict[str, t.Any]:
     """Return who sends what, and when."""
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import probes, rdma_rounds
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 
     evidence = evidence_of(plan, hosts, thresholds)
     return {"probes": probes(evidence), "rounds": rdma_rounds(evidence)}

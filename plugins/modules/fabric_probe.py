@@ -209,9 +209,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import ArpTest, PingTest, ask_arp, ping
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe import Bounds, programs, run_tests
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.wire import ArpTest, PingTest, ask_arp, ping
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 
 TEXT = {"type": "str", "required": True}

@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes im
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import links
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import causes
 
 EARLIER = "earlier boot"

@@ -7,9 +7,9 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEP_IDS, build_report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster, Plain
 

@@ -17,9 +17,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedVf,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import build_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import probes, rdma_rounds
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, evidence_of
 
 Plain = dict[str, t.Any]
 SLOTS = {

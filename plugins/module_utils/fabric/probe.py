@@ -24,6 +24,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import error_name
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
     PACKAGE,
     PROGRAMS,
@@ -32,7 +33,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest i
     figures,
     last_words,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.wire import error_name
 
 _READY, _FAILED = b"ready", b"failed "
 

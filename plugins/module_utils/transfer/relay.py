@@ -77,7 +77,7 @@ class Counter:
             self.read += count
 
 
-class _Shelf:
+class _Served:
     """What a node can hand on: items that it has verified, and who has taken all of them."""
 
     def __init__(self, parcel: Parcel, token: str) -> None:
@@ -90,7 +90,7 @@ class _Shelf:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    shelf: _Shelf
+    served: _Served
     timeout = _STRANGER_S
     bound: float
 
@@ -104,8 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _allowed(self) -> bool:
         given = self.headers.get("Authorization", "")
-        if hmac.compare_digest(given.encode(), f"Bearer {self.shelf.token}".encode()):
-            self.shelf.asked = time.monotonic()
+        if hmac.compare_digest(given.encode(), f"Bearer {self.served.token}".encode()):
+            self.served.asked = time.monotonic()
             self.connection.settimeout(self.bound)
             return True
         self.close_connection = True
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         """A child says that it lives, or that it is done, whether well or not."""
         if self._allowed():
             if self.path.startswith(DONE):
-                self.shelf.done.add(urllib.parse.unquote(self.path.removeprefix(DONE)))
+                self.served.done.add(urllib.parse.unquote(self.path.removeprefix(DONE)))
             self._empty(204)
 
     def do_GET(self) -> None:
@@ -124,9 +124,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._allowed():
             return
         path = urllib.parse.unquote(self.path.lstrip("/"))
-        item = self.shelf.ready.get(path)
+        item = self.served.ready.get(path)
         if item is None:
-            self._empty(_NOT_YET if path in self.shelf.known else 404)
+            self._empty(_NOT_YET if path in self.served.known else 404)
             return
         asked = _RANGE.match(self.headers.get("Range", ""))
         start = int(asked.group(1)) if asked else 0
@@ -136,14 +136,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if asked else 200)
         self.send_header("Content-Length", str(item.size - start))
         self.end_headers()
-        with contextlib.suppress(OSError), self.shelf.parcel.files.open(path) as file:
+        with contextlib.suppress(OSError), self.served.parcel.files.open(path) as file:
             while start < item.size:
                 # The connection's own sendfile: it keeps the bound on a child that takes nothing.
                 sent = self.connection.sendfile(file, start, min(item.size - start, 64 * 2**20))
                 if not sent:
                     break
                 start += sent
-                self.shelf.asked = time.monotonic()
+                self.served.asked = time.monotonic()
             parcels.forget(file.fileno())
         if start < item.size:
             self.close_connection = True
@@ -176,10 +176,10 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: a connection that breaks or falls silent is the child's to begin again."""
 
 
-def _listen(link: Link, address: str, shelf: _Shelf) -> _Server:
+def _listen(link: Link, address: str, served: _Served) -> _Server:
     bound = min(link.patience_s, _SILENT_S)
     try:
-        return _Server((address, link.port), type("Bound", (_Handler,), {"shelf": shelf, "bound": bound}))
+        return _Server((address, link.port), type("Bound", (_Handler,), {"served": served, "bound": bound}))
     except OSError as exc:
         where = f"{link.name}: {address} port {link.port}"
         if exc.errno == errno.EADDRINUSE:
@@ -196,9 +196,9 @@ class _Puller:
     """Pulls items from the parent, several at a time."""
 
     def __init__(
-        self, parcel: Parcel, link: Link, parent: tuple[str, str], token: str, shelf: _Shelf, counter: Counter
+        self, parcel: Parcel, link: Link, parent: tuple[str, str], token: str, served: _Served, counter: Counter
     ) -> None:
-        self.parcel, self.link, self.token, self.shelf, self.counter = parcel, link, token, shelf, counter
+        self.parcel, self.link, self.token, self.served, self.counter = parcel, link, token, served, counter
         self.peer, self.address = parent
         self.todo: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.failed: list[CollectionError] = []
@@ -234,7 +234,7 @@ class _Puller:
         for _again in range(2):
             if self._receive(item, part) == item.sha256:
                 files.rename(part, item.path)
-                self.shelf.ready[item.path] = item
+                self.served.ready[item.path] = item
                 return
             files.unlink(part)
         name = parcels.place(self.parcel, item.path).name
@@ -346,19 +346,19 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
 
     Without a parent everything must be there already.
     """
-    shelf = _Shelf(parcel, token)
+    served = _Served(parcel, token)
     servers: list[_Server] = []
-    puller = _Puller(parcel, link, link.parent, token, shelf, counter) if link.parent else None
+    puller = _Puller(parcel, link, link.parent, token, served, counter) if link.parent else None
     try:
         for address in link.listen if link.children else ():
-            servers.append(_listen(link, address, shelf))
+            servers.append(_listen(link, address, served))
             threading.Thread(target=servers[-1].serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
         with puller.company() if puller else contextlib.nullcontext():
             known = parcels.read_seal(parcel)
             missing = []
             for item in parcel.items:
                 if parcels.verified(parcel, item, known, counter.check):
-                    shelf.ready[item.path] = item
+                    served.ready[item.path] = item
                 else:
                     missing.append(item)
             if puller:
@@ -369,19 +369,19 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
                     "to be had again: run once more."
                 )
             parcels.lay(parcel)
-        _see_off(link, shelf)
+        _see_off(link, served)
     finally:
         for server in servers:
             server.shutdown()
             server.server_close()
 
 
-def _see_off(link: Link, shelf: _Shelf) -> None:
+def _see_off(link: Link, served: _Served) -> None:
     """Wait until every child has all, or has not been heard of for too long: it says itself what was wrong."""
-    shelf.asked = time.monotonic()
-    while not shelf.done.issuperset(link.children):
-        if time.monotonic() - shelf.asked > link.patience_s:
-            late = ", ".join(sorted(set(link.children) - shelf.done))
+    served.asked = time.monotonic()
+    while not served.done.issuperset(link.children):
+        if time.monotonic() - served.asked > link.patience_s:
+            late = ", ".join(sorted(set(link.children) - served.done))
             raise CollectionError(
                 f"{link.name}: {late} did not come for the files within {link.patience_s:.0f} s. Its own error says more; else "
                 "run playbooks/verify.yml for the fabric between the two."

@@ -89,13 +89,13 @@ def checked(given: t.Any, where: str) -> Manifest:
 
 def parcel(root: str, manifest: Manifest) -> Parcel:
     """Return what a node shall have of a commit, below its folder of caches."""
-    goal = shelf(root, manifest, HUB)
+    goal = hub_parcel(root, manifest, HUB)
     own = f"{OWN}/{folder(manifest.repo)}"
     mine = {f"{own}/{manifest.revision}.json": text(manifest), f"{own}/main": manifest.revision}
     return dataclasses.replace(goal, seal=f"{own}/{manifest.revision}.seal.json", texts={**goal.texts, **mine}, own=OWN)
 
 
-def shelf(root: str, manifest: Manifest, below: str = "") -> Parcel:
+def hub_parcel(root: str, manifest: Manifest, below: str = "") -> Parcel:
     """Return a commit as it lies in a folder in the hub's layout, with its list beside it."""
     base = f"{below}/{folder(manifest.repo)}".lstrip("/")
     blobs = {file.blob: file for file in manifest.files}

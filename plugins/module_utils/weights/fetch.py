@@ -127,7 +127,7 @@ def prospect(wanted: Wanted) -> Plain:
     if there and seen and not seen.missing:
         return {"revision": there.revision, "total": seen.total, "missing": 0}
     if wanted.source:
-        manifest = shelved(wanted)
+        manifest = source_manifest(wanted)
         seen = parcels.state(cache.parcel(wanted.root, manifest))
         found: Plain = {"revision": manifest.revision, "total": seen.total, "missing": seen.missing}
     else:
@@ -153,7 +153,7 @@ def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = la
 def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -> Manifest | None:
     """Return the node's list where it is the source's, or the hub's; None where it is another one and must be made again."""
     if wanted.source:
-        return there if shelved(wanted).files == there.files else None
+        return there if source_manifest(wanted).files == there.files else None
     try:
         told = listing(_pinned(wanted, there))
     except HubError as exc:
@@ -208,7 +208,7 @@ def _downloaded(wanted: Wanted, progress: Progress) -> Manifest:
     return made
 
 
-def shelved(wanted: Wanted) -> Manifest:
+def source_manifest(wanted: Wanted) -> Manifest:
     """Return the list that lies in the folder with the weights."""
     source = str(wanted.source)
     manifest = cache.brought(source, wanted.repo, wanted.revision)
@@ -222,8 +222,8 @@ def shelved(wanted: Wanted) -> Manifest:
 
 
 def _copied(wanted: Wanted, progress: Progress) -> Manifest:
-    manifest = shelved(wanted)
-    there, here = cache.shelf(str(wanted.source), manifest), cache.parcel(wanted.root, manifest)
+    manifest = source_manifest(wanted)
+    there, here = cache.hub_parcel(str(wanted.source), manifest), cache.parcel(wanted.root, manifest)
     parcels.refuse_full_disk(wanted.root, parcels.state(here).missing, wanted.reserve_gib, wanted.repo)
     known, done = parcels.read_seal(here), [0]
     progress.phase, progress.total, progress.bytes = "copy", manifest.size, lambda: done[0]
@@ -234,10 +234,10 @@ def _copied(wanted: Wanted, progress: Progress) -> Manifest:
     return manifest
 
 
-def _copy(shelf: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels.Item) -> None:
-    source = parcels.place(shelf, path)
+def _copy(origin: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels.Item) -> None:
+    source = parcels.place(origin, path)
     try:
-        stream = shelf.files.open(path)
+        stream = origin.files.open(path)
     except FileNotFoundError as exc:
         raise CollectionError(
             f"{source} is not there, though the list in that folder names it. Copy it again."

@@ -37,8 +37,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record, record_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, HttpError, exchange
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wire import Cut, WireError, exchange
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
 Say = t.Callable[[str], None]
@@ -375,7 +375,7 @@ def _named(request: ChatRequest) -> t.Iterator[None]:
         raise failure_of(cause, words) from None
     except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, Cut):
         raise failure_of("truncated", "the connection ended in the middle") from None
-    except (httpx.HTTPError, httpx.InvalidURL, WireError) as exc:
+    except (httpx.HTTPError, httpx.InvalidURL, HttpError) as exc:
         raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
 
 

@@ -24,8 +24,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands impo
     choose,
     read,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Place, Plain, Result
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.wire import carried, signs, taken
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.port_counters import carried, signs, taken
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain, Result
 
 _VERDICTS = ("ib", "socket", "p2p", "mixed", "unknown", "failed")
 _REMEDY = "Look at NCCL's log of every rank (NCCL_DEBUG=INFO), and at the fabric's steps above."

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.collectives import given
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Plain
 
 _STEPS = ("nccl", "pod")
 _PROVEN = ("socket", "mixed", "failed")  # verdicts of the transport log that have a cause

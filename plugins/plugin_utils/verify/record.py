@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands import BandSet
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.collectives import bands_for, given, runs_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Place, Plain, Step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain, Step
 
 _MEASURED = ("nccl", "pod")
 

@@ -22,8 +22,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import (
     tokens,
     traffic,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Plain, Result, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import Mode
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Plain, Result, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import Cause, Verdict, causes, verdict
 
 SCHEMA = "dgxspark.cluster/fabric-report/1"

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import PACKAGE, PROGRAMS
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import End, Evidence, Path, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import End, Evidence, Path, Plain
 
 Pair = tuple[str, str]
 KINDS = tuple(PROGRAMS)  # of RDMA tests: write, pingpong

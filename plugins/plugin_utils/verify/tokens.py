@@ -12,8 +12,8 @@ done.
 from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.collectives import given
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Place, Plain, Result
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.wire import Carried, carried, ports_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.port_counters import Carried, carried, ports_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain, Result
 
 _REMEDY = "See the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size; `bench.yml` measures it again."
 _FIGURES = ("ttft_s", "tokens", "tokens_per_s", "finish_reason", "model", "text")

@@ -8,14 +8,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import (
-    End,
-    Evidence,
-    Path,
-    Place,
-    Plain,
-    Result,
-)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import (
     KINDS,
     directions,
@@ -24,6 +16,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule i
     rdma_reason,
     test_id,
     together,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import (
+    End,
+    Evidence,
+    Path,
+    Place,
+    Plain,
+    Result,
 )
 
 

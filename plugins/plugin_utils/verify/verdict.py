@@ -9,7 +9,7 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Place, Result, Step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Place, Result, Step
 
 Verdict = t.Literal["passed", "failed", "incomplete"]
 

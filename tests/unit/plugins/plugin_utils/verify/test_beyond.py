@@ -14,9 +14,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEP_IDS, build_report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
 from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.verify.test_bands import RECORDED
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster, Plain, statuses, step

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Place, Result, Step, evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEPS, StepSpec, build_report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Place, Result, Step, evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import causes, locate, verdict
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import THRESHOLDS, Cluster, statuses, step
 

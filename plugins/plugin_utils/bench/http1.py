@@ -22,7 +22,7 @@ _MOST_HEAD = 1 << 16
 _MOST_REFUSAL = 2000  # bytes of a refusal that are kept
 
 
-class WireError(Exception):
+class HttpError(Exception):
     """What came is no HTTP/1.1."""
 
 
@@ -97,12 +97,12 @@ class Exchange(asyncio.Protocol):
         head, ended, rest = self._buffer.partition(b"\r\n\r\n")
         if not ended:
             if len(head) > _MOST_HEAD or not b"HTTP/1."[: len(head)] == head[:7]:
-                raise WireError
+                raise HttpError
             return b""
         line, _newline, fields = head.partition(b"\r\n")
         parts = line.split(None, 2)
         if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit() or len(parts[1]) != 3:
-            raise WireError
+            raise HttpError
         if parts[1] in (b"100", b"102", b"103"):
             self._buffer = rest
             return self._head()
@@ -140,13 +140,13 @@ class Exchange(asyncio.Protocol):
             end = data.find(b"\r\n", at)
             if end < 0:
                 if len(data) - at > 100:
-                    raise WireError
+                    raise HttpError
                 self._buffer = data[at:]
                 break
             try:
                 size = int(data[at:end].partition(b";")[0], 16)
             except ValueError:
-                raise WireError from None
+                raise HttpError from None
             at = end + 2
             if not size:
                 return b"".join(found), True
@@ -159,7 +159,7 @@ async def exchange(
 ) -> Exchange:
     """Send the request and take its answer to the end. begun: told when it was sent, after the connection was there.
 
-    Raises Cut, WireError, OSError and ssl.SSLError, and what `take` raises.
+    Raises Cut, HttpError, OSError and ssl.SSLError, and what `take` raises.
     """
     made: Exchange
     _transport, made = await asyncio.get_running_loop().create_connection(lambda: Exchange(take), host, port, ssl=tls)

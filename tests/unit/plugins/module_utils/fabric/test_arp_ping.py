@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import wire
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import arp_ping
 
 MAC = bytes.fromhex("02d600010000")
 
@@ -29,52 +29,52 @@ def reply(address: str, mac: bytes, operation: int = 2) -> bytes:
 
 
 def test_a_reply_tells_address_and_mac() -> None:
-    assert wire.parse_arp_reply(reply("10.100.0.2", MAC) + b"\0" * 18) == ("10.100.0.2", "02:d6:00:01:00:00")
+    assert arp_ping.parse_arp_reply(reply("10.100.0.2", MAC) + b"\0" * 18) == ("10.100.0.2", "02:d6:00:01:00:00")
 
 
 def test_what_is_no_reply_is_nothing() -> None:
     good = reply("10.100.0.2", MAC)
-    assert wire.parse_arp_reply(good[:41]) is None
-    assert wire.parse_arp_reply(reply("10.100.0.2", MAC, operation=1)) is None
-    assert wire.parse_arp_reply(good[:12] + b"\x08\x00" + good[14:]) is None
-    assert wire.parse_arp_reply(good[:14] + b"\x00\x06" + good[16:]) is None
-    assert wire.parse_arp_reply(b"") is None
+    assert arp_ping.parse_arp_reply(good[:41]) is None
+    assert arp_ping.parse_arp_reply(reply("10.100.0.2", MAC, operation=1)) is None
+    assert arp_ping.parse_arp_reply(good[:12] + b"\x08\x00" + good[14:]) is None
+    assert arp_ping.parse_arp_reply(good[:14] + b"\x00\x06" + good[16:]) is None
+    assert arp_ping.parse_arp_reply(b"") is None
 
 
 def test_a_request_is_a_broadcast_that_asks_for_the_address() -> None:
-    frame = wire.arp_request(MAC, "10.0.0.1", "10.0.0.2")
+    frame = arp_ping.arp_request(MAC, "10.0.0.1", "10.0.0.2")
     assert frame[:6] == b"\xff" * 6
     assert frame[6:12] == MAC
     assert frame[14:22] == bytes.fromhex("0001080006040001")
     assert frame[22:32] == MAC + socket.inet_aton("10.0.0.1")
     assert frame[38:42] == socket.inet_aton("10.0.0.2")
-    assert wire.parse_arp_reply(frame) is None
+    assert arp_ping.parse_arp_reply(frame) is None
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_without_a_fault(data: bytes) -> None:
-    wire.parse_arp_reply(data)
-    wire.parse_echo_reply(data)
+    arp_ping.parse_arp_reply(data)
+    arp_ping.parse_echo_reply(data)
 
 
 @settings(deadline=None)
 @given(st.integers(0, 65535), st.integers(0, 65535), st.integers(0, 9000))
 def test_an_echo_request_has_its_size_and_a_valid_checksum(identifier: int, sequence: int, size: int) -> None:
-    packet = wire.echo_request(identifier, sequence, size)
+    packet = arp_ping.echo_request(identifier, sequence, size)
     assert len(packet) == 8 + size
     # of a packet with its checksum in place the checksum is 0
-    assert wire.checksum(packet) == 0
+    assert arp_ping.checksum(packet) == 0
 
 
 def test_an_echo_reply_is_told_from_a_request_and_from_others() -> None:
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, 1, 0, b"\0" * 4, b"\0" * 4)
     icmp = struct.pack("!BBHHH", 0, 0, 0, 7, 8)
-    assert wire.parse_echo_reply(header + icmp) == (7, 8)
-    assert wire.parse_echo_reply(header + b"\x08" + icmp[1:]) is None
-    assert wire.parse_echo_reply(header[:9] + b"\x11" + header[10:] + icmp) is None
+    assert arp_ping.parse_echo_reply(header + icmp) == (7, 8)
+    assert arp_ping.parse_echo_reply(header + b"\x08" + icmp[1:]) is None
+    assert arp_ping.parse_echo_reply(header[:9] + b"\x11" + header[10:] + icmp) is None
     # with IPv4 options the ICMP header begins later
-    assert wire.parse_echo_reply(b"\x46" + header[1:] + b"\0" * 4 + icmp) == (7, 8)
+    assert arp_ping.parse_echo_reply(b"\x46" + header[1:] + b"\0" * 4 + icmp) == (7, 8)
 
 
 # --- real kernels ---------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ class Wire:
         return str(json.loads(out.stdout)[0]["address"])
 
     def run(self, expression: str) -> Any:
-        """Evaluate an expression of the module `wire` in node a."""
+        """Evaluate an expression of the module `arp_ping` in node a."""
         code = (
             "import dataclasses, json\n"
-            "from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.wire import *\n"
+            "from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import *\n"
             f"print(json.dumps([dataclasses.asdict(x) for x in {expression}]))"
         )
         done = subprocess.run(

@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters i
     deltas,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.model import Evidence, Place, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wire import Cut, Exchange, WireError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, Exchange, HttpError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 
@@ -65,5 +65,5 @@ def test_an_end_in_the_middle_is_no_end(rest: bytes) -> None:
     "answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 abc\r\n\r\n", OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"]
 )
 def test_what_is_no_http_is_told(answer: bytes) -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(HttpError):
         taken(answer, [])
