@@ -25,7 +25,7 @@ LOGS = ROOT / "build" / "logs"
 CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
-LIMIT_S = 2700  # of one stage of `make test`: one that hangs shall not cost what the others found
+LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
 NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
 
 
@@ -202,7 +202,7 @@ def run(stage: Stage) -> tuple[str, float]:
 
 
 def tell(stage: Stage) -> tuple[str, str, float]:
-    """Run one stage and say so; return its name, what became of it and the seconds it took."""
+    """Run one stage and say so; return its name, how it ended and the seconds it took."""
     print(f"{stage.name} …", flush=True)
     status, seconds = run(stage)
     lines = [f"{stage.name} {status} ({seconds:.0f} s)"]
@@ -224,7 +224,7 @@ def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | No
 
 
 def run_all(chosen: Sequence[Stage], lanes: int) -> list[tuple[str, str, float]]:
-    """Run the stages on so many lanes; return what became of each, in the order in which they ended."""
+    """Run the stages on so many lanes; return how each ended, in the order in which they ended."""
     waiting = list(chosen)
     running: list[Stage] = []
     results: list[tuple[str, str, float]] = []

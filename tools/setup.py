@@ -1,7 +1,7 @@
 """Make the environments that tests, lint and the demo run in: `.venv/<core>` and `.cache/collections/<core>`.
 
 Usage: setup.py CORE … with CORE `2.19` (Python >= 3.11), `2.21` (Python >= 3.12; lint too) or `newest` (what this
-machine's Python allows). Idempotent: an environment is made anew only when its requirements change. Prints the path of
+machine's Python allows). Idempotent: an environment is made again only when its requirements change. Prints the path of
 each; exit status 3 when this machine has no Python for one of them.
 """
 
@@ -29,7 +29,7 @@ def pythons() -> dict[tuple[int, int], str]:
     versions = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
     candidates += [str(path) for path in sorted(versions.glob("3.*/bin/python3"))]
     found: dict[tuple[int, int], str] = {}
-    # The base interpreter: what is on PATH may be of the very environment that is made anew.
+    # The base interpreter: what is on PATH may be of the very environment that is replaced.
     code = "import sys, venv, ensurepip; print(*sys.version_info[:2], sys._base_executable)"
     for candidate in candidates:
         ran = subprocess.run([candidate, "-c", code], check=False, capture_output=True, text=True)

@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the digest that all nodes have; failed with a line for each node that has not the image."""
+        """Return the digest that all nodes have; failed with a line for each node that does not have the image."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
         self._asked, self._vars = checked.validated_parameters, task_vars

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Begin a change of netplan on the node, then confirm it over a connection that is made anew."""
+"""Begin a change of netplan on the node, then confirm it over a new connection."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return what became of each request; failed where one of them brought no good text."""
+        """Return the outcome of each request; failed where one of them brought no good text."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         checked, _arguments = self.validate_argument_spec(ARGUMENTS)
         given = checked.validated_parameters

@@ -10,7 +10,7 @@ class ModuleDocFragment:
 options:
   cluster:
     description:
-      - What the model shall run on. C(hosts), names in the order of ranks; C(nodes), what M(dgxspark.cluster.roce_info)
+      - What the model is to run on. C(hosts), names in the order of ranks; C(nodes), what M(dgxspark.cluster.roce_info)
         read of them, by host; C(free_gib), free memory before the load in GiB, a number or by host; C(taken_gib), what
         other instances on the nodes hold; C(platform), versions of C(nccl), C(kernel), C(driver), C(firmware) and the
         kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of

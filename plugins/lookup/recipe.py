@@ -12,7 +12,7 @@ description:
   - Reads a recipe of sparkrun or spark-vllm-docker, a C(vllm serve) or SGLang command line with or without C(docker run) around
     it, or a Compose file, and returns it as a profile, which M(dgxspark.cluster.launch_plan) takes as it
     takes a shipped one.
-  - The profile's key C(recipe) tells what became of each line. Nothing of the file is run, and no file that it names is read.
+  - The profile's key C(recipe) says how each line was used. Nothing of the file is run, and no file that it names is read.
 options:
   _terms:
     description: The recipes' files, on the controller. A relative path begins where C(ansible-playbook) was started.

@@ -134,7 +134,7 @@ def read_users(run: Run, sysfs: Sysfs) -> dict[str, tuple[str, ...]]:
 def read_open(sysfs: Sysfs, proc_root: str = "/proc") -> dict[str, tuple[str, ...]]:
     """Return the processes that have an HCA's device file open (/dev/infiniband/uverbsN), by HCA, as "comm (pid)".
 
-    Without a queue pair `rdma` does not tell of them, and the kernel waits for them when the HCA shall go. In a
+    Without a queue pair `rdma` does not tell of them, and the kernel waits for them when the HCA is to go. In a
     container the file may have another path: what counts is the device's number, where it can be seen.
     """
     names, numbers = {}, {}

@@ -24,7 +24,7 @@ SECRET = "(secret)"
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file that shall be there with exactly this content (text) and mode (octal, such as 0600)."""
+    """A file that is to be there with exactly this content (text) and mode (octal, such as 0600)."""
 
     path: str
     content: str
@@ -33,7 +33,7 @@ class NodeFile:
 
 
 def difference(file: NodeFile) -> Change | None:
-    """Return how a node's file differs from what it shall be; None where it does not."""
+    """Return how a node's file differs from the planned one; None where it does not."""
     there = read(file.path)
     if there is None:
         return Change(file.path, "file", None, SECRET if file.secret else file.content)

@@ -80,7 +80,7 @@ class Hit:
 
 @dataclass(slots=True)
 class Reading:
-    """What came of one log. error: why it could not be read (then there is no more)."""
+    """The outcome for one log. error: why it could not be read (then there is no more)."""
 
     name: str
     lines: int = 0

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A set of files with systemd units among them: laid on a node, kept as it shall be, and taken away again whole.
+"""A set of files with systemd units among them: laid on a node, kept as planned, and taken away again whole.
 
 A record on the node says which files are ours, so that those of an earlier plan go, and no other file does.
 """
@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Cha
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall be there. adjust: OOM score by unit, set on its running main process as well."""
+    """What is to be there. adjust: OOM score by unit, set on its running main process as well."""
 
     files: tuple[NodeFile, ...] = ()
     enable: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values that the collection speaks in: what a node has (*current*), what it shall have (*planned*), what is wrong.
+"""The values that the collection speaks in: what a node has (*current*), what it is to have (*planned*), what is wrong.
 
 Modules and filters exchange them as plain dictionaries (`to_plain`, `from_plain`); the core works on the frozen classes.
 Units: MTU in bytes, link speed in Mb/s, memory in KiB. An unknown value is None, never a guess.
@@ -204,7 +204,7 @@ class Node:
         return None
 
 
-# --- what a node shall have -----------------------------------------------------------------------------------------
+# --- what a node is to have ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,7 @@ def worst_first(findings: t.Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference between what is and what shall be, as a report shows it."""
+    """One difference between what is and what is planned, as a report shows it."""
 
     subject: str
     what: str

@@ -10,7 +10,7 @@ short_description: Probe the RoCE fabric from a node with ARP, ping and RDMA tra
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Sends test traffic from a node's VFs to those of its peers and returns what came of it. It judges nothing;
+  - Sends test traffic from a node's VFs to those of its peers and returns the results. It judges nothing;
     P(dgxspark.cluster.fabric_report#filter) does.
   - It changes nothing on the node. In check mode it sends the same traffic, on the fabric only.
   - ARP requests and pings of all targets run at the same time. RDMA tests need a peer that runs the other end at the same
@@ -237,7 +237,7 @@ RDMA = {
 
 
 def main() -> None:
-    """Send what was asked for and return what came of it."""
+    """Send what was asked for and return the results."""
     module = AnsibleModule(
         argument_spec={
             "arp": {**LIST, "options": ARP},

@@ -12,7 +12,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Compares each node's C(allocatable) with what the SR-IOV device plugin is told to offer there, or with what ranks ask for.
   - The plugin looks for devices once, when it starts. Where it runs and a node offers less, its pod is deleted, once, so that the
-    DaemonSet makes it anew; where it does not run yet, it is waited for.
+    DaemonSet replaces it; where it does not run yet, it is waited for.
   - Says of each node that still offers less why, by what is read of the cluster and of the node.
   - In check mode it looks once, and changes nothing.
   - Runs on the controller, by its action plugin.

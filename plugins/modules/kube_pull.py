@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - A node that lists the image, with its digest, needs nothing. On each of the others a pod asks for it as the rank there would -
-    by the same name, pull policy and secrets - and starts nothing of it. The pods are taken away again, whatever comes of them.
+    by the same name, pull policy and secrets - and starts nothing of it. The pods are always deleted afterwards.
   - Says of each node that cannot have it why, by what its kubelet says, and what to do. What may pass (a registry that does not answer)
     is waited for two minutes after the kubelet's last try.
   - Refuses nodes that have different images of one name, and an image whose digest is not the one that came first, which the

@@ -12,9 +12,9 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Looks at the pods of one instance and at their events again and again, until all ranks of the given plan are ready, or
     until no pod and no StatefulSet is left.
-  - Fails at once for a cause that waiting cannot mend, such as an image that cannot be pulled, a preflight that refuses, or
+  - Fails at once for a cause that waiting cannot fix, such as an image that cannot be pulled, a preflight that refuses, or
     a cluster that admits no such pod, and otherwise when the time is over, each time with the cause, the pod, the node, and what to do.
-  - What was wrong before it began to look may have been mended since. It is told, and counts when it happens anew.
+  - What was wrong before it began to look may have been fixed since. It is reported, and counts when it happens again.
   - Changes nothing. In check mode it looks once and never fails, since nothing was started.
   - Runs on the controller, by its action plugin.
 extends_documentation_fragment:

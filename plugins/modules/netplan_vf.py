@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Writes one netplan file and has C(netplan apply) use it, under a timer on the node that goes back to the old files.
-    Only a connection which the controller makes anew once netplan is done stops that timer. A change that cuts the node
+    Only a new connection from the controller once netplan is done stops that timer. A change that cuts the node
     off, a killed controller and a reboot in the middle all end with the old configuration.
   - Before anything is written, the file is laid beside the node's other netplan files in a scratch folder, where
     C(netplan generate) must accept it, and every stanza of every file is resolved to the devices that it means. Two
@@ -24,7 +24,7 @@ notes:
   - The renderer is the node's own choice; with NetworkManager the text in O(content) has to say so in each stanza, as
     the filter P(dgxspark.cluster.fabric_netplan#filter) does.
   - netplan matches C(macaddress) with a device's permanent MAC. A VF has the MAC that its PF was given for it as its
-    permanent one once its driver is bound anew, which M(dgxspark.cluster.sriov_vf) does.
+    permanent one once its driver is bound again, which M(dgxspark.cluster.sriov_vf) does.
 requirements:
   - netplan, systemd and the system's Python with PyYAML on the node, which come together there.
 extends_documentation_fragment:

@@ -96,7 +96,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 groups:
-  description: What became of each request.
+  description: The outcome of each request.
   returned: always
   type: list
   elements: dict

@@ -17,7 +17,7 @@ def platform_findings(
 ) -> tuple[list[Finding], dict[str, str]]:
     """Compare versions of NCCL, kernel, driver … with the known bad ones.
 
-    whole: whether a kernel's command line is stated with it; where it was not read, what it could mend is a warning.
+    whole: whether a kernel's command line is stated with it; where it was not read, what it could fix is a warning.
     """
     found, environment = [], {}
     for entry in known_bad:

@@ -65,5 +65,5 @@ def test_a_written_value_reads_back() -> None:
 )
 def test_a_package_that_cannot_be_had_says_so(engine: str, version: str, named: str) -> None:
     """What makes a test *not run*: a reason that names the package, never a traceback of pip's."""
-    with pytest.raises(NotAvailable, match=rf"{re.escape(named)} cannot be had: .+"):
+    with pytest.raises(NotAvailable, match=rf"{re.escape(named)} cannot be downloaded: .+"):
         source(engine, version)

@@ -77,7 +77,7 @@ def _cite(made: Source, pattern: str, *places: str) -> str | None:
 
 def _fact(value: Any, cited: str | None) -> dict[str, Any]:
     if cited is None:
-        raise RuntimeError(f"nothing in the wheel says {value!r} any more: look at the engine's source anew")
+        raise RuntimeError(f"nothing in the wheel says {value!r} any more: look at the engine's source again")
     return {"value": value, "source": cited}
 
 

@@ -32,7 +32,7 @@ SAME = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", 
 def environment(engine: str, version: str) -> pathlib.Path:
     """Return a virtual environment that has the engine. NotAvailable says why there is none."""
     if platform.machine() != "x86_64":
-        raise NotAvailable(f"{distribution(engine, version)} cannot be had: its wheel is for x86_64 alone")
+        raise NotAvailable(f"{distribution(engine, version)} cannot be installed: its wheel is for x86_64 alone")
     overrides = OVERRIDES[engine, version]
     made_of = [distribution(engine, version), *overrides, sys.version]
     folder = cache() / "venvs" / hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
@@ -62,7 +62,7 @@ def _run(*command: str) -> None:
         command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **given}
     )
     if ran.returncode:
-        why = f"{command[-1]} cannot be had: {' '.join(ran.stderr.split())[-600:]}"
+        why = f"{command[-1]} cannot be installed: {' '.join(ran.stderr.split())[-600:]}"
         # Only what the network does not give is not available; requirements that contradict each other are a fault here.
         raise NotAvailable(why) if "Failed to fetch" in ran.stderr else RuntimeError(why)
 

@@ -151,6 +151,6 @@ def _list(found: Iterable[str]) -> str:
 
 
 def made() -> str:
-    """Return the file as the shipped versions' wheels make it. NotAvailable when one cannot be had."""
+    """Return the file as the shipped versions' wheels make it. NotAvailable when one cannot be downloaded."""
     sources = [source("sglang", version) for version in VERSIONS["sglang"]]
     return text({one.version: classes(one.folder) for one in sources}, sources)

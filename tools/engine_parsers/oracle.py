@@ -111,7 +111,7 @@ def flags(engine: str, version: str) -> Any:
 
 
 def ask(engine: str, version: str, cases: Sequence[Case]) -> list[Answer]:
-    """Answer all cases, in order. NotAvailable when a package cannot be had, RuntimeError when the harness is broken."""
+    """Answer all cases, in order. NotAvailable when a package cannot be downloaded, RuntimeError when the harness is broken."""
     made = source(engine, version)
     base = (made.sha256, packages(made).name, _harness(), TOTAL_GIB, FREE_GIB)
     answers: dict[int, Answer] = {}

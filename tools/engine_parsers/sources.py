@@ -36,7 +36,7 @@ STOOD_IN = {"torch": "torch", "flashinfer-python": "flashinfer", "sglang-kernel"
 
 
 class NotAvailable(Exception):
-    """A package could not be had; the text says which and why."""
+    """A package could not be downloaded; the text says which and why."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ def cache() -> pathlib.Path:
 
 
 def pip(*arguments: str, what: str) -> None:
-    """Run pip; NotAvailable says what cannot be had and why."""
+    """Run pip; NotAvailable says what cannot be downloaded and why."""
     command = [sys.executable, "-m", "pip", *arguments[:1], "-q", "--disable-pip-version-check", *arguments[1:]]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode:
         said = [line for line in ran.stderr.splitlines() if "ERROR" in line] or ran.stderr.splitlines()[-1:]
-        raise NotAvailable(f"{what} cannot be had: {' '.join(said)[:400]}")
+        raise NotAvailable(f"{what} cannot be downloaded: {' '.join(said)[:400]}")
 
 
 def _requires(folder: pathlib.Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ HEADER = """\
 
 
 def entry(engine: str, version: str) -> dict[str, Any]:
-    """Return the whole table of one version. NotAvailable when its wheel cannot be had."""
+    """Return the whole table of one version. NotAvailable when its wheel cannot be downloaded."""
     made = source(engine, version)
     dumped = real_flags(engine, version)
     known = dumped["facts"].pop("known_values")

@@ -194,7 +194,7 @@ def _judge_table(
         "not-in-table",
         at,
         f"the netdev has {has}, but {hca.name}'s GID table was not updated: {_contents(hca)}.",
-        "Set the link down and up again; if that does not help, bind the VF's driver anew.",
+        "Set the link down and up again; if that does not help, bind the VF's driver again.",
     )
 
 

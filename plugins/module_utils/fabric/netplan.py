@@ -41,7 +41,7 @@ _MATCHED_KINDS = frozenset({"ethernets", "wifis", "modems", "nm-devices"})
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A network device, there or only planned. `addresses` ("address/prefix") and `mtu` are what it shall have."""
+    """A network device, there or only planned. `addresses` ("address/prefix") and `mtu` are the planned ones."""
 
     name: str | None = None
     mac: str | None = None
@@ -128,7 +128,7 @@ def _stanza(match: dict[str, str], mtu: int, addresses: list[str], renderer: str
 
 
 def planned_devices(planned: PlannedHost) -> list[Device]:
-    """Return the devices that a host's plan configures, with what they shall have."""
+    """Return the devices that a host's plan configures, with their planned addresses and MTU."""
     devices = []
     for function in planned.functions:
         devices.append(Device(function.netdev, function.mac, mtu=function.mtu))
@@ -374,7 +374,7 @@ def _device(netdev: Netdev, driver: str | None) -> Device:
 
 
 def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[Device]:
-    """Return the node's devices and those that are only planned; what a planned one shall have goes to the real one."""
+    """Return the node's devices and those that are only planned; what is planned for one goes to the real one."""
     merged = list(there)
     for plan in planned:
         for at, device in enumerate(merged):
@@ -389,7 +389,7 @@ def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[De
 
 
 def live_changes(planned: Sequence[Device], links: t.Mapping[str, Netdev]) -> list[Change]:
-    """Return what the devices that are on the host lack of what they shall have: IPv4 addresses, MTU.
+    """Return what the devices that are on the host lack of what is planned: IPv4 addresses, MTU.
 
     links: the host's devices by name.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A change of netplan's files on the node: what would be written, is it valid, write it, wait for netplan, confirm.
 
-The files are laid out as they shall be in a scratch folder first, read and validated there; what differs from the
+The files are laid out as planned in a scratch folder first, read and validated there; what differs from the
 node's own is the change, which rollback.py makes so that it goes back by itself.
 """
 
@@ -63,7 +63,7 @@ print(json.dumps(answers))
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. `content` is None where the file shall not be there. `timeout` in seconds."""
+    """What is asked for. `content` is None where the file is not to be there. `timeout` in seconds."""
 
     path: str
     content: str | None
@@ -95,7 +95,7 @@ Images = dict[str, FileImage]
 
 
 def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str) -> tuple[Images, Outcome]:
-    """Return the files to write with what they shall be, and what is said about it. Writes to `scratch` alone.
+    """Return the files to write with their planned content, and what is said about it. Writes to `scratch` alone.
 
     Raises CollectionError for clashes, files that cannot be read, and what netplan does not accept.
     """
@@ -344,7 +344,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
 
 
 def _left_behind(host: Host, request: Request) -> list[Change]:
-    """Return what an interrupted run left and nobody needs, where nothing of ours shall be there."""
+    """Return what an interrupted run left and nobody needs, where nothing of ours is to be there."""
     if request.content is not None:
         return []
     return [Change(path, "left by an interrupted run", "there", None) for path in rollback.leftovers(host)]
@@ -411,7 +411,7 @@ def confirm(host: Host, request: Request, run: Run | None = None, sysfs: Sysfs |
 
 
 def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
-    """Wait a little until the interfaces have what they shall have; where somebody else wins, say who."""
+    """Wait a little until the interfaces have what is planned; where somebody else wins, say who."""
     until = host.clock() + LIVE_WAIT
     while True:
         links = _links(run, sysfs)

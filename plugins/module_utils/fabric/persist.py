@@ -106,7 +106,7 @@ def managed_files(document: t.Mapping[str, t.Any], restore_source: str) -> Files
 
 
 def file_changes(node: Node, files: Files) -> list[Change]:
-    """Return what differs between the node's files and units (as roce_info read them) and what shall be there."""
+    """Return what differs between the node's files and units (as roce_info read them) and what is planned."""
     there = {state.path: state for state in node.files}
     changes = []
     for path, (content, mode) in files.items():

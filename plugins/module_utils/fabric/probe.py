@@ -74,7 +74,7 @@ def programs() -> dict[str, str | None]:
 def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
     """Run this end of each test, all with one peer, one after the other; those that belong together at the same time.
 
-    Once the peer did not come, further tests get less time to meet: a peer that is gone shall not cost the full time for
+    Once the peer did not come, further tests get less time to meet: a peer that is gone must not cost the full time for
     each, and one that only started later is still met.
     """
     answers: list[RdmaAnswer] = []

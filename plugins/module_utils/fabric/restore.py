@@ -363,7 +363,7 @@ class Restorer:
         return stale
 
     def bind(self, addresses: t.Sequence[str]) -> None:
-        """Bind drivers anew, and wait until the interfaces are there and udev is done with them."""
+        """Bind drivers again, and wait until the interfaces are there and udev is done with them."""
         host = self.host
         probe = f"{host.sysfs}/bus/pci/drivers_probe"
         self._forget(addresses)

@@ -8,10 +8,10 @@ imports it, and a copy on the node is run as a program: `guard ID` writes the fi
 and goes back when the time is up; `boot` goes back when the node went down in the middle.
 
 The guard is a process and no systemd timer: `netplan apply` has systemd reload, and each reload starts a timer's
-OnActiveSec= anew; while it reloads, which takes a minute on a busy node, no timer goes off at all.
+OnActiveSec= again; while it reloads, which takes a minute on a busy node, no timer goes off at all.
 
 While a change is unconfirmed, /var/lib/dgxspark/netplan has `pending` (its id), `journal.json` (the files as they were
-and as they shall be, contents included), `program.py` (this file) and, once done, `apply.json` (what netplan said).
+and as planned, contents included), `program.py` (this file) and, once done, `apply.json` (what netplan said).
 `pending` is what counts: it is written last and removed first. How changes ended is kept in /run, for those who ask:
 another run may have begun its own by then.
 """
@@ -46,7 +46,7 @@ LOCK_WAIT = 120.0  # seconds for another run's step to finish
 PAUSE = 0.25  # seconds between looks
 
 # Early: networkd and NetworkManager start after network-pre.target. systemd has run netplan's generator before any
-# unit, so what that made of the unconfirmed files is made anew.
+# unit, so what that made of the unconfirmed files is made again.
 UNIT_TEXT = f"""\
 # Made by the Ansible module dgxspark.cluster.netplan_vf while a change of netplan is unconfirmed.
 [Unit]
@@ -348,7 +348,7 @@ def write(host: Host) -> None:
 
 
 def unwritten(host: Host) -> list[str]:
-    """Return the files of the change whose content, mode or owner is not what it shall be."""
+    """Return the files of the change whose content, mode or owner is not the planned one."""
     files = host.document("journal.json").get("files", {})
     return [path for path, pair in files.items() if not host.image(path).same(FileImage.from_json(pair["after"]))]
 

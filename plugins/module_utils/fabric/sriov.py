@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring a plan's VFs about, and take them away again. What shall change was decided before (vfs.py).
+"""Make a plan's VFs, and take them away again. What changes was decided before (vfs.py).
 
 The order makes a run that ends midway one that the next run completes: what was there is noted first, then the files
 that a reboot restores from are written, then the functions are changed. Removal goes the other way, the notes last.
@@ -206,7 +206,7 @@ class Sriov:
             function = node.function(entry["pci"])
             macs = {vf["index"]: vf["mac"] for vf in entry["vfs"]}
             if function and function.numvfs and any(vf.admin_mac != macs.get(vf.index) for vf in function.vfs):
-                # Made anew, VFs have the kernel's own MACs again.
+                # Made again, VFs have the kernel's own MACs.
                 try:
                     self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
                 except restore.RestoreError as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's functions and VFs shall be, how that differs from what they are, and what speaks against a change.
+"""What a node's functions and VFs are to be, how that differs from what they are, and what speaks against a change.
 
 Pure: it compares values. The *document* (its shape is in restore.py) is what a node keeps and restores at boot.
 """
@@ -96,7 +96,7 @@ def _as_is(netdev: Netdev | None) -> Document:
 
 
 def before(node: Node, document: Document) -> Document:
-    """Return the document of what is there now, for the functions of another one: what `absent` shall bring back."""
+    """Return the document of what is there now, for the functions of another one: what `absent` brings back."""
     functions = []
     for entry in document["functions"]:
         function = node.function(entry["pci"])
@@ -143,7 +143,7 @@ def recounts(function: Function, entry: Entry) -> bool:
 
 
 def rebinds(vf: Vf, entry: Entry) -> bool:
-    """Whether a VF on the host takes its MAC (or its HCA a node GUID) only with its driver bound anew."""
+    """Whether a VF on the host takes its MAC (or its HCA a node GUID) only with its driver bound again."""
     if vf.netdev is None or not entry.get("mac"):
         return False
     guid = vf.hca.node_guid if vf.hca else None

@@ -51,7 +51,7 @@ def read_key(place: str | None) -> bytes:
 
 
 def passed(head: bytes, key: bytes) -> bytes:
-    """Return the head of a request as the engine is to see it; Refused where it has not the key."""
+    """Return the head of a request as the engine is to see it; Refused where it does not have the key."""
     request, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if any(line[:1] in (b" ", b"\t") or b":" not in line or b"\n" in line for line in lines) or b"\n" in request:
         raise Refused(400, "The request has a header that is none.")

@@ -138,7 +138,7 @@ class Machine:
 def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -> Machine:
     """Read a node: two or three commands, else files.
 
-    data: K3s's folder. registries: what registries.yaml shall hold (a secret: the answer is only whether it does).
+    data: K3s's folder. registries: what registries.yaml is to hold (a secret: the answer is only whether it does).
     """
     system = os.uname()
     meminfo = dict(re.findall(r"^(\w+):\s+(\d+)", _text("/proc/meminfo"), re.MULTILINE))

@@ -24,7 +24,7 @@ _SQLITE = "server/db/state.db"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What K3s of a node shall be.
+    """What K3s of a node is to be.
 
     file: the release's name of the binary, such as k3s-arm64; it and `images` (or None) lie in the staging folder where
     they are new. sha256: of the binary; None takes it of `sums`, the release's file of checksums in that folder, by which
@@ -63,7 +63,7 @@ class Wanted:
 
 
 def changes(wanted: Wanted, installed: Installed) -> list[Change]:
-    """Return what differs between a node and what it shall be."""
+    """Return what differs between a node and its plan."""
     found = []
     if installed.version != wanted.version:
         found.append(Change("k3s", "version", installed.version, wanted.version))
@@ -90,7 +90,7 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
 
 
 def _tokens(wanted: Wanted) -> dict[str, str | None]:
-    """Return the files of tokens that a node has, each with what it shall hold; None leaves it to the node."""
+    """Return the files of tokens that a node has, each with what it is to hold; None leaves it to the node."""
     own = {k3s.TOKEN: wanted.token}
     return own | {k3s.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
 

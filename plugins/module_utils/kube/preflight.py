@@ -7,14 +7,14 @@ This one file needs nothing but Python's standard library. It lies in a ConfigMa
 in the rank's container before every start; by hand: `python3 preflight.py RANK.json`. Exit status 0 says that the rank
 may start; any other names the cause (CAUSES), and one line on standard error says what, where and what to do.
 
-RANK.json is `{rank, rails, verbs, port, anew, bounds: {peers_s}}` with `rails` = `[{name, interface, address, prefix, mtu,
+RANK.json is `{rank, rails, verbs, port, replace, bounds: {peers_s}}` with `rails` = `[{name, interface, address, prefix, mtu,
 hca, peers: [{rank, host, address}, …]}, …]`. Peers are asked by UDP (`?…`), which every supervisor sends back on `port` (`!…`) to
 those it knows: a small packet, and one of the full MTU that must not be fragmented. That fills the ARP tables, too: NCCL would
 wait minutes.
 
 VFs are moved into a pod when it is made, and never later. Where Multus was not at work then, as after a reboot of the node
 (k8snetworkplumbingwg/multus-cni#1387), the pod has the cluster's network alone for as long as it lives, however often its
-container starts. With `anew` = `{namespace, pod}` such a pod is deleted by its own account, for its set to make the next.
+container starts. With `replace` = `{namespace, pod}` such a pod is deleted by its own account, for its set to make the next.
 """
 
 from __future__ import annotations
@@ -258,9 +258,9 @@ def _missing(waiting: t.Mapping[tuple[str, int, int], tuple[Rail, t.Mapping[str,
     return ", ".join(said[key] for key in sorted(said))
 
 
-def ask_anew(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> None:
-    """Have a pod without its VFs made anew, the second time that it has none: at first its status shall tell the cause."""
-    own = config.get("anew")
+def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> None:
+    """Have a pod without its VFs replaced, the second time that it has none: the first time its status tells the cause."""
+    own = config.get("replace")
     if not own or all(map(has_address, config["rails"])):
         return
     noted = host.root / NOTED
@@ -279,13 +279,13 @@ def ask_anew(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str], N
         status = connection.getresponse().status
     except (OSError, LookupError, ValueError, http.client.HTTPException) as exc:
         say(
-            f"this pod cannot be made anew by itself: {type(exc).__name__}: {exc}. `kubectl delete pod {own['pod']}` does it."
+            f"this pod cannot be replaced by itself: {type(exc).__name__}: {exc}. `kubectl delete pod {own['pod']}` does it."
         )
         return
     if status >= http.client.BAD_REQUEST:
-        say(f"the API server did not let this pod be made anew ({status}). `kubectl delete pod {own['pod']}` does it.")
+        say(f"the API server did not let this pod be replaced ({status}). `kubectl delete pod {own['pod']}` does it.")
     else:
-        say("this pod is made anew, for its VFs were not moved into it")
+        say("this pod is replaced, for its VFs were not moved into it")
 
 
 def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str], None] = lambda _text: None) -> None:
@@ -313,7 +313,7 @@ def main(arguments: t.Sequence[str]) -> int:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))
         check(config, arguments[1] if len(arguments) > 1 else "/", say)
     except Refusal as exc:
-        ask_anew(Host(arguments[1] if len(arguments) > 1 else "/"), config, say)
+        replace_pod(Host(arguments[1] if len(arguments) > 1 else "/"), config, say)
         say(f"{exc.cause}: {exc}")
         return STATUS[exc.cause]
     except (OSError, ValueError, LookupError, TypeError) as exc:

@@ -7,7 +7,7 @@ It listens, runs the preflight and the patches, waits until all ranks are here, 
 engine ends or the group does. Ranks of an engine that lost one of them hang; so each worker keeps a TCP connection to
 the head's supervisor, over the fabric. A rank whose supervisor goes breaks it at once; one whose node or network goes is
 missed after `lost_s` without a beat. The head then tells the others why, and everybody stops its engine and exits with a
-status of its own, never 0: the kubelet starts the containers again, and they meet anew. A new start never joins an old
+status of its own, never 0: the kubelet starts the containers again, and they meet again. A new start never joins an old
 group, since the head lets ranks in only while its own engine is not started.
 
 `python3 supervisor.py RANK.json [ROOT]`, with RANK.json as preflight.py says, and

@@ -58,7 +58,7 @@ class HostSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was or would be done; restart: whether services that run have to be started anew to have their limits."""
+    """What was or would be done; restart: whether services that run have to be restarted to have their limits."""
 
     changes: tuple[Change, ...]
     texts: tuple[tuple[str, str, str], ...]

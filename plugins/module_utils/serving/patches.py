@@ -72,7 +72,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one patch; path is None where its file is gone for good. edits: what became of each."""
+    """The outcome of one patch; path is None where its file is gone for good. edits: the outcome of each."""
 
     id: str
     state: State

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A parcel: large files that several nodes shall have alike, with their SHA-256, and what is laid beside them at the end.
+"""A parcel: large files that several nodes are to have alike, with their SHA-256, and what is laid beside them at the end.
 
 A file that was verified once is not read again while its size and time of change stay what they were: the seal, a small
 file of the node's own, notes both. Whatever the seal does not know is read and counted, never trusted by its name.
@@ -229,7 +229,7 @@ def write(file: t.IO[bytes], data: bytes | memoryview) -> None:
 
 
 def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> None:
-    """CollectionError where a disk has not the room for so many bytes and the reserve (GiB)."""
+    """CollectionError where a disk does not have room for so many bytes and the reserve (GiB)."""
     free = node_files.free_mib(root)
     if free < needed / 2**20 + reserve_gib * 1024:
         raise CollectionError(

@@ -204,7 +204,7 @@ class _Puller:
         self.failed: list[CollectionError] = []
 
     def pull(self, items: t.Sequence[Item]) -> None:
-        """Pull them all. CollectionError for the first thing that waiting cannot mend."""
+        """Pull them all. CollectionError for the first thing that waiting cannot fix."""
         for item in items:
             self.todo.put(item)
         threads = [threading.Thread(target=self._work, daemon=True) for _stream in range(min(_STREAMS, len(items)))]
@@ -366,7 +366,7 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
             elif missing:
                 raise CollectionError(
                     f"{link.name}: {missing[0].path} is not as its list says: it is gone, or its SHA-256 is another. It is "
-                    "to be had again: run once more."
+                    "available again: run once more."
                 )
             parcels.lay(parcel)
         _see_off(link, served)

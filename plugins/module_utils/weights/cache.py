@@ -88,7 +88,7 @@ def checked(given: t.Any, where: str) -> Manifest:
 
 
 def parcel(root: str, manifest: Manifest) -> Parcel:
-    """Return what a node shall have of a commit, below its folder of caches."""
+    """Return what a node is to have of a commit, below its folder of caches."""
     goal = hub_parcel(root, manifest, HUB)
     own = f"{OWN}/{folder(manifest.repo)}"
     mine = {f"{own}/{manifest.revision}.json": text(manifest), f"{own}/main": manifest.revision}

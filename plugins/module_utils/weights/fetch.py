@@ -42,10 +42,10 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall be there. root: the folder of caches. revision: a commit, or a branch or tag (None: main).
+    """What is to be there. root: the folder of caches. revision: a commit, or a branch or tag (None: main).
 
     python: one that has huggingface_hub. source: a folder in the layout of the hub's cache, with our list; nothing is downloaded
-    then. token: a file that HF_TOKEN_PATH shall name. environment: for the library (proxies, HF_ENDPOINT). verify: read every
+    then. token: a file for HF_TOKEN_PATH to name. environment: for the library (proxies, HF_ENDPOINT). verify: read every
     file, and compare with the hub's list (or the source's), not with the node's own.
     """
 

@@ -80,7 +80,7 @@ def cause(exc: BaseException) -> str:
 
 
 def tell(result: dict[str, t.Any]) -> None:
-    """Say what came of it, as one line of JSON."""
+    """Print the outcome as one line of JSON."""
     sys.stdout.write(json.dumps(result) + "\n")
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One streamed chat request to an OpenAI-compatible server, with a deadline for the whole of it, and what became of it.
+"""One streamed chat request to an OpenAI-compatible server, with a deadline for the whole of it, and its outcome.
 
 Python's own HTTP client: the time that each read may take is what is left of the request's, so that a server which hangs,
 or drips, costs no more. No proxy and no redirection is followed: the server is in the owner's cluster.
@@ -46,7 +46,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request. `text` begins the answer; figures are None where they are not known."""
+    """The outcome of a request. `text` begins the answer; figures are None where they are not known."""
 
     name: str
     url: str

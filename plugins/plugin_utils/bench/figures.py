@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what came of requests, and when, to the figures of each and of all that ran at once. Pure.
+"""From the outcomes of requests, and their times, to the figures of each and of all that ran at once. Pure.
 
 The names are the field's, and what they mean here differs between its tools:
 

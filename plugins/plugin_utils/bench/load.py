@@ -65,7 +65,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of a turn.
+    """The outcome of a turn.
 
     client_share: the processor time of the client's one thread by the time that went by. While it is busy no time is taken, so
     that it bounds how much of the figures is the client's. scrapes: what /metrics said at the beginning, now and then, and at

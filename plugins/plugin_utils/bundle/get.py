@@ -42,7 +42,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """What came of an artefact. said: in words, without its name. there: as the manifest has it; None where it was not fetched."""
+    """The outcome for an artefact. said: in words, without its name. there: as the manifest has it; None where it was not fetched."""
 
     changed: bool
     said: str
@@ -50,7 +50,7 @@ class Had:
 
 
 def have(folder: str, artefact: Artefact, way: Way, *, check: bool = False) -> Had:
-    """Have an artefact there, or with `check` say what would come. CollectionError where it cannot be had, or is not what it must be."""
+    """Have an artefact there, or with `check` say what would come. CollectionError where it cannot be fetched, or is not what it must be."""
     there = manifest.noted(folder, artefact)
     problem = manifest.wrong(folder, there) if there else None
     if there and not problem and not (way.refresh and artefact.kind == "image" and artefact.digest is None):

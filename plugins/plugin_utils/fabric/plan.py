@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of the fabric: what each function and VF of every host shall be. Pure, and the same from every host's view.
+"""The plan of the fabric: what each function and VF of every host is to be. Pure, and the same from every host's view.
 
 Addresses and MACs depend on the settings, the hosts' order (or pinned numbers) and the hardware class alone. What nodes
 show only adds names to the plan, or refuses it.

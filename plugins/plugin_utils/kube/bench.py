@@ -96,7 +96,7 @@ def bench(
 def done(
     made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[t.Mapping[str, t.Any]]
 ) -> dict[str, Plain]:
-    """Return by host what came of its rank, as `nccl_measured` takes it: `check`, `done` and `fault`.
+    """Return by host how its rank ended, as `nccl_measured` takes it: `check`, `done` and `fault`.
 
     made: as `bench` returned it. waited: what `kube_wait` returned of the ranks' end. logs: what kubernetes.core.k8s_log
     returned of each, in their order. Where no rank ran, the cause is each one's fault.

@@ -78,7 +78,7 @@ CAUSES = (
         "See to its name, tag or digest (k8s_dgx_image).",
     ),
 )
-UNKNOWN = Cause("", "it cannot be pulled", "Name an image that can be had (k8s_dgx_image).", final=False)
+UNKNOWN = Cause("", "it cannot be pulled", "Name an image that can be pulled (k8s_dgx_image).", final=False)
 
 
 def cause(text: str) -> Cause:
@@ -236,7 +236,7 @@ def record(config_maps: t.Sequence[Object]) -> dict[str, str]:
     wrong = next((image for image, digest in found.items() if not DIGEST.fullmatch(digest)), None)
     if wrong is not None:
         raise CollectionError(
-            f"ConfigMap {RECORD}: {wrong or 'a line'} has no digest. Mend it, or delete it: what comes next is then trusted."
+            f"ConfigMap {RECORD}: {wrong or 'a line'} has no digest. Correct it, or delete it: what comes next is then trusted."
         )
     return found
 

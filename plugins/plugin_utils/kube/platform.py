@@ -37,7 +37,7 @@ WAIT = r"""end=$(( $(date +%s) + 120 ))
 for pci in $(grep -oE '[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]' "/etc/pcidp/$NODE_NAME.json"); do
   until ls "/sys/bus/pci/devices/$pci/infiniband/"* >/dev/null 2>&1; do
     if [ "$(date +%s)" -ge "$end" ]; then
-      echo "$pci has no RDMA device after 120 s: it is offered once this pod has been made anew."
+      echo "$pci has no RDMA device after 120 s: it is offered once this pod has been replaced."
       break
     fi
     sleep 1

@@ -185,7 +185,7 @@ def template(
         ],
         "priorityClassName": priority_class(chosen),
         "serviceAccountName": service,
-        # Its account may have this pod made anew, and nothing else (preflight.py).
+        # Its account may delete this pod, for its set to replace it, and nothing else (preflight.py).
         "automountServiceAccountToken": member.attached,
         "terminationGracePeriodSeconds": 60,
         "volumes": volumes,

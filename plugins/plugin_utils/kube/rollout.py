@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to do about an instance, from what is there and what shall be: decided before anything is stopped."""
+"""What to do about an instance, from what is there and what is wanted: decided before anything is stopped."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def unfit_nodes(served: t.Mapping[str, t.Any], nodes: t.Sequence[t.Mapping[str, 
 
 
 def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host: str) -> list[str]:
-    """Return what to say of a node (roce_info's facts) that has not the memory that the plan counts on."""
+    """Return what to say of a node (roce_info's facts) that does not have the memory that the plan counts on."""
     if needed_gib is None:
         return []
     free = from_plain(Node, node, f"{host}: roce_info").mem_available_kib

@@ -102,7 +102,7 @@ def serving(
         thing("v1", "Namespace", chosen.namespace, None, labels()),
         _priority(chosen),
         account,
-        *(_may_be_made_anew(name, attached, chosen, instance) if attached else ()),
+        *(_may_delete_own_pods(name, attached, chosen, instance) if attached else ()),
         _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
         *_services(name, chosen, instance, supervisor),
         *([_reachable(name, chosen, instance)] if chosen.attachment != "host" else ()),
@@ -188,7 +188,7 @@ def _files(
             "before": [applier] if plan.get("patches") else [],
             "guard": {"folder": FOLDER, "socket": SOCKET, "name": f"serve-{instance.name}-rank{member.rank}"},
             "verbs": verbs,
-            "anew": {"namespace": chosen.namespace, "pod": _pod(name, member)} if member.attached else None,
+            "replace": {"namespace": chosen.namespace, "pod": _pod(name, member)} if member.attached else None,
             "rails": [
                 {key: value for key, value in vars(rail).items() if key != "attachment"}
                 | {
@@ -294,7 +294,9 @@ def _pod(name: str, member: pod.Member) -> str:
     return f"{name}-rank{member.rank}-0"
 
 
-def _may_be_made_anew(name: str, members: t.Sequence[pod.Member], chosen: Settings, instance: Instance) -> list[Plain]:
+def _may_delete_own_pods(
+    name: str, members: t.Sequence[pod.Member], chosen: Settings, instance: Instance
+) -> list[Plain]:
     """Let the ranks delete their own pods, and nothing else: one that was made without its VFs never gets them."""
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
     rules = [{**pods, "resourceNames": [_pod(name, member) for member in members]}]

@@ -25,7 +25,7 @@ Found = tuple[Finding, str]  # and the record that it rests on; empty where it i
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What there was when one began to look: it may have been mended since. restarts: by pod; records: of ends and events."""
+    """What there was when one began to look: it may have been fixed since. restarts: by pod; records: of ends and events."""
 
     restarts: t.Mapping[str, int]
     records: frozenset[str]
@@ -33,7 +33,7 @@ class Before:
 
 _IMAGE = {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImagePullBackOff"}
 _FINAL = {"verbs", "address", "mtu", "arp", "gid", "path-mtu", "config", "patches", "program", "plan", "port"}
-# A pod that was made without its VFs is made anew by itself (preflight.ask_anew), unless it stays for another start.
+# A pod that was made without its VFs is replaced by itself (preflight.replace_pod), unless it stays for another start.
 _MADE_ANEW = {"address", "verbs"}
 _STAYS = 2  # restarts
 TRIES = 1  # how often a first try may be repeated
@@ -41,7 +41,7 @@ _REMEDY = {
     "verbs": "Run playbooks/verify.yml; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
     "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then playbooks/verify.yml.",
     "mtu": "Run the fabric part again on that node, then playbooks/verify.yml.",
-    "link": "Plug the cable in, or see why the VF has no link; kubectl delete pod makes the pod anew with its VFs.",
+    "link": "Plug the cable in, or see why the VF has no link; after kubectl delete pod the next pod has its VFs.",
     "path-mtu": "Run playbooks/verify.yml: its step mtu names the link.",
     "address": "See that the network attachment and Multus are ours, or make them alike.",
     "arp": "See that the network attachment is ours: it sets the sysctls.",
@@ -109,7 +109,7 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
 
 def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
     """What keeps a pod from going. How its container ended is not why, and a kubelet may say nothing of it (1.20 not always)."""
-    said = "it shall go, and is still there."
+    said = "it is still terminating."
     remedy = (
         "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "
         "is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
@@ -121,7 +121,7 @@ def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
 def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     gone = re.search(r"failed to find host device|error with host device: lstat \S+ no such file", text)
     if reason == "FailedKillPod":
-        if gone:  # the plugin shall give back what is not there, again and again; the pod stays until it can
+        if gone:  # the plugin tries again and again to release what is not there; the pod stays until it can
             return _wrong(
                 "vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes."
             )
@@ -212,9 +212,9 @@ def findings(
     events: t.Sequence[t.Mapping[str, t.Any]] = (),
     before: Before | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot mend first.
+    """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot fix first.
 
-    What rests on a record from before may have been mended: it is told, and waited for until it happens anew.
+    What rests on a record from before may have been fixed: it is reported, and waited for until it happens again.
     """
     found = _since(_causes(pods, events), before)
     # "Another rank is lost" is true of all the others and tells nothing: the first cause is in another pod.
@@ -341,9 +341,9 @@ def leaving(
     events: t.Sequence[t.Mapping[str, t.Any]] = (),
     sets: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> Plain:
-    """Return `state` (ready: all are gone; else waiting) of pods and StatefulSets that shall go, and which still hold on.
+    """Return `state` (ready: all are gone; else waiting) of pods and StatefulSets that are to go, and which are still there.
 
-    A StatefulSet outlives its pods until the cluster's garbage collector takes it: who applies it anew meanwhile loses it.
+    A StatefulSet outlives its pods until the cluster's garbage collector takes it: who applies it again meanwhile loses it.
     """
     found = [_held(pod, events)[0] for pod in pods] or [_owner(made) for made in sets]
     return {"state": "waiting" if found else "ready", "ready": [], "findings": found}
@@ -355,6 +355,6 @@ def _owner(made: t.Mapping[str, t.Any]) -> Finding:
         "kube.leaving",
         "warning",
         f"StatefulSet {name}",
-        "its pods are gone, and it shall go, but is still there.",
+        "its pods are gone, and it is still terminating.",
         f"The cluster's garbage collector takes it away: see the server's log, and kubectl get statefulset {name} -o yaml.",
     )

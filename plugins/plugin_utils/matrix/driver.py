@@ -28,7 +28,7 @@ CASES = "cases"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of a step. lost: nodes that are gone; timed_out: its time was over; data: what it brought."""
+    """The outcome of a step. lost: nodes that are gone; timed_out: its time was over; data: what it brought."""
 
     ok: bool
     message: str = ""

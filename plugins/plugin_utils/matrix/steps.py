@@ -42,7 +42,7 @@ _OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a playbook: its exit status, what it printed, and whether it was ended because its time was over."""
+    """How a playbook ended: its exit status, what it printed, and whether it was ended because its time was over."""
 
     status: int
     output: str

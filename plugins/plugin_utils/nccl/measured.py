@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What came of the benchmark's ranks: evidence for verify's step nccl, or the reason why nothing was measured."""
+"""The outcome of the benchmark's ranks: evidence for verify's step nccl, or the reason why nothing was measured."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A recipe of another tool → a profile of ours, and what became of each line of it."""
+"""A recipe of another tool → a profile of ours, and how each of its lines was used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HASH = re.compile(r"[0-9a-f]{40}")
 
 
 def read(path: str, overlays: t.Sequence[str] = ()) -> Plain:
-    """Return the profile that a recipe's file makes, its `recipe` with what became of each line.
+    """Return the profile that a recipe's file makes, its `recipe` with how each line was used.
 
     CollectionError names the file and what is wrong with it: unreadable, too large, another engine, a command that only a shell
     could work out. The file is read once, and no other file that it names is opened.

@@ -70,7 +70,7 @@ _DOCKER_SWITCHES = frozenset(
 
 @dataclass(frozen=True)
 class Line:
-    """What became of one thing in a recipe."""
+    """How one thing in a recipe was used."""
 
     text: str
     became: Became
@@ -96,7 +96,7 @@ class Source:
     lines: list[Line] = field(default_factory=list)
 
     def told(self, text: str, became: Became, why: str = "") -> None:
-        """Note what became of one thing."""
+        """Note how one thing was used."""
         self.lines.append(Line(text, became, why))
 
 
@@ -240,7 +240,7 @@ def _command(found: Source, text: str) -> None:
 
 
 def _take(found: Source, command: recipe_shell.Command) -> bool:
-    """Take one command: True for the engine's own, else tell what became of it."""
+    """Take one command: True for the engine's own, else note how it was used."""
     words = list(command.words)
     if not words or words[0] in ("export", "declare", "readonly"):
         said = [word.partition("=") for word in words[1:]] if words else []

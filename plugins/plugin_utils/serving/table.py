@@ -114,7 +114,7 @@ def _choice(found: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _recipe(recipe: t.Mapping[str, t.Any]) -> list[str]:
-    """Say what became of each line of the recipe that the plan is made of; what is refused is a finding as well."""
+    """Say how each line of the recipe was used that the plan is made of; what is refused is a finding as well."""
     lines = recipe.get("lines", ())
     order = ("setting", "ours", "passed on", "not used", "refused")
     return [

@@ -115,7 +115,7 @@ def test_id(kind: str, client: End, server: End) -> str:
 
 
 def together(evidence: Evidence) -> list[tuple[Path, ...]]:
-    """Return the paths that shall write at the same time: those of one VF index over all functions of a pair's port.
+    """Return the paths that write at the same time: those of one VF index over all functions of a pair's port.
 
     One group for each pair and port, of the first VF of which all can be tested; none where the thresholds ask for none.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values of verify: what there is to prove (paths), what was seen (evidence), what came of it (results, steps)."""
+"""The values of verify: what there is to prove (paths), what was seen (evidence), the outcome (results, steps)."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def server(
 def start(root: pathlib.Path, **changes: t.Any) -> int:
     """Start a rank's container, as its kubelet does; /dev/shm is the pod's."""
     (root / "dev/shm").mkdir(parents=True, exist_ok=True)
-    own = {"anew": {"namespace": "dgx-serving", "pod": "serve-default-rank1-0"}}
+    own = {"replace": {"namespace": "dgx-serving", "pod": "serve-default-rank1-0"}}
     (root / "rank.json").write_text(json.dumps({**config(**changes), **own}))
     return preflight.main([str(root / "rank.json"), tree(root)])
 
@@ -278,4 +278,4 @@ def test_an_api_server_that_is_not_there_leaves_the_cause_as_it_is(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     for _start in range(2):
         assert start(tmp_path, address="198.51.100.7") == preflight.STATUS["address"]
-    assert "cannot be made anew by itself" in capsys.readouterr().err
+    assert "cannot be replaced by itself" in capsys.readouterr().err

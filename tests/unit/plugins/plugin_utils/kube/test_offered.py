@@ -133,7 +133,7 @@ def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(
     for pci in vfs[1:]:
         (tmp_path / pci / below).mkdir(parents=True)
     assert run().splitlines() == [
-        f"{vfs[0]} has no RDMA device after 2 s: it is offered once this pod has been made anew."
+        f"{vfs[0]} has no RDMA device after 2 s: it is offered once this pod has been replaced."
     ]
     (tmp_path / vfs[0] / below).mkdir(parents=True)
     assert run() == ""
