@@ -229,6 +229,11 @@ class _Layer:
         else:
             self.settings[key] = [value] if self.is_one_of_many(key, value) else value
 
+    def is_switch(self, key: str) -> bool:
+        """Whether a setting is true or false: an engine's word for it may mean the contrary of ours, so a text is refused."""
+        entry = self.dialect.entry(key)
+        return entry is not None and entry["type"] == "bool"
+
     def is_one_of_many(self, key: str, value: t.Any) -> bool:
         """Whether a value stands alone where the engine's flag takes several: it is a list of one, as the engine's parser has it."""
         if value is None or isinstance(value, (list, tuple, dict)):
@@ -264,7 +269,7 @@ class _Layer:
             if entry and flag_table.fault(ours, entry["type"], entry) and "values" in part:
                 key, ours = name, value  # a word of the flag that the id has none for
             value = ours
-        elif isinstance(value, str):
+        elif isinstance(value, str) and not self.is_switch(key):
             value = self.dialect.translated(key, None, value)
         if self.object(key, name, value):
             return

@@ -102,6 +102,9 @@ def test_the_keys_of_an_object_are_settings() -> None:
         ({"cuda_graph_max_bs": "eight"}, {}, "'eight' is not a whole number"),
         ({"mem_fraction_static": 1.7}, {}, "not below 1"),
         ({}, {"SGLANG_ENABLE_SPEC_V2": "perhaps"}, "neither true nor false"),
+        ({"disable_deep_gemm": "true"}, {}, "'true' is not true or false"),
+        ({"enable_spec_v2": "1"}, {}, "'1' is not true or false"),
+        ({"nccl_transport": "RoCE"}, {}, "'RoCE' does not have the form roce|socket"),
     ],
 )
 def test_what_is_said_twice_or_wrongly_is_refused_with_its_place(
