@@ -309,6 +309,9 @@ class _Layer:
             return False
         key, part = self.dialect.variables[name]
         entry = self.dialect.entry(key)
+        if value is None:  # it is taken back, whoever said it by whatever name
+            self.put(key, f"environment.{name}", None)
+            return True
         if entry and entry["type"] == "bool":
             text = str(value).lower()
             meant = text in _TRUE if text in _TRUE | _FALSE else None
@@ -323,6 +326,12 @@ class _Layer:
             ours = self.dialect.translated(key, part, value)
         self.put(key, f"environment.{name}", ours)
         return True
+
+    def other(self, name: str, value: t.Any) -> None:
+        """Check a variable that says no setting: its value is handed on as a text."""
+        if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
+            why = f"{value!r} is neither a text nor a whole number."
+            self.refuse("type", f"environment.{name}", why, "Write the text that is to be in the variable, in quotes.")
 
 
 def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect: Dialect) -> Settings:
@@ -339,7 +348,9 @@ def read_layer(
     layer = _Layer(dialect, {}, {}, [])
     for name, value in settings.items():
         layer.setting(str(name), value)
-    kept = {name: value for name, value in environment.items() if not layer.variable(str(name), value)}
+    kept = {str(name): value for name, value in environment.items() if not layer.variable(str(name), value)}
+    for name, value in kept.items():
+        layer.other(name, value)
     return layer.settings, kept, layer.faults, layer.given
 
 

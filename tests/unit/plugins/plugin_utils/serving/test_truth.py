@@ -82,6 +82,12 @@ def test_a_variable_is_a_name_of_the_setting_that_it_says() -> None:
     assert by_name["ranks"][0]["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "true"
 
 
+def test_a_variable_without_a_value_is_taken_back() -> None:
+    taken_back = planned(ULTRA, environment={"SGLANG_ENABLE_JIT_DEEPGEMM": None})
+    assert taken_back == planned(ULTRA, settings={"disable_deep_gemm": None})
+    assert "OWN" not in planned(ULTRA, environment={"OWN": None})["ranks"][0]["env"]
+
+
 def test_the_keys_of_an_object_are_settings() -> None:
     whole = planned(VLLM, settings={"speculative_config": {"method": "mtp", "num_speculative_tokens": 2}})
     single = planned(VLLM, settings={"speculative_num_steps": 2})
@@ -104,6 +110,8 @@ def test_the_keys_of_an_object_are_settings() -> None:
         ({}, {"SGLANG_ENABLE_SPEC_V2": "perhaps"}, "neither true nor false"),
         ({"disable_deep_gemm": "true"}, {}, "'true' is not true or false"),
         ({"enable_spec_v2": "1"}, {}, "'1' is not true or false"),
+        ({}, {"OWN": {"a": 1}}, "neither a text nor a whole number"),
+        ({}, {"OWN": True}, "neither a text nor a whole number"),
         ({"nccl_transport": "RoCE"}, {}, "'RoCE' does not have the form roce|socket"),
     ],
 )
@@ -298,6 +306,17 @@ def test_what_was_not_measured_is_not_proven(name: str, variant: str, settings: 
     assert made["verdict"] != "proven"
     assert not made["conflict"]
     assert not any(row["equal"] and row["verdict"] == "stable" for row in made["evidence"])
+
+
+@pytest.mark.parametrize("name", [ULTRA, QWEN, GEMMA, VLLM])
+def test_a_variable_that_the_run_had_not_makes_it_another_one(name: str) -> None:
+    """NCCL_IB_DISABLE makes sockets of RoCE, and CUDA_LAUNCH_BLOCKING a slow run: no row had them."""
+    assert planned(name)["verdict"] == "proven"
+    for variable in ("NCCL_IB_DISABLE", "CUDA_LAUNCH_BLOCKING", "SGLANG_FORCE_FP8_MARLIN"):
+        made = planned(name, environment={variable: "1"})
+        assert made["verdict"] == "unproven"
+        assert made["evidence"][0]["differs"] == {f"environment.{variable}": {"row": "not set", "plan": "1"}}
+    assert planned(name, environment={"HF_HOME": "/weights", "NCCL_DEBUG": "INFO"})["verdict"] == "proven"
 
 
 def test_an_image_that_is_not_named_proves_nothing() -> None:
