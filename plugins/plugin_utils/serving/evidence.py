@@ -16,7 +16,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
+    SECRET,
+    Tables,
+    load_tables,
+    read_layer,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
 
 KIND = "evidence"
@@ -265,7 +270,7 @@ def _variables(
     return {
         f"environment.{name}": (theirs.get(name, NOT_SET), ours.get(name, NOT_SET))
         for name in sorted(ours.keys() | theirs.keys())
-        if name not in standard.harmless and ours.get(name) != theirs.get(name)
+        if name not in standard.harmless and not SECRET.search(name) and ours.get(name) != theirs.get(name)
     }
 
 
@@ -452,8 +457,8 @@ def row_to_export(
         "source": list(source),
         "verified": "measured",
     }
-    if run.environment:
-        row["environment"] = dict(run.environment)
+    if own := {name: value for name, value in run.environment.items() if not SECRET.search(name)}:
+        row["environment"] = own
     if str(release(run.version)) != run.version:
         row["engine"]["build"] = run.version
     if note:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ ELSEWHERE = {
     "master_port": "instance.dist_port",
     "port": "instance.port",
 }
+# Names of variables and flags whose values nobody else may see.
+SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
 _TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0", "false", "no", "off", "n", "f"))
 
 
@@ -250,7 +253,7 @@ class _Layer:
         if entry:
             return flag_table.fault(value, entry["type"], entry)
         spec = self.dialect.parser.spec(key.replace("_", "-"))
-        if spec is None or spec.get("deprecated") in ("refused", "no effect"):
+        if spec is None or spec.get("deprecated") in ("refused", "no effect") or flag_table.is_default(value, spec):
             return None
         if isinstance(value, dict) and spec["type"] == "str":
             return None  # a flag whose text the engine itself reads as JSON

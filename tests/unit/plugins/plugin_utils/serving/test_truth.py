@@ -186,6 +186,16 @@ def test_a_default_that_is_written_changes_nothing(which: tuple[str, str], data:
     assert same(planned(name, variant, settings={key: said["value"]}), without)
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "default"),
+    [(GLM, "torchao_config", ""), (GEMMA, "debug_tensor_dump_inject", False), (VLLM, "optimization_level", 2)],
+)
+def test_a_default_that_no_word_can_say_is_the_default(name: str, setting: str, default: t.Any) -> None:
+    written, without = planned(name, settings={setting: default}), planned(name)
+    assert same(written, without)
+    assert words(written) == words(without)
+
+
 BAD: dict[str, list[dict[str, t.Any]]] = {
     "sglang": [
         {"attention_backend": "fa3"}, {"moe_runner_backend": "flashinfer_trtllm"}, {"speculative_algorithm": "EAGLE3"},
