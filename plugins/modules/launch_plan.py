@@ -92,6 +92,10 @@ plan:
       description: What is asked for and added, by canonical names.
       type: dict
       returned: always
+    environment:
+      description: The variables that are asked for and say no setting. Those that do are in C(settings).
+      type: dict
+      returned: always
     added:
       description: What the plan put into C(settings) by itself.
       type: dict

@@ -215,6 +215,8 @@ class _Build:
             "removed", name, f"{self.what} refuses --{flag}.", f"{spec.get('use', 'Leave it out')}."
         ):
             return
+        elif flag_table.is_default(value, spec) and flag_table.fault(value, flag_table.expected(spec)):
+            return  # it cannot be written as a word, and need not be
         elif spec["type"] == "json" and isinstance(value, dict):
             for key, item in value.items():
                 self.inside(name, flag, str(key), item)

@@ -16,7 +16,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
+    SECRET,
+    Tables,
+    load_tables,
+    read_layer,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
 
 KIND = "evidence"
@@ -28,7 +33,8 @@ Verdict = t.Literal["stable", "crash", "garbage"]
 class Configuration:
     """What is to be run, or was: enough to say whether two runs are the same.
 
-    image: None where unknown. settings: the engine's settings by our names (its flags with underscores).
+    image: None where unknown. settings: the engine's settings by our names (its flags with underscores). environment: the
+    owner's variables that say no setting.
     """
 
     model: str
@@ -41,6 +47,7 @@ class Configuration:
     image: str | None = None
     settings: t.Mapping[str, t.Any] = field(default_factory=dict)
     revision: str | None = None
+    environment: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +159,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
     engine = entry["engine"]
     where = f"{entry.get('origin', 'row')}: row {entry['id']!r}"
     dialect = tables.dialect(engine["name"], engine["version"])
-    settings, _rest, faults, _given = read_layer(entry["settings"], {}, dialect)
+    settings, environment, faults, _given = read_layer(entry["settings"], entry.get("environment", {}), dialect)
     if faults:
         raise knowledge.KnowledgeError(f"{where}: {faults[0]}")
     return Row(
@@ -168,6 +175,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
             ep=entry["ep"],
             settings={key: value for key, value in settings.items() if value is not None},
             revision=entry.get("revision"),
+            environment={key: str(value) for key, value in environment.items()},
         ),
         verdict=entry["verdict"],
         measured=entry["measured"],
@@ -233,6 +241,7 @@ class _Unknown:
 
 UNKNOWN = _Unknown()
 NOT_STATED = "not stated"
+NOT_SET = "not set"
 _SPREAD = ("model", "engine", "nodes", "tp", "pp", "ep")
 
 
@@ -249,7 +258,20 @@ def _identity(run: Configuration, row: Row, standard: Standard) -> dict[str, tup
         differs["image"] = (measured.image, run.image)
     if measured.revision and run.revision and measured.revision != run.revision:
         differs["revision"] = (measured.revision, run.revision)
+    if run.environment or measured.environment:
+        differs |= _variables(run.environment, measured.environment, standard)
     return differs
+
+
+def _variables(
+    ours: t.Mapping[str, str], theirs: t.Mapping[str, str], standard: Standard
+) -> dict[str, tuple[t.Any, t.Any]]:
+    """Return the variables that differ: an engine, and what is under it, reads more of them than any table has."""
+    return {
+        f"environment.{name}": (theirs.get(name, NOT_SET), ours.get(name, NOT_SET))
+        for name in sorted(ours.keys() | theirs.keys())
+        if name not in standard.harmless and not SECRET.search(name) and ours.get(name) != theirs.get(name)
+    }
 
 
 def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
@@ -435,6 +457,8 @@ def row_to_export(
         "source": list(source),
         "verified": "measured",
     }
+    if own := {name: value for name, value in run.environment.items() if not SECRET.search(name)}:
+        row["environment"] = own
     if str(release(run.version)) != run.version:
         row["engine"]["build"] = run.version
     if note:

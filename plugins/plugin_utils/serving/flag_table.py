@@ -150,6 +150,11 @@ def accepted(value: t.Any, spec: Spec) -> bool:
     return True
 
 
+def is_default(value: t.Any, spec: Spec) -> bool:
+    """Whether a value is the flag's own default, which need not be of its type: an empty text, or false for a text."""
+    return "default" in spec and type(value) is type(spec["default"]) and bool(value == spec["default"])
+
+
 def translate(value: t.Any, part: Spec, spec: Spec | None) -> t.Any:
     """Turn our value into the engine's, as one part of a way says; None means that nothing is to be said.
 

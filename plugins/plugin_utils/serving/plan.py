@@ -196,6 +196,7 @@ def launch_plan(
         "parallel": {"nodes": chosen.nodes, **_dict(chosen.cut)},
         "instance": _dict(instance),
         "settings": found.settings,
+        "environment": dict(chosen.environment),
         "added": found.added,
         "speculation": _speculation(found),
         "chat": entry.get("chat", {}),
@@ -364,6 +365,7 @@ def evidence_export(
         pp=plan["parallel"]["pp"],
         ep=plan["parallel"]["ep"],
         settings=own,
+        environment=plan.get("environment") or {},
     )
     return evidence.row_to_export(run, row_id, outcome, measured, source, note)
 

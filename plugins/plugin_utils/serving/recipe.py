@@ -15,11 +15,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table, recipe_flags, recipe_formats
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import KIND, extended
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_shell import unset
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE, Dialect, load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
+    ELSEWHERE,
+    SECRET,
+    Dialect,
+    load_tables,
+)
 
 Plain = dict[str, t.Any]
 _KIND = "recipes"  # of knowledge: what other tools name otherwise, and what a plan sets itself
-_SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
 _HUB = re.compile(r"[^/\s]+/[^/\s:]+")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
@@ -153,7 +157,7 @@ class _Maker:
     def flag(self, one: recipe_flags.Given) -> None:
         """Take one flag."""
         name = one.name.replace("-", "_")
-        if _SECRET.search(name):
+        if SECRET.search(name):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
         left = _LEFT.search(one.text)
@@ -168,7 +172,7 @@ class _Maker:
         own = self.names.get(name, name)
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
-        if _SECRET.search(key):
+        if SECRET.search(key):
             self.told(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
         elif isinstance(value, str) and "{" in value and _LEFT.search(value):
             filled = value.replace("{model_revision}", self.revision).replace("{model}", self.model)
@@ -248,7 +252,7 @@ class _Maker:
             missing = unset(value) or ((left := _LEFT.search(value)) and left[0])
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 self.told(f"env {name}", "refused", "no variable has such a name.")
-            elif _SECRET.search(name):
+            elif SECRET.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.set_by_plan:
                 self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")

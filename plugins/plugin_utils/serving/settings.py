@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ ELSEWHERE = {
     "master_port": "instance.dist_port",
     "port": "instance.port",
 }
+# Names of variables and flags whose values nobody else may see.
+SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
 _TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0", "false", "no", "off", "n", "f"))
 
 
@@ -229,6 +232,11 @@ class _Layer:
         else:
             self.settings[key] = [value] if self.is_one_of_many(key, value) else value
 
+    def is_switch(self, key: str) -> bool:
+        """Whether a setting is true or false: an engine's word for it may mean the contrary of ours, so a text is refused."""
+        entry = self.dialect.entry(key)
+        return entry is not None and entry["type"] == "bool"
+
     def is_one_of_many(self, key: str, value: t.Any) -> bool:
         """Whether a value stands alone where the engine's flag takes several: it is a list of one, as the engine's parser has it."""
         if value is None or isinstance(value, (list, tuple, dict)):
@@ -245,7 +253,7 @@ class _Layer:
         if entry:
             return flag_table.fault(value, entry["type"], entry)
         spec = self.dialect.parser.spec(key.replace("_", "-"))
-        if spec is None or spec.get("deprecated") in ("refused", "no effect"):
+        if spec is None or spec.get("deprecated") in ("refused", "no effect") or flag_table.is_default(value, spec):
             return None
         if isinstance(value, dict) and spec["type"] == "str":
             return None  # a flag whose text the engine itself reads as JSON
@@ -264,7 +272,7 @@ class _Layer:
             if entry and flag_table.fault(ours, entry["type"], entry) and "values" in part:
                 key, ours = name, value  # a word of the flag that the id has none for
             value = ours
-        elif isinstance(value, str):
+        elif isinstance(value, str) and not self.is_switch(key):
             value = self.dialect.translated(key, None, value)
         if self.object(key, name, value):
             return
@@ -304,6 +312,9 @@ class _Layer:
             return False
         key, part = self.dialect.variables[name]
         entry = self.dialect.entry(key)
+        if value is None:  # it is taken back, whoever said it by whatever name
+            self.put(key, f"environment.{name}", None)
+            return True
         if entry and entry["type"] == "bool":
             text = str(value).lower()
             meant = text in _TRUE if text in _TRUE | _FALSE else None
@@ -318,6 +329,12 @@ class _Layer:
             ours = self.dialect.translated(key, part, value)
         self.put(key, f"environment.{name}", ours)
         return True
+
+    def other(self, name: str, value: t.Any) -> None:
+        """Check a variable that says no setting: its value is handed on as a text."""
+        if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
+            why = f"{value!r} is neither a text nor a whole number."
+            self.refuse("type", f"environment.{name}", why, "Write the text that is to be in the variable, in quotes.")
 
 
 def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect: Dialect) -> Settings:
@@ -334,7 +351,9 @@ def read_layer(
     layer = _Layer(dialect, {}, {}, [])
     for name, value in settings.items():
         layer.setting(str(name), value)
-    kept = {name: value for name, value in environment.items() if not layer.variable(str(name), value)}
+    kept = {str(name): value for name, value in environment.items() if not layer.variable(str(name), value)}
+    for name, value in kept.items():
+        layer.other(name, value)
     return layer.settings, kept, layer.faults, layer.given
 
 

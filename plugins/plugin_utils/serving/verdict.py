@@ -337,6 +337,7 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
         nodes=run.nodes,
         cut=Cut(run.tp, run.pp, run.ep),
         settings=run.settings,
+        environment=run.environment,
         facts=made.facts,
         precision={kind: form if isinstance(form, str) else dict(form) for kind, form in made.precision},
         drafter=made.drafter,
@@ -358,6 +359,7 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         ep=profile.cut.ep,
         settings=profile.settings,
         revision=profile.revision,
+        environment=profile.environment,
     )
     parser = known.tables.nearest(profile.engine.name, profile.engine.version)
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])

@@ -299,6 +299,18 @@ def test_a_row_that_goes_out_proves_its_own_plan(
     assert again["verdict"] == "proven"
 
 
+def test_a_row_keeps_the_variables_that_the_run_had(tmp_path: pathlib.Path) -> None:
+    name, own = "nemotron-3-ultra-550b-nvfp4", {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}, "settings": {"page_size": 2}}
+    made = plan.launch_plan(name, CLUSTER, own | {"environment": own["environment"] | {"HF_TOKEN": "hf_1", "OUR_API_KEY": "2"}})
+    row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
+    assert row["environment"] == own["environment"]
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
+    assert plan.launch_plan(name, CLUSTER, own, [str(tmp_path)])["verdict"] == "proven"
+    without = plan.launch_plan(name, CLUSTER, {"settings": own["settings"]}, [str(tmp_path)])
+    assert without["verdict"] == "unproven"
+
+
 def test_two_names_of_one_image_are_one(tmp_path: pathlib.Path) -> None:
     """An owner's entry gives the tag its digest: the image by digest is the one that was measured by tag."""
     name, digest = "xomoxcc/dgx-spark-sglang:0.5.11-gemma4-sm121", "sha256:" + "ab" * 32

@@ -82,6 +82,12 @@ def test_a_variable_is_a_name_of_the_setting_that_it_says() -> None:
     assert by_name["ranks"][0]["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "true"
 
 
+def test_a_variable_without_a_value_is_taken_back() -> None:
+    taken_back = planned(ULTRA, environment={"SGLANG_ENABLE_JIT_DEEPGEMM": None})
+    assert taken_back == planned(ULTRA, settings={"disable_deep_gemm": None})
+    assert "OWN" not in planned(ULTRA, environment={"OWN": None})["ranks"][0]["env"]
+
+
 def test_the_keys_of_an_object_are_settings() -> None:
     whole = planned(VLLM, settings={"speculative_config": {"method": "mtp", "num_speculative_tokens": 2}})
     single = planned(VLLM, settings={"speculative_num_steps": 2})
@@ -102,6 +108,11 @@ def test_the_keys_of_an_object_are_settings() -> None:
         ({"cuda_graph_max_bs": "eight"}, {}, "'eight' is not a whole number"),
         ({"mem_fraction_static": 1.7}, {}, "not below 1"),
         ({}, {"SGLANG_ENABLE_SPEC_V2": "perhaps"}, "neither true nor false"),
+        ({"disable_deep_gemm": "true"}, {}, "'true' is not true or false"),
+        ({"enable_spec_v2": "1"}, {}, "'1' is not true or false"),
+        ({}, {"OWN": {"a": 1}}, "neither a text nor a whole number"),
+        ({}, {"OWN": True}, "neither a text nor a whole number"),
+        ({"nccl_transport": "RoCE"}, {}, "'RoCE' does not have the form roce|socket"),
     ],
 )
 def test_what_is_said_twice_or_wrongly_is_refused_with_its_place(
@@ -173,6 +184,16 @@ def test_a_default_that_is_written_changes_nothing(which: tuple[str, str], data:
     if said is None or said["by"] != "default" or said["value"] is None:
         return
     assert same(planned(name, variant, settings={key: said["value"]}), without)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "default"),
+    [(GLM, "torchao_config", ""), (GEMMA, "debug_tensor_dump_inject", False), (VLLM, "optimization_level", 2)],
+)
+def test_a_default_that_no_word_can_say_is_the_default(name: str, setting: str, default: t.Any) -> None:
+    written, without = planned(name, settings={setting: default}), planned(name)
+    assert same(written, without)
+    assert words(written) == words(without)
 
 
 BAD: dict[str, list[dict[str, t.Any]]] = {
@@ -295,6 +316,17 @@ def test_what_was_not_measured_is_not_proven(name: str, variant: str, settings: 
     assert made["verdict"] != "proven"
     assert not made["conflict"]
     assert not any(row["equal"] and row["verdict"] == "stable" for row in made["evidence"])
+
+
+@pytest.mark.parametrize("name", [ULTRA, QWEN, GEMMA, VLLM])
+def test_a_variable_that_the_run_had_not_makes_it_another_one(name: str) -> None:
+    """NCCL_IB_DISABLE makes sockets of RoCE, and CUDA_LAUNCH_BLOCKING a slow run: no row had them."""
+    assert planned(name)["verdict"] == "proven"
+    for variable in ("NCCL_IB_DISABLE", "CUDA_LAUNCH_BLOCKING", "SGLANG_FORCE_FP8_MARLIN"):
+        made = planned(name, environment={variable: "1"})
+        assert made["verdict"] == "unproven"
+        assert made["evidence"][0]["differs"] == {f"environment.{variable}": {"row": "not set", "plan": "1"}}
+    assert planned(name, environment={"HF_HOME": "/weights", "NCCL_DEBUG": "INFO"})["verdict"] == "proven"
 
 
 def test_an_image_that_is_not_named_proves_nothing() -> None:
