@@ -282,7 +282,13 @@ def _with_added(
     return before.with_added(added)
 
 
-def _document(profile: Profile, draft: speculation.Draft | None) -> dict[str, t.Any]:
+def _image(profile: Profile, known: Base) -> knowledge.Entry:
+    """Return what is known of a profile's image, by its name or its digest; empty where nobody says."""
+    named = profile.engine.image or ""
+    return known.images.get(named) or known.images.get(named.partition("@")[2]) or {}
+
+
+def _document(profile: Profile, draft: speculation.Draft | None, known: Base) -> dict[str, t.Any]:
     """Return what choices may ask: the plan's document before its settings are resolved."""
     cut = profile.cut
     return {
@@ -290,6 +296,7 @@ def _document(profile: Profile, draft: speculation.Draft | None) -> dict[str, t.
         "quant": facts.quant_facts(profile),
         "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
+        "image": {"features": _image(profile, known).get("features", {})},
         "speculation": {"on": draft is not None, **({} if draft is None else dataclasses.asdict(draft))},
     }
 
@@ -299,7 +306,7 @@ def running(profile: Profile, draft: speculation.Draft | None, known: Base) -> r
     engine = profile.engine
     return resolved.resolve(
         profile.settings,
-        _document(profile, draft),
+        _document(profile, draft, known),
         known.choices,
         known.tables,
         engine.name,
@@ -394,8 +401,7 @@ def judge(
             runs = runs.with_added({pools.knob: pools.chosen})
             added[pools.knob] = pools.chosen
     settings = {**profile.settings, **added}
-    named = engine.image or ""
-    image = known.images.get(named) or known.images.get(named.partition("@")[2]) or {}
+    image = _image(profile, known)
     judged = dataclasses.replace(profile, settings=runs.settings)
     document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}))
     unknown = dict(runs.unknown)

@@ -166,6 +166,8 @@ CASES: dict[str, Case] = {
     "memory.fewer-blocks-than-requests": Case(VLLM, {"max_running_requests": 10**6}, version="0.20.2", need=STATES),
     "memory.below-floor": Case(GLM, {"mem_fraction_static": 0.3}, need=TIGHT),
     "memory.no-request": Case(QWEN, {"max_mamba_cache_size": 2, "mem_fraction_static": 0.8}, need=STATES),
+    "memory.states-need-radix-cache": Case(QWEN, {**MTP, "mamba_scheduler_strategy": "extra_buffer", "disable_radix_cache": True}),
+    "memory.states-overlap": Case(QWEN, {**PLAIN, "mamba_scheduler_strategy": "no_buffer"}, version="0.5.14"),
     "memory.far-above-ceiling": Case(GLM, {"mem_fraction_static": 0.99}, need=TIGHT),
     "memory.fraction-out-of-range": Case(GLM, {"mem_fraction_static": 1.7}),
     "memory.vllm-fraction-given": Case(GLM, {"gpu_memory_utilization": 0.8}),
@@ -320,6 +322,18 @@ def test_fewer_requests_than_asked_is_said() -> None:
     said = found(Case(QWEN, {**MTP, **settings, "mem_fraction_static": 0.7}, need=need))["memory.fewer-requests"]
     assert said.severity == "info"
     assert "32 requests are asked for, and 19 run" in said.message
+
+
+def test_states_that_the_engine_refuses_are_known_by_version_and_radix_cache() -> None:
+    need, overlap = CASES["memory.states-need-radix-cache"], CASES["memory.states-overlap"]
+    assert "memory.states-need-radix-cache" not in found(dataclasses.replace(need, version="0.5.14"))
+    plain = {**need.settings, "mamba_scheduler_strategy": "no_buffer"}
+    assert "memory.states-need-radix-cache" not in found(dataclasses.replace(need, settings=plain))
+    assert "memory.states-overlap" not in found(dataclasses.replace(overlap, version="0.5.13"))
+    for key in ("disable_radix_cache", "disable_overlap_schedule"):
+        assert "memory.states-overlap" not in found(
+            dataclasses.replace(overlap, settings={**overlap.settings, key: True})
+        )
 
 
 @pytest.mark.parametrize(("fraction", "severity"), [(0.91, None), (0.95, "warning"), (0.99, "error")])

@@ -367,6 +367,26 @@ def test_a_host_more_than_the_profile_is_for_is_told() -> None:
     assert "spark5" in next(f for f in made["findings"] if f["rule"] == "hosts.idle")["message"]
 
 
+def test_with_drafts_an_image_with_the_fixes_keeps_five_states_for_a_request() -> None:
+    """Seed 004: 96 slots are 32 requests without drafts, and 19 with them."""
+    asked = {"max_running_requests": 32, "max_mamba_cache_size": 96}
+    made = planned(SUPER, "ep1-mtp", settings=asked)
+    assert made["memory"]["max_running_requests"] == 19
+    assert made["resolved"]["mamba_scheduler_strategy"] == {"value": "extra_buffer", "by": "default"}
+    said = next(f for f in made["findings"] if f["rule"] == "memory.fewer-requests")
+    assert "32 requests are asked for, and 19 run" in said["message"]
+    assert planned(SUPER, "ep1", settings=asked)["memory"]["max_running_requests"] == 32
+
+
+def test_a_way_out_of_the_radix_cache_is_one_that_the_engine_takes() -> None:
+    """SGLang 0.5.10 to 0.5.13 refuse the extra buffer without a radix cache."""
+    made = planned(QWEN, "ep1-mtp", settings={"disable_radix_cache": True})
+    assert rules(made, "error") == {"memory.states-need-radix-cache"}
+    assert planned(
+        QWEN, "ep1-mtp", settings={"disable_radix_cache": True, "mamba_scheduler_strategy": "no_buffer"}
+    )["verdict"] == "unproven"  # fmt: skip
+
+
 def test_no_request_is_not_any_number_of_requests() -> None:
     made = planned(ULTRA, free=82, settings={"max_mamba_cache_size": None})
     assert made["verdict"] == "blocked"
