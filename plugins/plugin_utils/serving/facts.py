@@ -9,7 +9,7 @@ window have values of another width), merge_state_threads, kv_heads_misfit (a nu
 position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
 engine version (None: not known): pipeline, start_layer, balanced. quant: tool (modelopt, compressed-tensors, unknown,
 none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
-parallel: nodes, tp, pp, ep, tp_pp. engine: name, version. image: name, features (true, false, null = unknown).
+parallel: see `parallel_facts`. engine: name, version. image: name, features (true, false, null = unknown).
 patches: see `patch_facts`. settings: the plan's. speculation: on, algorithm, steps, topk, tokens, drafter (one is
 named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
 """
@@ -21,9 +21,10 @@ import json
 import math
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Format
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, Format, check_cut
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
@@ -59,11 +60,38 @@ def merge_state_threads(heads: int, head_dim: int, tp: int) -> int:
     return heads // tp * (head_dim // vector)
 
 
-def kv_heads_misfit(profile: Profile) -> int | None:
+def kv_heads_misfit(facts: Facts | None, tp: int) -> int | None:
     """Return a number of KV heads that TP neither divides nor is divided by: no engine can cut or copy them evenly."""
-    facts, tp = profile.facts, profile.cut.tp
     counts = [a.kv_heads for a in facts.attention] if facts else []
     return next((count for count in counts if count % tp and tp % count), None)
+
+
+def _fits(facts: Facts | None, tp: int, ep: int) -> bool:
+    try:
+        if facts:
+            check_cut(facts, Cut(tp, 1, ep))
+    except CollectionError:
+        return False
+    return kv_heads_misfit(facts, tp) is None
+
+
+def parallel_facts(profile: Profile) -> Document:
+    """Return the spread: nodes, tp, pp, ep, tp_pp; tp_alone: the most of these ranks that tensor parallelism can have alone.
+
+    ep_alone: the expert parallelism that goes with it (each runner takes one of 1 and TP).
+    """
+    cut, facts = profile.cut, profile.facts
+    ranks = cut.tp * cut.pp
+    alone = next((tp for tp in range(ranks, 0, -1) if _fits(facts, tp, 1)), 1)
+    return {
+        "nodes": profile.nodes,
+        "tp": cut.tp,
+        "pp": cut.pp,
+        "ep": cut.ep,
+        "tp_pp": ranks,
+        "tp_alone": alone,
+        "ep_alone": alone if cut.ep > 1 and _fits(facts, alone, alone) else 1,
+    }
 
 
 def model_facts(
@@ -101,7 +129,7 @@ def model_facts(
         "merge_state_threads": max(
             (merge_state_threads(a.heads, a.head_dim, cut.tp) for a in facts.attention), default=0
         ),
-        "kv_heads_misfit": kv_heads_misfit(profile),
+        "kv_heads_misfit": kv_heads_misfit(facts, cut.tp),
         **able(facts.architecture, profile.engine.name, profile.engine.version, overlays),
     }
     if moe:
@@ -273,7 +301,6 @@ def document(
     overlays: t.Sequence[str] = (),
 ) -> Document:
     """Build the whole document for one plan. settings: with what the plan added. scheduled: see `patch_facts`."""
-    cut = profile.cut
     limit = _largest_graph(settings)
     running = settings.get("max_running_requests")
     fitting = pools.max_running_requests if pools else None
@@ -294,7 +321,7 @@ def document(
     return {
         "model": model_facts(profile, settings, overlays),
         "quant": quant_facts(profile, settings),
-        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
+        "parallel": parallel_facts(profile),
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
         "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in image_features()}},
         "patches": patch_facts(scheduled),

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     rules,
     speculation,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, check_cut
 
 RULES = rules.load_rules()
 PATCHES = patches.load_patches()
@@ -27,6 +27,7 @@ WRITTEN = knowledge.load("rules")
 # No setting ends these: only other nodes, another checkpoint or another version.
 WITHOUT_FIX = {
     "memory.weights-too-large", "memory.does-not-fit", "memory.vllm-does-not-fit", "settings.quantization-mixed-unknown",
+    "experts.ungated-0.5.10",
 }  # fmt: skip
 GLM, QWEN, ULTRA, GEMMA = "glm-4.7-nvfp4", "qwen3.5-397b-a17b-nvfp4", "nemotron-3-ultra-550b-nvfp4", "gemma-4-31b-it"
 SUPER, MIXED = "nemotron-3-super-120b-nvfp4", "qwen3.6-27b-nvfp4"
@@ -235,6 +236,43 @@ def test_a_remedy_names_what_the_fix_changes(rule: str) -> None:
         if value is not None
     }
     assert not named or own.engine.name == "vllm" or any(setting in said.remedy for setting in named)
+
+
+SPREADS = [(nodes, tp, nodes // tp) for nodes in range(1, 9) for tp in range(1, nodes + 1) if not nodes % tp]
+
+
+@pytest.mark.parametrize("version", ["0.5.12", "0.5.21"])
+@pytest.mark.parametrize("name", sorted(knowledge.shared("profile")))
+def test_a_fix_of_a_spread_is_one_that_the_model_can_be_cut_into(name: str, version: str) -> None:
+    """Tensor parallelism over 3, 5, 6 or 7 nodes is none of most models."""
+    if profile.resolve(entry(name)).engine.name != "sglang":
+        return
+    for nodes, tp, pp in SPREADS:
+        case = Case(name, {}, {"nodes": nodes, "tp": tp, "pp": pp, "ep": tp}, version=version)
+        own, document = asked(case)
+        for rule in errors(case):
+            for fix in (fix for fix in WRITTEN[rule].get("fix", ()) if "tp" in fix.get("parallel", {})):
+                done = case.after(facts.filled(fix, document))
+                after, _document = asked(done)
+                if after.facts:
+                    check_cut(after.facts, after.cut)
+                assert not {rule, "topology.kv-heads", "experts.flashinfer-ep-size"} & errors(done), (nodes, tp, rule)
+                assert after.nodes <= nodes
+
+
+def test_no_remedy_leads_in_a_circle_where_experts_have_no_gate() -> None:
+    """On 0.5.10 flashinfer_cutlass is said to need another runner, and every other to need flashinfer_cutlass."""
+    for settings in ({"moe_runner_backend": "flashinfer_cutlass"}, {"moe_runner_backend": "cutlass"}):
+        for spread in ({"ep": 1}, {"ep": 4}):
+            case = Case(SUPER, {**PLAIN, **settings}, spread, version="0.5.10")
+            for _step in range(3):
+                left = errors(case)
+                fixes = [fix for rule in left for fix in WRITTEN[rule].get("fix", ())]
+                if not fixes:
+                    break
+                case = case.after(facts.filled(fixes[0], asked(case)[1]))
+            assert errors(case) == {"experts.ungated-0.5.10"}
+            assert not errors(dataclasses.replace(case, version="0.5.12"))
 
 
 # --- the reasons, one by one ------------------------------------------------------------------------------------------
