@@ -234,7 +234,23 @@ def failure(where: str, exc: Exception) -> CollectionError:
 @functools.cache
 def _interpreter() -> t.Any:
     # One for all: `search` makes one for each call, which takes longer than most conditions.
-    return jmespath.visitor.TreeInterpreter()
+    class Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc, name-defined]
+        """jmespath's own, which takes in one step what most conditions are made of: a.b.c, and contains([…], a.b.c)."""
+
+        def visit_path(self, node: Node, value: t.Any) -> t.Any:
+            try:
+                for name in node["value"]:
+                    if value is None:
+                        return None
+                    value = value.get(name)
+            except AttributeError:
+                return None
+            return value
+
+        def visit_among(self, node: Node, value: t.Any) -> bool:
+            return self.visit(node["children"][1], value) in node["children"][0]["value"]
+
+    return Interpreter()
 
 
 # What asks the whole document, where a list is never null. Projections and pipes ask something else.
@@ -242,11 +258,20 @@ _OF_THE_DOCUMENT = ("and_expression", "or_expression", "not_expression", "compar
 
 
 def _folded(node: Node) -> Node:
-    """Return an expression in which each list of literals is one literal: it is put together once, not at each question."""
+    """Return an expression in which each list of literals is one literal, and each a.b.c one path: put together once."""
     children = node.get("children", [])
+    if node["type"] == "subexpression" and (path := _path(node)):
+        return {"type": "path", "value": path, "children": []}
     if node["type"] == "multi_select_list" and all(child["type"] == "literal" for child in children):
         return {"type": "literal", "value": [child["value"] for child in children], "children": []}
-    return {**node, "children": [_folded(child) for child in children]} if node["type"] in _OF_THE_DOCUMENT else node
+    if node["type"] not in _OF_THE_DOCUMENT:
+        return node
+    folded = {**node, "children": [_folded(child) for child in children]}
+    if node["type"] == "function_expression" and node["value"] == "contains" and len(children) == 2:
+        named = folded["children"][0]
+        if named["type"] == "literal" and isinstance(named["value"], list):
+            folded["type"] = "among"
+    return folded
 
 
 @functools.lru_cache(maxsize=4096)
@@ -254,7 +279,9 @@ def _term(parsed: str) -> Term:
     """Return the term of a parsed expression, as JSON: the same one for all conditions that have it."""
     node = json.loads(parsed)
     reads = tuple(dict.fromkeys(_paths(node)))
-    return Term(_folded(node), _interpreter().visit, reads, frozenset(path[0] for path in reads), _candidates(node))
+    folded = _folded(node)
+    visit = getattr(_interpreter(), f"visit_{folded['type']}")
+    return Term(folded, visit, reads, frozenset(path[0] for path in reads), _candidates(node))
 
 
 def _operands(node: Node) -> t.Iterator[Node]:

@@ -113,10 +113,41 @@ def _blocks(block: Facts | Head) -> int:
     return sum(part.layers for part in parts if part)
 
 
+@dataclass(frozen=True)
+class _Weights:
+    """The weights that a step of the model reads. each: bytes that every step reads on a rank, by precision; experts:
+    bytes of all experts, by precision; params: those that one token is computed with on a rank; head: the tensors of the
+    model's own drafter; output: bytes of the output layer by precision, of all ranks.
+    """
+
+    each: tuple[tuple[str, float], ...]
+    experts: tuple[tuple[str, float], ...]
+    params: float
+    head: tuple[Tensors, ...]
+    output: tuple[tuple[str, float], ...]
+
+
 @functools.lru_cache(maxsize=512)
-def _listed(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -> tuple[Tensors, ...]:
+def _weights(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -> _Weights:
     stored = {kind: form if isinstance(form, str) else dict(form) for kind, form in precision}
-    return tuple(tensors(facts, stored, cut))
+    items = tuple(tensors(facts, stored, cut))
+    each, experts, params = _Sum(), _Sum(), 0.0
+    for item in items:
+        if item.kind in ("embeddings", "vision", "head"):
+            continue
+        if item.cut == "experts" and facts.moe:
+            experts.more(item.precision, item.bytes)
+            params += item.params / cut.tp * facts.moe.top_k / facts.moe.experts
+        else:
+            share = cut.tp if item.cut == "tp" else 1
+            each.more(item.precision, item.bytes / share)
+            params += item.params / share
+    output = _output_layer(items, facts)
+    for form, size in output:
+        each.more(form, size / cut.tp)
+        params += size / BYTES[form] / cut.tp
+    head = tuple(item for item in items if item.kind == "head")
+    return _Weights(tuple(each.items()), tuple(experts.items()), params, head, tuple(output))
 
 
 def _key(precision: t.Mapping[str, t.Any]) -> tuple[tuple[str, t.Any], ...]:
@@ -161,32 +192,22 @@ def work(
     tokens = requests * verified
     reach = 1 + figures.spread["others"] * (requests - 1) + figures.spread["drafts"] * requests * (verified - 1)
     bandwidth = figures.bandwidth_gb_s * GB
-    items = _listed(facts, _key(profile.precision), cut)
-    found, params = _Sum(), 0.0
+    weights = _weights(facts, _key(profile.precision), cut)
+    found = _Sum()
 
     def read(item_precision: str, size: float, kind: str = "read") -> None:
         found.more(f"{kind}.{_WIDTH[item_precision]}", size / bandwidth)
 
-    def experts(item: Tensors, reached_by: float) -> float:
+    def experts(size: float, reached_by: float) -> float:
         moe = t.cast(Moe, facts.moe)  # tensors that are cut by experts are of a model that has some
         reached = busiest(moe.experts, distinct(moe.experts, moe.top_k, reached_by), cut.ep)
-        return reached / moe.experts * item.bytes / (cut.tp // cut.ep)
+        return reached / moe.experts * size / (cut.tp // cut.ep)
 
-    for item in items:
-        if item.kind in ("embeddings", "vision", "head"):
-            continue
-        if item.cut == "experts" and facts.moe:
-            read(item.precision, experts(item, reach), "experts")
-            params += item.params / cut.tp * facts.moe.top_k / facts.moe.experts
-        else:
-            share = cut.tp if item.cut == "tp" else 1
-            read(item.precision, item.bytes / share)
-            params += item.params / share
-    output = _output_layer(items, facts)
-    for precision, size in output:
-        read(precision, size / cut.tp)
-        params += size / BYTES[precision] / cut.tp
-    found.more("compute", 2 * params * tokens / figures.flops)
+    for precision, size in weights.each:
+        read(precision, size)
+    for precision, size in weights.experts:
+        read(precision, experts(size, reach), "experts")
+    found.more("compute", 2 * weights.params * tokens / figures.flops)
 
     own_head = bool(draft and facts.head and not profile.drafter)
     length = figures.context if context is None else context
@@ -213,11 +234,11 @@ def work(
         passes = 1 if draft.algorithm.upper() in BLOCK_DRAFTERS else draft.steps
         found.more("drafting", passes)
         if own_head and facts.head:
-            for item in (i for i in items if i.kind == "head"):
+            for item in weights.head:
                 share = cut.tp if item.cut == "tp" else 1
-                size = experts(item, reach / verified) if item.cut == "experts" else item.bytes / share
+                size = experts(item.bytes, reach / verified) if item.cut == "experts" else item.bytes / share
                 read(item.precision, passes * size)
-            for precision, size in output:
+            for precision, size in weights.output:
                 read(precision, passes * size / cut.tp)
             _join(found, passes * _blocks(facts.head), requests, facts.hidden_size, cut.tp, transport, figures)
         elif profile.drafter:

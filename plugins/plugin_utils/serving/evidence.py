@@ -49,6 +49,11 @@ class Configuration:
     revision: str | None = None
     environment: t.Mapping[str, str] = field(default_factory=dict)
 
+    @functools.cached_property
+    def spread(self) -> tuple[t.Any, ...]:
+        """What runs where, as `_SPREAD` names it."""
+        return tuple(getattr(self, key) for key in _SPREAD)
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -71,7 +76,7 @@ class Row:
     requests: t.Mapping[str, t.Any] = field(default_factory=dict)
     complete: bool = False
 
-    @property
+    @functools.cached_property
     def most(self) -> int:
         """The highest number of requests at once that the row was measured with; 1 where it states none."""
         return max((int(key[1:]) for key in self.measured if re.fullmatch(r"n\d+", key)), default=1)
@@ -225,11 +230,11 @@ class Run:
         """The document as conditions are asked of it, for all rows that are compared with this run."""
         return View(self.document)
 
-    def value(self, key: str) -> t.Any:
-        """Return what runs: the resolved value, UNKNOWN, or the flag's own default."""
-        if self.resolved.by.get(key) == "unknown":
-            return UNKNOWN
-        return self.resolved.settings[key] if key in self.resolved.settings else self.default(key)
+    @functools.cached_property
+    def values(self) -> dict[str, t.Any]:
+        """What runs, where the flag's own `default` does not: the resolved value, or UNKNOWN."""
+        left_open = {key: UNKNOWN for key, by in self.resolved.by.items() if by == "unknown"}
+        return {**self.resolved.settings, **left_open}
 
 
 class _Unknown:
@@ -247,11 +252,10 @@ _SPREAD = ("model", "engine", "nodes", "tp", "pp", "ep")
 
 def _identity(run: Configuration, row: Row, standard: Standard) -> dict[str, tuple[t.Any, t.Any]]:
     measured = row.run
-    differs = {
-        key: (getattr(measured, key), getattr(run, key))
-        for key in _SPREAD
-        if getattr(measured, key) != getattr(run, key)
-    }
+    differs: dict[str, tuple[t.Any, t.Any]] = {}
+    if measured.spread != run.spread:
+        pairs = zip(_SPREAD, measured.spread, run.spread, strict=True)
+        differs |= {key: (theirs, ours) for key, theirs, ours in pairs if theirs != ours}
     if not same_release(measured.version, run.version):
         differs["version"] = (measured.version, run.version)
     if not standard.same_image(measured.image, run.image):
@@ -279,31 +283,35 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
 
     What the row leaves open counts as its version's default, and is `assumed`; a decisive setting never is.
     """
-    differs = _identity(ours.configuration, row, standard)
+    differs: dict[str, tuple[t.Any, t.Any]] = {}
     assumed: dict[str, t.Any] = {}
     written = row.run.settings
     our_by, their_by = ours.resolved.by, theirs.resolved.by
-    for key in sorted(our_by.keys() | their_by.keys()):
-        mine, other = ours.value(key), theirs.value(key)
+    our_values, their_values = ours.values, theirs.values
+    for key in our_by.keys() | their_by.keys():
+        mine = our_values[key] if key in our_values else ours.default(key)
+        other = their_values[key] if key in their_values else theirs.default(key)
         if key in written and type(mine) is type(other) and mine == other:
             continue
-        stated = row.complete or key in written or (theirs.resolved.by.get(key) == "default" and _follows(key, written))
+        stated = row.complete or key in written or (their_by.get(key) == "default" and _follows(key, written))
         if not stated and key in standard.decisive:
             condition = standard.decisive[key]
             if condition is None or ours.view.holds(condition) is not False:
                 differs[key] = (NOT_STATED, mine)
                 continue
         if mine is other or _same(mine, other):
-            if not stated and key in ours.resolved.settings and ours.resolved.by[key] != "default":
+            if not stated and key in ours.resolved.settings and our_by[key] != "default":
                 assumed[key] = other
             continue
         if key in standard.harmless:
             condition = standard.harmless[key]
-            asked = {**ours.document, "row": _plain(other), "plan": _plain(mine), "most": row.most}
-            if condition is None or condition.holds(asked):
+            if condition is None or condition.holds(
+                {**ours.document, "row": _plain(other), "plan": _plain(mine), "most": row.most}
+            ):
                 continue
         differs[key] = (_plain(other), _plain(mine))
-    return Comparison(row, differs, assumed)
+    differs = _identity(ours.configuration, row, standard) | dict(sorted(differs.items()))
+    return Comparison(row, differs, dict(sorted(assumed.items())))
 
 
 def _follows(key: str, written: t.Mapping[str, t.Any]) -> bool:
