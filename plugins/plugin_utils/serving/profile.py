@@ -98,7 +98,8 @@ def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> s
     """Say what was said to one engine and does not count for another."""
     engine = _engine(under)
     said = [f"its {key} {engine[key]}" for key in ("version", "versions", "image") if engine.get(key)]
-    said += [f"{key} ({', '.join(sorted(under[key]))})" for key in _ENGINES_OWN if under.get(key)]
+    own = {key: under[key] for key in _ENGINES_OWN if under.get(key)}
+    said += [key if isinstance(of, str) else f"{key} ({', '.join(sorted(of))})" for key, of in own.items()]
     return f"engine.name is {_engine(over)['name']}, not {engine['name']} as below: dropped {', '.join(said) or 'nothing'}."
 
 
