@@ -51,6 +51,10 @@ def test_one_value_where_the_engine_takes_several_is_a_list_of_one() -> None:
     assert one["resolved"]["cuda_graph_bs"]["value"] == [7]
 
 
+def test_a_number_with_zeros_too_many_is_planned_as_any_other() -> None:
+    assert planned(VLLM, settings={"speculative_num_steps": 10**12})["verdict"] != "proven"
+
+
 def test_an_empty_list_says_nothing() -> None:
     assert planned(SUPER, settings={"cuda_graph_bs": []}) == planned(SUPER)
 
