@@ -92,6 +92,8 @@ def tokens_per_step(algorithm: str, steps: int, figures: Figures) -> float:
         chance *= each
         expected += chance
         each *= decay
+        if chance < 1e-12:  # however many more there are
+            break
     return expected
 
 

@@ -403,7 +403,7 @@ def recommend_row(
     among: ids of the rows that may be chosen; preferred: those that are taken where they are as good but for the noise.
     Row is None where nothing was measured; CollectionError for an unknown shape.
     """
-    if shape not in SHAPES and shape != MIXED:
+    if shape != MIXED and (not isinstance(shape, str) or shape not in SHAPES):
         raise CollectionError(f"traffic shape: {shape!r} is not one of {', '.join((*SHAPES, MIXED))}.")
     figures = {
         row: {key: figure for key in SHAPES.values() if (figure := row.figure(key)) is not None}

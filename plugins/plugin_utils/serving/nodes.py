@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import dataclass, field
 
@@ -132,7 +133,7 @@ def gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dic
         {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
     )
     for value in by_host.values():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
             raise CollectionError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
     return by_host
 

@@ -125,7 +125,12 @@ def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
     overrides = overrides or {}
     if not isinstance(overrides, t.Mapping):
         raise CollectionError(f"overrides: a dictionary is needed, not {type(overrides).__name__}.")
-    ours = {key: overrides[key] for key in _EXTRA if key in overrides}
+    ours = {key: overrides[key] for key in _EXTRA if overrides.get(key) is not None}
+    if not isinstance(ours.get("instance", {}), t.Mapping):
+        raise CollectionError(f"overrides: instance: a dictionary is needed, not {ours['instance']!r}.")
+    ids = ours.get("accept", [])
+    if not isinstance(ids, (list, tuple)) or not all(isinstance(name, str) for name in ids):
+        raise CollectionError(f"overrides: accept: a list of findings' ids is needed, not {ids!r}.")
     return {key: value for key, value in overrides.items() if key not in _EXTRA}, ours
 
 
@@ -151,6 +156,9 @@ def launch_plan(
     unknown = sorted(set(cluster) - set(_CLUSTER))
     if unknown:
         raise CollectionError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
+    for key in ("platform", "fabric"):
+        if not isinstance(cluster.get(key) or {}, t.Mapping):
+            raise CollectionError(f"cluster: {key}: a dictionary is needed, not {cluster[key]!r}.")
     laid, ours = _split(overrides)
     entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
     known = verdict.base(knowledge_dirs)

@@ -98,7 +98,8 @@ def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> s
     """Say what was said to one engine and does not count for another."""
     engine = _engine(under)
     said = [f"its {key} {engine[key]}" for key in ("version", "versions", "image") if engine.get(key)]
-    said += [f"{key} ({', '.join(sorted(under[key]))})" for key in _ENGINES_OWN if under.get(key)]
+    own = {key: under[key] for key in _ENGINES_OWN if under.get(key)}
+    said += [key if isinstance(of, str) else f"{key} ({', '.join(sorted(of))})" for key, of in own.items()]
     return f"engine.name is {_engine(over)['name']}, not {engine['name']} as below: dropped {', '.join(said) or 'nothing'}."
 
 
@@ -244,8 +245,8 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
     variants = entry.get("variants", {})
     usual = entry.get("shapes", {}).get("mixed") or (next(iter(variants)) if variants else "default")
     variant = overrides.get("variant") or usual
-    if variants and variant not in variants:
-        raise CollectionError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants)}.")
+    if not isinstance(variant, str) or (variants and variant not in variants):
+        raise CollectionError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants) or 'default'}.")
     chosen = _layers(entry, variant, overrides, tables or load_tables())
     parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1} | chosen["parallel"]
     faults: list[CollectionError] = list(chosen["faults"])

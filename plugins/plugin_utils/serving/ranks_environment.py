@@ -46,6 +46,11 @@ def of_plan(
     planned = [from_plain(PlannedHost, fabric[host], f"cluster: fabric.{host}") for host in hosts]
     chosen = {"vf_index": instance.vf_index, "transport": profile.settings.get("nccl_transport", "roce")}
     options = from_plain(nccl.Options, chosen | dict(cluster.get("nccl") or {}), "cluster: nccl")
+    if options.transport != chosen["transport"]:
+        raise CollectionError(
+            f"cluster: nccl: transport: {options.transport!r} is not what the plan judges, {chosen['transport']!r}. "
+            "Give settings.nccl_transport in the overrides, and leave it out here."
+        )
     if not nccl.joined(planned, options):
         options = _over_the_pod_network(options, instance)
     head = nccl.address(planned, options)

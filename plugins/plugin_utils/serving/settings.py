@@ -230,20 +230,22 @@ class _Layer:
         if wrong:
             self.refuse(wrong[0], name, wrong[1], wrong[2])
         else:
-            self.settings[key] = [value] if self.is_one_of_many(key, value) else value
+            self.settings[key] = self.listed(key, value)
 
     def is_switch(self, key: str) -> bool:
         """Whether a setting is true or false: an engine's word for it may mean the contrary of ours, so a text is refused."""
         entry = self.dialect.entry(key)
         return entry is not None and entry["type"] == "bool"
 
-    def is_one_of_many(self, key: str, value: t.Any) -> bool:
-        """Whether a value stands alone where the engine's flag takes several: it is a list of one, as the engine's parser has it."""
-        if value is None or isinstance(value, (list, tuple, dict)):
-            return False
+    def listed(self, key: str, value: t.Any) -> t.Any:
+        """Return a value as the engine's parser has it: of a flag that takes several, one is a list of one, and none says nothing."""
+        if value is None or isinstance(value, dict):
+            return value
         entry, spec = self.dialect.entry(key), self.dialect.parser.spec(key.replace("_", "-"))
         kind = entry["type"] if entry else flag_table.expected(spec) if spec else ""
-        return kind.startswith("list of ")
+        if not kind.startswith("list of "):
+            return value
+        return (value or None) if isinstance(value, (list, tuple)) else [value]
 
     def wrong(self, key: str, value: t.Any) -> flag_table.Fault | None:
         """Return what is wrong with a value's type or range: by our entry, else by the engine's flag."""

@@ -197,6 +197,15 @@ def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_n
         assert given in ([name], [f"{name}:{made['instance']['dist_port']}"])
 
 
+def test_the_transport_is_said_where_the_plan_judges_it() -> None:
+    """Sockets by cluster.nccl alone would run under a verdict of RoCE."""
+    cluster = {"hosts": names(4), "fabric": inputs.fabric(4), "nccl": {"transport": "socket"}}
+    with pytest.raises(CollectionError, match="Give settings.nccl_transport"):
+        launch_plan("glm-4.7-nvfp4", cluster)
+    made = launch_plan("glm-4.7-nvfp4", cluster, {"settings": {"nccl_transport": "socket"}})
+    assert made["ranks"][0]["env"]["NCCL_IB_DISABLE"] == "1"
+
+
 def test_neighbours_of_a_ring_meet_on_their_cable_and_need_no_name() -> None:
     cluster = {"hosts": ["spark1", "spark2"], "fabric": inputs.fabric(4, 2, "ring"), "nccl": {"attachment": "vf"}}
     made = launch_plan("glm-4.7-nvfp4", cluster, {"parallel": {"nodes": 2, "tp": 2, "pp": 1, "ep": 1}})

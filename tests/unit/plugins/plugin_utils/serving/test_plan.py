@@ -299,6 +299,31 @@ def test_a_row_that_goes_out_proves_its_own_plan(
     assert again["verdict"] == "proven"
 
 
+@pytest.mark.parametrize(
+    ("cluster", "overrides", "said"),
+    [
+        ({}, {"variant": ["x"]}, "variant ['x'] is not one of"),
+        ({}, {"instance": "b"}, "overrides: instance: a dictionary"),
+        ({}, {"accept": "evidence.m082"}, "overrides: accept: a list"),
+        ({"platform": "x"}, {}, "cluster: platform: a dictionary"),
+        ({"fabric": 1}, {}, "cluster: fabric: a dictionary"),
+        ({"free_gib": float("nan")}, {}, "cluster: free_gib: nan"),
+        ({"taken_gib": float("inf")}, {}, "cluster: taken_gib: inf"),
+    ],
+)
+def test_what_is_of_a_wrong_kind_is_one_error_that_names_it(
+    cluster: dict[str, t.Any], overrides: dict[str, t.Any], said: str
+) -> None:
+    with pytest.raises(CollectionError) as caught:
+        plan.launch_plan("gemma-4-31b-it", CLUSTER | cluster, overrides)
+    assert said in str(caught.value)
+
+
+def test_a_shape_of_a_wrong_kind_is_an_error() -> None:
+    with pytest.raises(CollectionError, match="traffic shape"):
+        plan.recommend("gemma-4-31b-it", ["single"])  # type: ignore[arg-type]
+
+
 def test_a_row_keeps_the_variables_that_the_run_had(tmp_path: pathlib.Path) -> None:
     name, own = "nemotron-3-ultra-550b-nvfp4", {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}, "settings": {"page_size": 2}}
     made = plan.launch_plan(name, CLUSTER, own | {"environment": own["environment"] | {"HF_TOKEN": "hf_1", "OUR_API_KEY": "2"}})

@@ -51,6 +51,14 @@ def test_one_value_where_the_engine_takes_several_is_a_list_of_one() -> None:
     assert one["resolved"]["cuda_graph_bs"]["value"] == [7]
 
 
+def test_a_number_with_zeros_too_many_is_planned_as_any_other() -> None:
+    assert planned(VLLM, settings={"speculative_num_steps": 10**12})["verdict"] != "proven"
+
+
+def test_an_empty_list_says_nothing() -> None:
+    assert planned(SUPER, settings={"cuda_graph_bs": []}) == planned(SUPER)
+
+
 def test_an_alias_does_not_pass_by_a_check() -> None:
     asked = {"speculative_algo": "NEXTN", "speculative_num_steps": 5, "speculative_num_draft_tokens": 4}
     made = planned(GEMMA, settings=asked)
@@ -274,6 +282,17 @@ def test_a_profile_without_facts_says_what_could_not_be_judged() -> None:
     assert made["verdict"] != "proven"
     assert "experts.eager-garbage" in unjudged["message"]
     assert "k8s_dgx_model_config" in unjudged["remedy"]
+
+
+def test_a_share_that_the_engine_works_out_is_no_trouble() -> None:
+    made = planned(bare(mem_fraction_static=None))
+    assert made["resolved"]["mem_fraction_static"]["by"] == "unknown"
+    assert not any("mem_fraction_static" in f["remedy"] for f in made["findings"])
+
+
+def test_what_a_change_of_engine_leaves_behind_is_told_in_words() -> None:
+    told = next(f["message"] for f in planned("qwen3.5-122b-a10b-nvfp4")["findings"] if f["rule"] == "engine.changed")
+    assert told.endswith("mods (fix-qwen3.5-autoround, fix-qwen3.5-chat-template), note.")
 
 
 def test_nobody_is_told_to_write_down_what_is_written() -> None:
