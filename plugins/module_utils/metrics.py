@@ -271,7 +271,7 @@ def collect(settings: Settings, place: Place, now: float) -> tuple[str, list[str
         fault = None
         try:
             for sample in read():
-                samples.append(sample)  # noqa: PERF402 - what came before a fault counts
+                samples.append(sample)  # what came before a fault counts
         except (CollectionError, OSError, ValueError) as exc:
             fault = str(exc)
             said.append(f"{name}: {fault}")
@@ -340,4 +340,4 @@ def main(path: str = SETTINGS, place: Place | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(*sys.argv[1:2]))
+    raise SystemExit(main(sys.argv[1] if len(sys.argv) > 1 else SETTINGS))

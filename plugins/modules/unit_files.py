@@ -46,10 +46,9 @@ options:
     elements: path
     default: []
   needs:
-    description: Folders of others that must be there.
-    type: list
-    elements: path
-    default: []
+    description: Folders of others that must be there, each with what to do where it is not.
+    type: dict
+    default: {}
 notes:
   - Needs root (C(become)).
 """
@@ -96,7 +95,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     else:
         missing = [folder for folder in given["needs"] if not pathlib.Path(folder).is_dir()]
         if missing:
-            raise CollectionError(f"{missing[0]}: this folder is needed, and is not there.")
+            raise CollectionError(f"{missing[0]}: the folder is not there. {given['needs'][missing[0]]}")
         files = tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"])
         wanted = Wanted(files, tuple(given["enable"]), tuple(given["restart"]))
         changes = node.changes(wanted)
@@ -123,7 +122,7 @@ def main() -> None:
             "enable": {"type": "list", "elements": "str", "default": []},
             "restart": {"type": "list", "elements": "str", "default": []},
             "output": {"type": "list", "elements": "path", "default": []},
-            "needs": {"type": "list", "elements": "path", "default": []},
+            "needs": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

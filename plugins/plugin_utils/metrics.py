@@ -28,6 +28,9 @@ FILE = "dgxspark.prom"
 UNIT = "dgxspark-metrics"
 SHORTEST_S, LONGEST_S = 15, 300  # the alert DgxSparkMetricsStale waits longer
 _UNITS = "/etc/systemd/system"
+_REMEDY = (
+    "Install the package prometheus-node-exporter, or name its textfile collector's folder in spark_metrics_textfile."
+)
 _HEAD = "# Written by the Ansible role dgxspark.cluster.spark_metrics; its next run undoes changes by hand.\n"
 
 
@@ -65,13 +68,17 @@ def plan(
     }
     text = json.dumps(settings, indent=1, sort_keys=True) + "\n"
     files = {f"{FOLDER}/{name}": source for name, source in folder_of(metrics).items()}
-    files |= {metrics.SETTINGS: text, f"{_UNITS}/{UNIT}.service": _service(), f"{_UNITS}/{UNIT}.timer": _timer(interval_s)}
+    files |= {
+        metrics.SETTINGS: text,
+        f"{_UNITS}/{UNIT}.service": _service(),
+        f"{_UNITS}/{UNIT}.timer": _timer(interval_s),
+    }
     return {
         "files": [{"path": path, "content": content, "mode": "0644"} for path, content in sorted(files.items())],
         "enable": [f"{UNIT}.timer"],
         "restart": [f"{UNIT}.timer"],
         "output": [settings["output"]],
-        "needs": [textfile.rstrip("/")],
+        "needs": {textfile.rstrip("/"): _REMEDY},
     }
 
 

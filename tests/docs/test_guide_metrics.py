@@ -100,7 +100,11 @@ def test_the_commands_lay_the_metrics_on_a_node_and_take_them_away(tmp_path: pat
     assert node.play(lay)[1] == 0
     assert node.play(foretell)[1] == 0
     laid = {name for name in node.there() - before if not (tmp_path / name).is_dir()}
-    assert {"etc/systemd/system/dgxspark-metrics.timer", "etc/dgxspark/metrics.json", "units/dgxspark-metrics.timer"} <= laid
+    assert {
+        "etc/systemd/system/dgxspark-metrics.timer",
+        "etc/dgxspark/metrics.json",
+        "units/dgxspark-metrics.timer",
+    } <= laid
 
     unit = (tmp_path / "etc/systemd/system/dgxspark-metrics.service").read_text()
     (command,) = re.findall(r"(?m)^ExecStart=(.+)$", unit)
@@ -124,4 +128,5 @@ def test_without_a_node_exporter_it_is_refused_in_check_mode_too(tmp_path: pathl
     (tmp_path / "var/prometheus/node-exporter").rmdir()
     done = node.run(PROGRAM, *shlex.split(guide.commands("guide_metrics")[0])[1:], "-l", "spark1")
     assert done.returncode != 0
-    assert "/var/lib/prometheus/node-exporter" in done.stdout and "prometheus-node-exporter" in done.stdout
+    said = done.stdout + done.stderr
+    assert "/var/lib/prometheus/node-exporter: the folder is not there. Install the package" in said

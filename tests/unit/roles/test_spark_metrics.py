@@ -22,7 +22,9 @@ CASES = HERE / "spark_metrics_alerts.yml"
 ENGINES = {"vllm:generation_tokens_total", "sglang:generation_tokens_total"}
 PROMTOOL = os.environ.get("DGXSPARK_PROMTOOL") or shutil.which("promtool")
 
-real = pytest.mark.skipif(not PROMTOOL, reason="promtool: not run. It is neither in PATH nor named by DGXSPARK_PROMTOOL")
+real = pytest.mark.skipif(
+    not PROMTOOL, reason="promtool: not run. It is neither in PATH nor named by DGXSPARK_PROMTOOL"
+)
 
 
 def promtool(*words: object, text: str = "") -> subprocess.CompletedProcess[str]:

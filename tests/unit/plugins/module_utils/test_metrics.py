@@ -206,7 +206,11 @@ def test_a_stranded_vf(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "stuck"),
-    [({"clock": 799, "power": 19.5}, {(): 1}), ({"clock": 799, "power": 19.5, "busy": 3}, {}), ({"power": "[N/A]"}, {})],
+    [
+        ({"clock": 799, "power": 19.5}, {(): 1}),
+        ({"clock": 799, "power": 19.5, "busy": 3}, {}),
+        ({"power": "[N/A]"}, {}),
+    ],
 )
 def test_low_power_shows_at_work_only(cluster: Cluster, gpu: dict[str, t.Any], stuck: dict[tuple[()], int]) -> None:
     cluster.gpu(**gpu)

@@ -36,7 +36,7 @@ def run(systemd: Systemd, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[s
             "enable": ["guard.path"],
             "restart": ["guard.path"],
             "output": [str(tmp_path / "textfile/a.prom")],
-            "needs": [str(tmp_path / "textfile")],
+            "needs": {str(tmp_path / "textfile"): "Make it."},
             **arguments,
             "_ansible_check_mode": check,
         }
@@ -70,7 +70,7 @@ def test_absent_leaves_nothing_and_what_is_another_s_stays(tmp_path: pathlib.Pat
     for name in ("a.prom", "apt.prom"):
         (tmp_path / "textfile" / name).write_text("x 1\n")
     assert run(check=True, state="absent")["changed"] and there(tmp_path)[:2] == FILES[:2]
-    assert run(state="absent", needs=[], files=[])["changed"]
+    assert run(state="absent", needs={}, files=[])["changed"]
     assert "disable guard.path" in systemd.asked
     assert there(tmp_path) == ["textfile/apt.prom"]
     (tmp_path / "textfile/apt.prom").unlink()
@@ -87,5 +87,9 @@ def test_what_the_units_wrote_goes_with_its_place(tmp_path: pathlib.Path, run: R
 
 
 def test_a_missing_folder_is_named_in_check_mode_too(tmp_path: pathlib.Path, run: Run) -> None:
-    failed = run(check=True, needs=[str(tmp_path / "none")])
-    assert failed["failed"] and failed["msg"].startswith(f"{tmp_path / 'none'}: ") and there(tmp_path) == []
+    failed = run(check=True, needs={str(tmp_path / "none"): "Make it."})
+    assert (
+        failed["failed"]
+        and failed["msg"] == f"{tmp_path / 'none'}: the folder is not there. Make it."
+        and there(tmp_path) == []
+    )
