@@ -13,7 +13,8 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import metrics
+from ansible_collections.dgxspark.cluster.plugins.module_utils import facts, metrics
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.test_metrics import UID, Cluster
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = HERE.parents[2] / "roles" / "spark_metrics" / "files"
@@ -37,13 +38,15 @@ def rules() -> list[dict[str, t.Any]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
-def queries() -> list[str]:
-    """Return every query of the rules and of the dashboard, Grafana's own variables replaced."""
+def panels() -> list[str]:
+    """Return the dashboard's queries, Grafana's own variables replaced."""
     board = json.loads((FILES / "dashboard.json").read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    return [rule["expr"] for rule in rules()] + [
-        query.replace("$__rate_interval", "5m").replace("$node", ".*") for query in asked
-    ]
+    return [query.replace("$__rate_interval", "5m").replace("$node", ".*") for query in asked]
+
+
+def queries() -> list[str]:
+    return [rule["expr"] for rule in rules()] + panels()
 
 
 def test_queries_ask_for_what_is_written() -> None:
@@ -96,11 +99,39 @@ def test_a_rule_that_never_fires_is_noticed(tmp_path: pathlib.Path, alert: str) 
     assert promtool("test", "rules", tmp_path / "cases.yml").returncode != 0
 
 
+def recorded(cluster: Cluster) -> t.Iterator[dict[str, str]]:
+    """Yield what a Spark writes as an hour of readings: counters grow, gauges stay, the file is always new."""
+    for (name, labels), value in cluster.read().items():
+        text = ",".join(f'{key}="{said}"' for key, said in sorted({*labels, ("instance", "spark1:9100")}))
+        grows = 60 if name == "dgxspark_metrics_collected_timestamp_seconds" else 1000000 if "_total" in name else 0
+        begin = 0 if grows == 60 else value
+        yield {"series": f"{name}{{{text}}}", "values": f"{begin:.0f}+{grows}x60"}
+
+
 @real
-def test_the_dashboard_s_queries_can_be_asked(tmp_path: pathlib.Path) -> None:
-    made = [{"record": f"asked:{number}", "expr": query} for number, query in enumerate(queries())]
-    (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": made}]}))
-    done = promtool("check", "rules", tmp_path / "asked.yml")
+def test_what_a_spark_writes_is_what_rules_and_panels_ask_for(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program's own samples of a VF that lost its GID: that alert alone fires, and no panel is empty."""
+    monkeypatch.setattr(facts, "SETTLE_S", 0.0)
+    cluster = Cluster(tmp_path / "node")
+    cluster.node.gids("rocep1s0f0v0", [("fe80:0000:0000:0000:0000:00ff:fe00:0001", "RoCE v2", "enp1s0f0v0")])
+    cluster.rank("901", 1)
+    (cluster.node.root / f"var/log/pods/models_serve-glm-rank1-0_{UID}").mkdir(parents=True)
+    tokens = {"series": 'vllm:generation_tokens_total{instance="spark1:30000",model="serve-glm"}', "values": "0+600x60"}
+    shown = [
+        {"expr": f"count({query}) > bool 0", "eval_time": "50m", "exp_samples": [{"labels": "{}", "value": 1}]}
+        for query in panels()
+    ]
+    fired = {
+        "expr": 'group by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": "50m",
+        "exp_samples": [{"labels": '{alertname="DgxSparkGidDrift"}', "value": 1}],
+    }
+    case = {"interval": "1m", "input_series": [*recorded(cluster), tokens], "promql_expr_test": [fired, *shown]}
+    asked = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [case]}
+    (tmp_path / "asked.yml").write_text(yaml.safe_dump(asked))
+    done = promtool("test", "rules", tmp_path / "asked.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
