@@ -155,6 +155,16 @@ def _gpu(row: t.Mapping[str, str]) -> Gpu:
     )
 
 
+def low_power(gpu: Gpu, limits: t.Mapping[str, t.Any]) -> bool | None:
+    """Whether a GPU is stuck in its low-power state; None where nobody can tell, for it shows at work only.
+
+    limits: `gpu` of knowledge/health.
+    """
+    if (gpu.utilisation or 0) < limits["busy_percent"] or gpu.clock_mhz is None or gpu.power_w is None:
+        return None
+    return bool(gpu.clock_mhz < limits["low_clock_mhz"] and gpu.power_w < limits["low_power_w"])
+
+
 def read_journals(
     run: Run, patterns: t.Sequence[Pattern], units: t.Sequence[str], since: str | None, max_lines: int
 ) -> t.Iterator[Reading]:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import re
 import types
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
@@ -20,3 +22,38 @@ def source_of(program: types.ModuleType) -> str:
         raise CollectionError(f"The source of {program.__name__} cannot be read, so nothing can be installed from it.")
     # Ansible's own loader of collections gives bytes.
     return text.decode("utf-8") if isinstance(text, bytes) else str(text)
+
+
+_OURS = __name__.rpartition(".")[0]
+_IMPORT = re.compile(rf"(?m)^( *)from ({re.escape(_OURS)}[\w.]*) import (\([^)]*\)|.+)$")
+
+
+def folder_of(program: types.ModuleType) -> dict[str, str]:
+    """Return file name -> source of a program with all of the collection's own modules that it imports.
+
+    They lie flat in one folder, the program as `__main__.py`: `python3 -I -S -B FOLDER` runs it.
+    """
+    found: dict[str, str] = {}
+    wanted = [program.__name__]
+    while wanted:
+        name = wanted.pop()
+        file = "__main__.py" if name == program.__name__ else f"{_last(name)}.py"
+        if file in found:
+            continue
+        module = importlib.import_module(name)
+        found[file] = _IMPORT.sub(lambda match: _flat(match, wanted), source_of(module))
+    return found
+
+
+def _flat(match: re.Match[str], wanted: list[str]) -> str:
+    """Rewrite an import of the collection's own, and note whose source is needed."""
+    space, of, names = match.groups()
+    if hasattr(importlib.import_module(of), "__path__"):  # a folder: what is imported are modules
+        wanted += [f"{of}.{name.strip()}" for name in names.split(",")]
+        return f"{space}import {names}"
+    wanted.append(of)
+    return f"{space}from {_last(of)} import {names}"
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

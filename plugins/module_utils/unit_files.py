@@ -155,5 +155,7 @@ class UnitFiles:
 
 def _remove(path: str) -> None:
     node_files.remove(path)
-    with contextlib.suppress(OSError):
-        pathlib.Path(path).parent.rmdir()  # a drop-in's folder, where nothing else is in it
+    folder, *above = pathlib.Path(path).parents
+    with contextlib.suppress(OSError):  # a drop-in's folder, and the collection's own, where nothing else is in them
+        for each in (folder, *(each for each in above if each.name == "dgxspark")):
+            each.rmdir()

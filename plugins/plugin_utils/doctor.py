@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
-from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health, low_power
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
@@ -322,9 +322,10 @@ def _gpus(state: SiteState) -> t.Iterator[Diagnosis]:
                 "See dmesg for NVRM lines. Where nothing speaks against it, cut the node's power for a minute.",
             )
         for gpu in health.gpus:
-            if (gpu.utilisation or 0) < limits["busy_percent"] or gpu.clock_mhz is None or gpu.power_w is None:
+            stuck = low_power(gpu, limits)
+            if stuck is None:
                 state.unjudged.append((name, "whether the GPU is in its low-power state: that shows at work only"))
-            elif gpu.clock_mhz < limits["low_clock_mhz"] and gpu.power_w < limits["low_power_w"]:
+            elif stuck:
                 yield Diagnosis(
                     "gpu.low-power",
                     "error",

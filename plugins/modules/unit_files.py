@@ -1,0 +1,137 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: unit_files
+short_description: Lay a set of files with systemd units on a node, or take it away
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Writes files, all of them or none, and enables the units among them. Files of an earlier run are removed.
+  - A record on the node says which files are of the set; no other file is touched.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  name:
+    description: The set's name. The record is C(/var/lib/dgxspark/NAME.json).
+    type: str
+    required: true
+  state:
+    description: V(absent) removes what was laid down and nothing else.
+    type: str
+    choices: [present, absent]
+    default: present
+  files:
+    description: The files, each with C(path), C(content) and C(mode).
+    type: list
+    elements: dict
+    default: []
+  enable:
+    description: Units to enable and start.
+    type: list
+    elements: str
+    default: []
+  restart:
+    description: Units of O(enable) that are restarted after a change.
+    type: list
+    elements: str
+    default: []
+  output:
+    description: Files that the units write, which go with them.
+    type: list
+    elements: path
+    default: []
+  needs:
+    description: Folders of others that must be there, each with what to do where it is not.
+    type: dict
+    default: {}
+notes:
+  - Needs root (C(become)).
+"""
+
+EXAMPLES = r"""
+- name: Take the metrics away
+  dgxspark.cluster.unit_files:
+    name: metrics
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What differed, each with C(subject), C(what), C(before) and C(after).
+  returned: always
+  type: list
+  elements: dict
+"""
+
+import pathlib
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile
+from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles, Wanted
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+
+RECORDS = "/var/lib/dgxspark"
+
+
+def run(module: t.Any) -> dict[str, t.Any]:
+    """Bring the node to what is wanted; return what differed."""
+    given = module.params
+    node = UnitFiles(module_runner(module), f"{RECORDS}/{given['name']}.json")
+    written = list(node.ours.get("output", ()))
+    if given["state"] == "absent":
+        changes = node.removal()
+        if node.ours and not module.check_mode:
+            node.remove()
+            _forget(written)
+    else:
+        missing = [folder for folder in given["needs"] if not pathlib.Path(folder).is_dir()]
+        if missing:
+            raise CollectionError(f"{missing[0]}: the folder is not there. {given['needs'][missing[0]]}")
+        files = tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"])
+        wanted = Wanted(files, tuple(given["enable"]), tuple(given["restart"]))
+        changes = node.changes(wanted)
+        if changes and not module.check_mode:
+            node.apply(wanted, changes, output=given["output"])
+            _forget(path for path in written if path not in given["output"])
+    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
+    return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff}
+
+
+def _forget(paths: t.Iterable[str]) -> None:
+    for path in paths:
+        node_files.remove(path)
+        node_files.remove(node_files.beside(path))
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "files": {"type": "list", "elements": "dict", "default": []},
+            "enable": {"type": "list", "elements": "str", "default": []},
+            "restart": {"type": "list", "elements": "str", "default": []},
+            "output": {"type": "list", "elements": "path", "default": []},
+            "needs": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = run(module)
+    except CollectionError as exc:
+        module.fail_json(msg=str(exc), changes=[])
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
