@@ -235,7 +235,7 @@ def failure(where: str, exc: Exception) -> CollectionError:
 def _interpreter() -> t.Any:
     # One for all: `search` makes one for each call, which takes longer than most conditions.
     class Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc, name-defined]
-        """jmespath's own, which takes in one step what most conditions are made of: a.b.c, and contains([…], a.b.c)."""
+        """jmespath's own, which takes in one step what most conditions are made of: a.b.c, a == 'text', contains([…], a)."""
 
         def visit_path(self, node: Node, value: t.Any) -> t.Any:
             try:
@@ -246,6 +246,9 @@ def _interpreter() -> t.Any:
             except AttributeError:
                 return None
             return value
+
+        def visit_text(self, node: Node, value: t.Any) -> bool:
+            return bool(self.visit(node["children"][0], value) == node["children"][1]["value"])
 
         def visit_among(self, node: Node, value: t.Any) -> bool:
             return self.visit(node["children"][1], value) in node["children"][0]["value"]
@@ -267,10 +270,17 @@ def _folded(node: Node) -> Node:
     if node["type"] not in _OF_THE_DOCUMENT:
         return node
     folded = {**node, "children": [_folded(child) for child in children]}
-    if node["type"] == "function_expression" and node["value"] == "contains" and len(children) == 2:
-        named = folded["children"][0]
-        if named["type"] == "literal" and isinstance(named["value"], list):
+    if len(children) == 2:
+        first, second = folded["children"]
+        does = (node["type"], node["value"]) if "value" in node else ()
+        if (
+            does == ("function_expression", "contains")
+            and first["type"] == "literal"
+            and isinstance(first["value"], list)
+        ):
             folded["type"] = "among"
+        elif does == ("comparator", "eq") and second["type"] == "literal" and isinstance(second["value"], str):
+            folded["type"] = "text"
     return folded
 
 

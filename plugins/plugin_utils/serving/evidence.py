@@ -141,8 +141,10 @@ class Standard:
         """Whether two references name one image: the same text, or two names of one known entry. Unknown is not equal."""
         if one is None or other is None:
             return False
+        if one == other:
+            return True
         known = [self.images.get(name) or self.images.get(name.partition("@")[2]) for name in (one, other)]
-        return one == other or (known[0] is not None and known[0] == known[1])
+        return known[0] is not None and known[0] == known[1]
 
 
 def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
@@ -202,8 +204,8 @@ def load_rows(overlays: t.Sequence[str] = ()) -> tuple[Row, ...]:
 
 
 def _same(first: t.Any, second: t.Any) -> bool:
-    if type(first) is type(second) and first == second:
-        return True
+    if type(first) is type(second) and not isinstance(first, float):
+        return bool(first == second)
     if isinstance(first, (int, float)) and isinstance(second, (int, float)) and not isinstance(first, bool):
         return math.isclose(float(first), float(second))
     if isinstance(first, str) and isinstance(second, (dict, list)):

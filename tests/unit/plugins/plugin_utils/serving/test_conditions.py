@@ -75,6 +75,31 @@ def test_an_answer_given_without_a_fact_is_the_answer_with_any_value_of_it(text:
         assert condition.holds({"settings": {"kind": kind, "page_size": size}}) is without
 
 
+CONDITIONS = [entry["when"] for entry in RULES.values()]
+CONDITIONS += ['contains(`[1, 2, "a"]`, settings.a)', "settings.a.b == 'c'", "settings.a == settings.b"]
+values = st.sampled_from([None, True, False, 0, 1, 7.5, "", "a", "c", "auto", [], ["a", 1], {}, {"b": "c"}])
+
+
+@given(st.data(), st.sampled_from(CONDITIONS))
+def test_every_condition_is_answered_as_by_jmespath_itself(data: st.DataObject, text: str) -> None:
+    condition = compiled(text, "here")
+    literals = [value for term in condition.terms for value in term.candidates]
+    document: dict[str, t.Any] = {}
+    for path in sorted(condition.reads):
+        place = document
+        for name in path[:-1]:
+            inner = place.setdefault(name, {})
+            place = inner if isinstance(inner, dict) else place
+        place[path[-1]] = data.draw(st.sampled_from(literals) | values)
+    try:
+        said = true(jmespath.search(text, document))
+    except (jmespath.exceptions.JMESPathError, TypeError):
+        with pytest.raises((jmespath.exceptions.JMESPathError, TypeError)):
+            condition.holds(document)
+    else:
+        assert condition.holds(document) is said
+
+
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_a_shipped_rule_is_asked_within_the_bound_of_trials(name: str) -> None:
     """Two unknown facts of a rule are tried out whole, so no shipped rule is judged by a part of the trials."""
