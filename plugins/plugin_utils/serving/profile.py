@@ -246,7 +246,9 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
     usual = entry.get("shapes", {}).get("mixed") or (next(iter(variants)) if variants else "default")
     variant = overrides.get("variant") or usual
     if not isinstance(variant, str) or (variants and variant not in variants):
-        raise CollectionError(f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants) or 'default'}.")
+        raise CollectionError(
+            f"profile {name!r}: variant {variant!r} is not one of {', '.join(variants) or 'default'}."
+        )
     chosen = _layers(entry, variant, overrides, tables or load_tables())
     parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1} | chosen["parallel"]
     faults: list[CollectionError] = list(chosen["faults"])

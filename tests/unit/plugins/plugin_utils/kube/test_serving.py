@@ -200,7 +200,7 @@ def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_n
 def test_the_transport_is_said_where_the_plan_judges_it() -> None:
     """Sockets by cluster.nccl alone would run under a verdict of RoCE."""
     cluster = {"hosts": names(4), "fabric": inputs.fabric(4), "nccl": {"transport": "socket"}}
-    with pytest.raises(CollectionError, match="Give settings.nccl_transport"):
+    with pytest.raises(CollectionError, match=r"Give settings\.nccl_transport"):
         launch_plan("glm-4.7-nvfp4", cluster)
     made = launch_plan("glm-4.7-nvfp4", cluster, {"settings": {"nccl_transport": "socket"}})
     assert made["ranks"][0]["env"]["NCCL_IB_DISABLE"] == "1"
