@@ -219,10 +219,13 @@ def demand(
 
 
 def _choose(given: t.Any, best: float, floor: float, ceiling: float) -> tuple[float, str]:
-    """Return the knob and who chose it: the owner's value, or the plan's best one, in hundredths, rounded down."""
+    """Return the knob and who chose it: the owner's value, or the plan's best one, in hundredths, rounded down.
+
+    Where nothing fits the ceiling may be below 0; a share is above it all the same.
+    """
     if given is not None:
         return float(given), "given"
-    return math.floor(max(best, min(floor + 0.01, ceiling)) * 100) / 100, "planned"
+    return max(math.floor(max(best, min(floor + 0.01, ceiling)) * 100) / 100, 0.01), "planned"
 
 
 def _pools(need: Demand, kv: float, state: float, **own: t.Any) -> Pools:

@@ -406,6 +406,14 @@ def test_a_way_out_of_the_radix_cache_is_one_that_the_engine_takes() -> None:
     )["verdict"] == "unproven"  # fmt: skip
 
 
+def test_the_plan_never_chooses_what_is_no_share() -> None:
+    """A prompt in one chunk counts more activations than a Spark has memory: nothing helps, and the plan blames no share."""
+    asked = {"mem_fraction_static": None, "chunked_prefill_size": -1}
+    made = planned(ULTRA, "ep4", free=90, settings=asked, parallel={"tp": 1, "pp": 4, "ep": 1})
+    assert rules(made, "error") & {"memory.does-not-fit", "memory.fraction-out-of-range"} == {"memory.does-not-fit"}
+    assert 0 < made["settings"]["mem_fraction_static"] < 1
+
+
 def test_no_request_is_not_any_number_of_requests() -> None:
     made = planned(ULTRA, free=82, settings={"max_mamba_cache_size": None})
     assert made["verdict"] == "blocked"
