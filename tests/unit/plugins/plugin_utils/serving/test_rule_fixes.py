@@ -249,7 +249,7 @@ def test_a_fix_of_a_spread_is_one_that_the_model_can_be_cut_into(name: str, vers
         return
     for nodes, tp, pp in SPREADS:
         case = Case(name, {}, {"nodes": nodes, "tp": tp, "pp": pp, "ep": tp}, version=version)
-        own, document = asked(case)
+        _own, document = asked(case)
         for rule in errors(case):
             for fix in (fix for fix in WRITTEN[rule].get("fix", ()) if "tp" in fix.get("parallel", {})):
                 done = case.after(facts.filled(fix, document))
