@@ -308,7 +308,7 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
         if key in standard.harmless:
             condition = standard.harmless[key]
             if condition is None or condition.holds(
-                {**ours.document, "row": _plain(other), "plan": _plain(mine), "most": row.most}
+                {**ours.document, "row": _object(other), "plan": _object(mine), "most": row.most}
             ):
                 continue
         differs[key] = (_plain(other), _plain(mine))
@@ -323,6 +323,16 @@ def _follows(key: str, written: t.Mapping[str, t.Any]) -> bool:
 
 def _plain(value: t.Any) -> t.Any:
     return repr(value) if value is UNKNOWN else value
+
+
+def _object(value: t.Any) -> t.Any:
+    """Return a value for conditions: of a text that is a JSON object, that object."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return _plain(value)
 
 
 def _distance(run: Run, row: Row, standard: Standard) -> int:

@@ -348,6 +348,21 @@ def test_a_variable_that_the_run_had_not_makes_it_another_one(name: str) -> None
     assert planned(name, environment={"HF_HOME": "/weights", "NCCL_DEBUG": "INFO"})["verdict"] == "proven"
 
 
+@pytest.mark.parametrize(
+    ("over", "verdict"),
+    [
+        ({"max_position_embeddings": 10**6}, "proven"),
+        ('{"max_position_embeddings": 1000000}', "proven"),
+        ({"max_position_embeddings": 10**6, "num_experts_per_tok": 1}, "unproven"),
+        ('{"num_hidden_layers": 2, "max_position_embeddings": 1000000}', "unproven"),
+        ({"max_position_embeddings": 10**6, "rope_scaling": {"factor": 4}}, "unproven"),
+        ("[1]", "unproven"),
+    ],
+)
+def test_the_config_s_cap_alone_may_be_lifted(over: t.Any, verdict: str) -> None:
+    assert planned(ULTRA, "ep4", settings={"json_model_override_args": over})["verdict"] == verdict
+
+
 def test_an_image_that_is_not_named_proves_nothing() -> None:
     made = planned(ULTRA, engine={"image": None})
     assert made["verdict"] == "unproven"
