@@ -174,11 +174,11 @@ class Dialect:
         return self._named[name]
 
     def _find(self, name: str) -> tuple[str, t.Literal["", "opposite", "words"]]:
-        if name in self.tables.names:
-            return self.tables.names[name], ""
-        if name in self.tables.opposites:
-            return self.tables.opposites[name], "opposite"
-        flag = name.replace("_", "-")
+        spelled, flag = name.replace("-", "_"), name.replace("_", "-")
+        if spelled in self.tables.names:
+            return self.tables.names[spelled], ""
+        if spelled in self.tables.opposites:
+            return self.tables.opposites[spelled], "opposite"
         if self.parser.spec(flag) is None:
             return name, ""
         primary = self.parser.primary(flag)

@@ -55,6 +55,11 @@ def test_a_number_with_zeros_too_many_is_planned_as_any_other() -> None:
     assert planned(VLLM, settings={"speculative_num_steps": 10**12})["verdict"] != "proven"
 
 
+@pytest.mark.parametrize(("name", "alias"), [(GLM, "enforce-eager"), (VLLM, "disable-cuda-graph")])
+def test_dashes_are_underscores_in_an_alias_as_well(name: str, alias: str) -> None:
+    assert planned(name, settings={alias: True}) == planned(name, settings={"disable_cuda_graph": True})
+
+
 def test_an_empty_list_says_nothing() -> None:
     assert planned(SUPER, settings={"cuda_graph_bs": []}) == planned(SUPER)
 
