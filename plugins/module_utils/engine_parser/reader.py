@@ -371,7 +371,7 @@ def look(patches: t.Sequence[Plain]) -> Plain:
     document: Plain = {
         "engine": engine,
         "version": distribution.version,
-        "requires": requires,
+        "requires": {name: requires[name] for name in PACKAGES if requires.get(name)},
         "packages": packages_of(distribution),
         "cudnn_frontend": importlib.util.find_spec("cudnn") is not None,
         "architectures": [],
@@ -387,7 +387,8 @@ def look(patches: t.Sequence[Plain]) -> Plain:
                 document.update(part(engine, requires, patches, place))
             except Exception as exc:  # an image holds anything; what it breaks is told, and the rest is read
                 why = str(exc) if isinstance(exc, Unread) else f"{type(exc).__name__}: {exc}"
-                document["unread"].append(f"{part.__name__[1:]}: {' '.join(why.split())[-600:]}")
+                lines = [" ".join(line.split())[:300] for line in why.splitlines() if line.strip()] or ["it says nothing"]
+                document["unread"].append(f"{part.__name__[1:]}: {' … '.join(dict.fromkeys((lines[0], lines[-1])))}")
     return document
 
 
