@@ -63,7 +63,9 @@ class ActionModule(ActionBase):
         watch = pulls.Watch(pulls.Wanted(self._asked["image"], {}, {host: pod}, []))
         while time.monotonic() - began < self._asked["timeout"]:
             pods = ask.objects(self, ("v1", "Pod"), self._place, inspect.selector(pod), self._vars)
-            failed, waiting = watch.look(pods, ask.objects(self, ("v1", "Event"), self._place, [], self._vars), time.monotonic())
+            failed, waiting = watch.look(
+                pods, ask.objects(self, ("v1", "Event"), self._place, [], self._vars), time.monotonic()
+            )
             why = inspect.fault(pods[0]) if pods else None
             if host in watch.digests and why is not None:
                 if why:  # what the program said of it comes first
@@ -83,7 +85,9 @@ class ActionModule(ActionBase):
 
     def _remove(self, pod: Plain, needs: list[Plain]) -> None:
         gone = [pulls.bare(pod), {**pulls.bare(needs[1]), "kind": "ConfigMap"}]
-        self._do("kubernetes.core.k8s", {"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60})
+        self._do(
+            "kubernetes.core.k8s", {"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60}
+        )
 
     def _do(self, module: str, arguments: Plain) -> Plain:
         place = {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shlex
 import typing as t
 
 import pytest
@@ -13,9 +14,13 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.rea
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import inspect
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.unit import guide
 from ansible_collections.dgxspark.cluster.tests.unit.image_trees import DIGEST, REPO, SAID
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+# The guide's own command, after its inventory.
+(COMMAND,) = [line for line in guide.commands("guide_serving") if "inspect_image" in line]
+OPTIONS = shlex.split(COMMAND)[4:]
 POD = inspect.objects(REPO, "spark1", None, 60)[1]["metadata"]["name"]
 
 
@@ -25,7 +30,7 @@ class Owner(harness.Site):
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
         self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
-        super().__init__(folder, folder / "kubeconfig", dgxspark_image=REPO)
+        super().__init__(folder, folder / "kubeconfig")
         self.cluster.registry = {REPO: DIGEST}
         self.playbook = str(harness.ROOT / "playbooks" / "inspect_image.yml")
 
@@ -34,7 +39,7 @@ class Owner(harness.Site):
         return [key[3] for key in self.cluster.objects if key[3] == POD]
 
     def refused(self) -> str:
-        code, said, _changed = self.run()
+        code, said, _changed = self.run(*OPTIONS)
         assert code != 0 and not (self.folder / "dgxspark").exists() and self.left() == [], said
         return " ".join(said.split())
 
@@ -48,10 +53,10 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 
 def test_an_image_is_read_once_and_written_where_plans_look(owner: Owner) -> None:
     owner.cluster.logs[POD] = "=== a banner ===\n" + framed(SAID)
-    code, said, changed = owner.run("--check")
+    code, said, changed = owner.run(*OPTIONS, "--check")
     assert (code, changed) == (0, 0) and "nothing runs in check mode" in said, said
     assert owner.cluster.writes == []
-    code, said, changed = owner.run("--diff")
+    code, said, changed = owner.run(*OPTIONS, "--diff")
     assert code == 0 and changed > 0, said
     assert "engine    vllm 0.17.1+image.abababababab" in said and "built for sm_121a" in said and "fork-only" in said
     image = yaml.safe_load((owner.folder / "dgxspark/images/registry.example-fork-nightly.yml").read_text("utf-8"))
@@ -60,7 +65,7 @@ def test_an_image_is_read_once_and_written_where_plans_look(owner: Owner) -> Non
         f"ConfigMap/{POD}", f"Pod/{POD}", f"-Pod/{POD}", f"-ConfigMap/{POD}",
     ]  # fmt: skip
     assert owner.left() == []
-    code, said, changed = owner.run()
+    code, said, changed = owner.run(*OPTIONS)
     assert (code, changed) == (0, 0), said
 
 

@@ -42,4 +42,6 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
     table = load_tables([str(owner)]).parsers[f"{engine}-{version}+image.abababababab"].table
     shipped = knowledge.read_yaml(tables.path(ROOT, engine, version))
     assert {k: v for k, v in table.items() if k not in OWN} == {k: v for k, v in shipped.items() if k not in OWN}
-    assert knowledge.load("images", [str(owner)])[f"own-registry.example-{engine}-{version}"]["patches"] == said["patches"]
+    assert (
+        knowledge.load("images", [str(owner)])[f"own-registry.example-{engine}-{version}"]["patches"] == said["patches"]
+    )

@@ -20,7 +20,13 @@ PARSER: dict[str, t.Any] = {
     "flags": [
         {**FLAG, "options": [], "dest": "model_tag", "nargs": "?"},
         {**FLAG, "options": ["--fork-only"], "type": "int", "default": 7},
-        {**FLAG, "options": ["--enable-x", "--no-enable-x"], "action": "BooleanOptionalAction", "nargs": 0, "default": True},
+        {
+            **FLAG,
+            "options": ["--enable-x", "--no-enable-x"],
+            "action": "BooleanOptionalAction",
+            "nargs": 0,
+            "default": True,
+        },
         {**FLAG, "options": ["--attention-backend"], "choices": ["B", "A"]},
     ],
     "facts": {
@@ -48,7 +54,10 @@ def lay(folder: pathlib.Path, files: t.Mapping[str, str]) -> None:
 
 def about(name: str, version: str, *requires: str) -> dict[str, str]:
     """Return the metadata of an installed package."""
-    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {each}" for each in requires)]
+    lines = [
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",
+        *(f"Requires-Dist: {each}" for each in requires),
+    ]
     return {f"{name.replace('-', '_')}-{version}.dist-info/METADATA": "\n".join([*lines, ""])}
 
 

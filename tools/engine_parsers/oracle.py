@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from engine_parsers.sources import Source, cache, packages, source
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import reader
+from engine_parsers.sources import Source, cache, packages, source
 
 Files = Mapping[str, Mapping[str, Any]]
 

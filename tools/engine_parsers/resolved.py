@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine_parsers.oracle import Answer
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import graphs
+from engine_parsers.oracle import Answer
 
 
 def resolved(engine: str, answer: Answer) -> dict[str, Any]:

@@ -30,6 +30,7 @@ for _glibc in ("2_35", "2_34", "2_31", "2_28", "2_17"):
 MEMBERS = (*SOURCES, ".dist-info/METADATA")
 PLATFORM += ["--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64", "--platform", "any"]
 
+
 class NotAvailable(Exception):
     """A package could not be had; the text says which and why."""
 

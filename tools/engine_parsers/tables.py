@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine_parsers import oracle
-from engine_parsers.sources import source
-
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.engine_table import scalar
+from engine_parsers import oracle
+from engine_parsers.sources import source
 
 __all__ = ["VERSIONS", "entry", "path", "scalar", "text"]
 VERSIONS = {

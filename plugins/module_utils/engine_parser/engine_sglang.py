@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 def prepare(request: t.Mapping[str, t.Any]) -> None:
     """Answer two questions that only real packages could."""
-    dill = importlib.import_module("dill")
+    dill: t.Any = importlib.import_module("dill")
     importlib.import_module("sgl_kernel")  # found by find_spec: present
     dill.dumps = lambda *args, **kwargs: b""
     dill.loads = lambda *args, **kwargs: types.SimpleNamespace()

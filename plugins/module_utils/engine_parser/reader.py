@@ -300,7 +300,11 @@ def link(place: pathlib.Path) -> None:
 
 def _parts(name: str, distribution: metadata.Distribution) -> t.Iterator[pathlib.Path]:
     """Yield what a distribution has beside others in site-packages; of one without a record, what is found by its name."""
-    tops = {part.parts[0] for part in distribution.files or () if part.parts and part.parts[0] not in ("..", "__pycache__", "bin")}
+    tops = {
+        part.parts[0]
+        for part in distribution.files or ()
+        if part.parts and part.parts[0] not in ("..", "__pycache__", "bin")
+    }
     yield from (pathlib.Path(str(distribution.locate_file(top))) for top in sorted(tops) if not top.endswith(".pth"))
     if not tops:
         spec = importlib.util.find_spec({"pyyaml": "yaml", "pillow": "PIL"}.get(name, name.replace("-", "_")))
@@ -359,7 +363,12 @@ def patches_of(entries: t.Iterable[Plain], place: pathlib.Path) -> dict[str, str
         command = [sys.executable, str(HERE / "patches.py"), "--check", str(path)]
         ran = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
         state = "drifted" if ran.returncode else ran.stdout
-        words = {"would be applied": "needed", "applied before": "there", "not needed": "not needed", "drifted": "drifted"}
+        words = {
+            "would be applied": "needed",
+            "applied before": "there",
+            "not needed": "not needed",
+            "drifted": "drifted",
+        }
         found[str(entry["id"])] = next((said for word, said in words.items() if word in state), "drifted")
     return found
 
@@ -387,7 +396,9 @@ def look(patches: t.Sequence[Plain]) -> Plain:
                 document.update(part(engine, requires, patches, place))
             except Exception as exc:  # an image holds anything; what it breaks is told, and the rest is read
                 why = str(exc) if isinstance(exc, Unread) else f"{type(exc).__name__}: {exc}"
-                lines = [" ".join(line.split())[:300] for line in why.splitlines() if line.strip()] or ["it says nothing"]
+                lines = [" ".join(line.split())[:300] for line in why.splitlines() if line.strip()] or [
+                    "it says nothing"
+                ]
                 document["unread"].append(f"{part.__name__[1:]}: {' … '.join(dict.fromkeys((lines[0], lines[-1])))}")
     return document
 

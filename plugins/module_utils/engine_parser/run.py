@@ -76,7 +76,11 @@ def flags(parser: t.Any) -> list[dict[str, t.Any]]:
 
 def _said(action: t.Any) -> str | None:
     """Return the help of an action that is deprecated, or may be: what a table says of its successor stands there."""
-    old = getattr(action, "new_flag", None) or getattr(action, "deprecated", False) or "Deprecated" in type(action).__name__
+    old = (
+        getattr(action, "new_flag", None)
+        or getattr(action, "deprecated", False)
+        or "Deprecated" in type(action).__name__
+    )
     said = action.help if isinstance(action.help, str) else ""
     return said if old or "deprecated" in said.lower() else None
 

@@ -117,7 +117,9 @@ def fault(made: t.Mapping[str, t.Any]) -> str | None:
         return None
     if status["phase"] == "Succeeded":
         return ""
-    ended = next((each.get("state", {}).get("terminated") for each in status.get("containerStatuses") or ()), None) or {}
+    ended = (
+        next((each.get("state", {}).get("terminated") for each in status.get("containerStatuses") or ()), None) or {}
+    )
     words = [status.get("reason"), status.get("message"), ended.get("reason"), ended.get("message")]
     told = " ".join(" ".join(str(word).split()) for word in words if word)[-400:]
     if "OOMKilled" in told:

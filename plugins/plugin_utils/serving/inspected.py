@@ -132,7 +132,9 @@ def _no_number(name: str) -> t.NoReturn:
     raise ValueError(f"{name} is no number.")
 
 
-def entries(said: t.Mapping[str, t.Any], image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()) -> Entries:
+def entries(
+    said: t.Mapping[str, t.Any], image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()
+) -> Entries:
     """Return the entries of an image, as files below an owner's folder.
 
     said: as `document` returns it. digest: of what the pod ran. overlays: all of the owner's folders that are there.
@@ -140,7 +142,9 @@ def entries(said: t.Mapping[str, t.Any], image: str, digest: str, folder: str, o
     """
     seen = from_plain(Seen, dict(said), "the image's document")
     if not _VERSION.fullmatch(seen.version):
-        raise CollectionError(f"{image}: {printable(seen.version, 80)!r} is no version of {seen.engine}. Nothing was written.")
+        raise CollectionError(
+            f"{image}: {printable(seen.version, 80)!r} is no version of {seen.engine}. Nothing was written."
+        )
     if not _DIGEST.fullmatch(digest):
         raise CollectionError(f"{image}: {printable(digest, 80)!r} is no digest. Nothing was written.")
     version, table = seen.version, None
@@ -176,12 +180,12 @@ def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
     for entry in reversed(knowledge.load("images", overlays).values()):
         if entry["image"] != image:
             continue
-        if entry["id"] not in shipped or shipped[entry["id"]]["origin"] != entry["origin"]:
-            if pathlib.Path(entry["origin"]).resolve() != path.resolve():
-                raise CollectionError(
-                    f"{image} is the entry {entry['id']!r} of {entry['origin']}, and would be that of {path}, too. Move what you know of "
-                    "its features there, and delete the other."
-                )
+        is_shipped = entry["id"] in shipped and shipped[entry["id"]]["origin"] == entry["origin"]
+        if not is_shipped and pathlib.Path(entry["origin"]).resolve() != path.resolve():
+            raise CollectionError(
+                f"{image} is the entry {entry['id']!r} of {entry['origin']}, and would be that of {path}, too. Move what you know of "
+                "its features there, and delete the other."
+            )
         return entry | ({"replaces": entry["id"]} if entry["id"] in shipped else {})
     return {}
 

@@ -39,7 +39,10 @@ def but(**changed: t.Any) -> Plain:
 def test_an_image_becomes_two_entries_that_the_loader_takes(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "dgxspark"
     made = write(folder)
-    assert [file.path for file in made.files] == ["images/registry.example-fork-nightly.yml", f"engines/vllm/{VERSION}.yml"]
+    assert [file.path for file in made.files] == [
+        "images/registry.example-fork-nightly.yml",
+        f"engines/vllm/{VERSION}.yml",
+    ]
     image = knowledge.load("images", [str(folder)])["own-registry.example-fork-nightly"]
     assert (image["digest"], image["engine"]) == (DIGEST, {"name": "vllm", "version": VERSION})
     assert image["features"] == {"cudnn": False, "wna16_ep": True}
@@ -64,7 +67,9 @@ def test_a_plan_with_the_image_speaks_of_it_by_tag_and_by_digest(tmp_path: pathl
 
 
 def test_what_was_known_of_a_shipped_image_is_kept(tmp_path: pathlib.Path) -> None:
-    said = but(engine="sglang", version="0.5.12", parser=None, patches={}, cudnn_frontend=True, unread=["parser: \x1b[2Jno"])
+    said = but(
+        engine="sglang", version="0.5.12", parser=None, patches={}, cudnn_frontend=True, unread=["parser: \x1b[2Jno"]
+    )
     write(tmp_path, said, SHIPPED)
     image = knowledge.load("images", [str(tmp_path)])["scitrera-sglang-0.5.12"]
     assert image["features"] == {"cudnn": False, "nemotron_mtp": False, "sm121_patches": False}
