@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import typing as t
@@ -81,7 +82,9 @@ class ActionModule(ActionBase):
 
     def _last(self, pod: Plain) -> str:
         named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"], "container": "inspect"}
-        return inspected.printable(str(self._do("kubernetes.core.k8s_log", named).get("log") or ""))
+        with contextlib.suppress(CollectionError):  # a container that was never started has no log
+            return inspected.printable(str(self._do("kubernetes.core.k8s_log", named).get("log") or ""))
+        return ""
 
     def _remove(self, pod: Plain, needs: list[Plain]) -> None:
         gone = [pulls.bare(pod), {**pulls.bare(needs[1]), "kind": "ConfigMap"}]

@@ -310,6 +310,10 @@ def _parts(name: str, distribution: metadata.Distribution) -> t.Iterator[pathlib
         spec = importlib.util.find_spec({"pyyaml": "yaml", "pillow": "PIL"}.get(name, name.replace("-", "_")))
         places = list(spec.submodule_search_locations or ()) or [spec.origin or ""] if spec else []
         yield from map(pathlib.Path, places)
+        about = getattr(
+            distribution, "_path", None
+        )  # a distribution's own packages have no list of files; their metadata is asked for
+        yield from [pathlib.Path(about)] if about else []
 
 
 def packages_of(distribution: metadata.Distribution) -> dict[str, str]:

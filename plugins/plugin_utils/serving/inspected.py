@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import concerned, load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import of_image
 
 Plain = dict[str, t.Any]
 
@@ -149,7 +150,7 @@ def entries(
         raise CollectionError(f"{image}: {printable(digest, 80)!r} is no digest. Nothing was written.")
     version, table = seen.version, None
     if seen.parser is not None:
-        version += f"{'.' if '+' in version else '+'}image.{digest[7:19]}"
+        version = of_image(version, digest)
         table = _table(said, image, digest, version)
     path = f"images/{_slug(image)}.yml"
     before = _before(image, pathlib.Path(folder).expanduser() / path, overlays)

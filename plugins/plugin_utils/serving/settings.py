@@ -18,7 +18,12 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import counted, release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import (
+    counted,
+    is_of_image,
+    release,
+    same_release,
+)
 
 Entry = t.Mapping[str, t.Any]
 Settings = dict[str, t.Any]
@@ -78,8 +83,8 @@ class Tables:
         return {}
 
     def versions(self, engine: str) -> list[flag_table.Parser]:
-        """Return the versions of one engine, oldest first."""
-        own = [parser for parser in self.parsers.values() if parser.engine == engine]
+        """Return the versions of one engine, oldest first; what was read of one image is no version."""
+        own = [p for p in self.parsers.values() if p.engine == engine and not is_of_image(p.version)]
         return sorted(own, key=lambda parser: (release(parser.version), parser.version))
 
     def parser(self, engine: str, version: str) -> flag_table.Parser | None:

@@ -62,3 +62,20 @@ def test_a_document_comes_through_a_log_whole_or_not_at_all() -> None:
     for broken in ("".join(lines[1:]), "".join(lines[:-1]), "".join([lines[1], lines[0], *lines[2:]]), ""):
         with pytest.raises(inspected.CollectionError):
             inspected.document(broken)
+
+
+def test_what_parsers_are_made_of_is_linked_with_what_it_requires_and_nothing_else(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pip installs a package, with a list of its files, and as a distribution does, without."""
+    site = tmp_path / "site"
+    lay(site, {
+        **about("transformers", "5.0", "made-of>=1", "torch ; extra == 'torch'"), "transformers/__init__.py": "",
+        "transformers-5.0.dist-info/RECORD": "transformers/__init__.py,,\ntransformers-5.0.dist-info/METADATA,,\n../../bin/x,,\n",
+        **about("made-of", "1.0"), "made_of/__init__.py": "", **about("torch", "2.0"), "torch/__init__.py": "",
+    })  # fmt: skip
+    monkeypatch.setattr("sys.path", [str(site)])
+    monkeypatch.setattr(reader, "REAL", ())
+    reader.link(tmp_path / "packages")
+    linked = sorted(path.name for path in (tmp_path / "packages").iterdir())
+    assert linked == ["made_of", "made_of-1.0.dist-info", "transformers", "transformers-5.0.dist-info"]

@@ -62,8 +62,15 @@ def test_a_plan_with_the_image_speaks_of_it_by_tag_and_by_digest(tmp_path: pathl
         assert resolve(profile, {"engine": {"image": named}}, tables).engine.version == VERSION
     assert resolve(profile, {}, tables).engine.version == profile["engine"]["version"]
     assert "--fork-only" in build_argv("vllm", VERSION, {"fork_only": 8}, tables).argv
-    # Another image's plan of that release does not take it.
-    assert tables.nearest("vllm", "0.17.1").version == "0.17.1"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("version", "nearest"), [("0.17.1", "0.17.1"), ("0.23.0", "0.20.0"), ("0.99.0", "0.33.0")])
+def test_another_image_of_that_release_is_not_planned_by_it(tmp_path: pathlib.Path, version: str, nearest: str) -> None:
+    write(tmp_path, but(version=version))
+    tables = load_tables([str(tmp_path)])
+    parser = tables.nearest("vllm", version)
+    assert parser is not None and parser.version == nearest
+    assert f"vllm-{version}+image.abababababab" in tables.parsers
 
 
 def test_what_was_known_of_a_shipped_image_is_kept(tmp_path: pathlib.Path) -> None:
