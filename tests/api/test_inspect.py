@@ -79,8 +79,13 @@ def test_an_image_that_cannot_be_had_or_says_nothing_or_nonsense_is_one_sentence
     ended = {"exitCode": 1, "reason": "Error"}
     status = {"name": "inspect", "imageID": f"{REPO}@{DIGEST}", "state": {"terminated": ended}}
     owner.cluster.said[POD] = {"phase": "Failed", "containerStatuses": [status]}
-    owner.cluster.logs[POD] = "this image cannot be read: python3 has neither sglang nor vllm installed: one engine is needed\n"
-    assert "exit status 1. Error this image cannot be read: python3 has neither sglang nor vllm installed" in owner.refused()
+    owner.cluster.logs[POD] = (
+        "this image cannot be read: python3 has neither sglang nor vllm installed: one engine is needed\n"
+    )
+    assert (
+        "exit status 1. Error this image cannot be read: python3 has neither sglang nor vllm installed"
+        in owner.refused()
+    )
 
 
 def test_the_pod_has_no_more_than_it_needs() -> None:
