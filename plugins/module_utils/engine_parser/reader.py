@@ -19,7 +19,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-import importlib.metadata as metadata
 import importlib.util
 import json
 import pathlib
@@ -29,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import typing as t
+from importlib import metadata
 
 HERE = pathlib.Path(__file__).resolve().parent
 MARK, CHUNK = "dgxspark-image", 8000
@@ -109,7 +109,7 @@ def child(
     with tempfile.TemporaryDirectory(prefix="engine-parser-") as place:
         asked, answered = pathlib.Path(place, "request.json"), pathlib.Path(place, "answer.json")
         asked.write_text(json.dumps(request), encoding="utf-8")
-        ran = subprocess.run(
+        ran = subprocess.run(  # pylint: disable=ansible-bad-function
             [sys.executable, "-S", "-E", str(HERE / "run.py"), str(asked), str(answered)],
             check=False,
             cwd=place,
@@ -344,8 +344,15 @@ def torch_of() -> tuple[list[str], dict[str, str]]:
     """Return the architectures that torch was built for, and the versions of libraries that it loads. Unread where it cannot."""
     if importlib.util.find_spec("torch") is None:
         raise Unread("torch is not installed")
-    ran = subprocess.run([sys.executable, "-c", TORCH], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                         errors="replace", timeout=TIMEOUT_S)  # fmt: skip
+    ran = subprocess.run(  # pylint: disable=ansible-bad-function
+        [sys.executable, "-c", TORCH],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=TIMEOUT_S,
+    )
     if ran.returncode:
         raise Unread(f"torch cannot be imported: {' '.join(ran.stderr.split())[-300:]}")
     architectures, libraries = json.loads(ran.stdout.splitlines()[-1])
@@ -365,7 +372,9 @@ def patches_of(entries: t.Iterable[Plain], place: pathlib.Path) -> dict[str, str
         path = place / "patch.json"
         path.write_text(json.dumps([entry]), encoding="utf-8")
         command = [sys.executable, str(HERE / "patches.py"), "--check", str(path)]
-        ran = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
+        ran = subprocess.run(  # pylint: disable=ansible-bad-function
+            command, check=False, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
+        )
         state = "drifted" if ran.returncode else ran.stdout
         words = {
             "would be applied": "needed",

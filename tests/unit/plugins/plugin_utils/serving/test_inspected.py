@@ -23,11 +23,11 @@ VERSION = "0.17.1+image.abababababab"
 SHIPPED = "scitrera/dgx-spark-sglang:0.5.12"
 
 
-def write(folder: pathlib.Path, said: Plain = SAID, image: str = REPO) -> inspected.Entries:
+def write(folder: pathlib.Path, said: Plain | None = None, image: str = REPO) -> inspected.Entries:
     """Do as the playbook does, twice, since an owner runs it twice."""
     for _time in range(2):
         there = [str(folder)] if folder.is_dir() else []
-        made = inspected.entries(said, image, DIGEST, str(folder), there)
+        made = inspected.entries(said or SAID, image, DIGEST, str(folder), there)
         lay(folder, {file.path: file.text for file in made.files})
     return made
 
