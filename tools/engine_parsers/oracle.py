@@ -12,24 +12,12 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import reader
 from engine_parsers.sources import Source, cache, packages, source
-
-CHILD = pathlib.Path(__file__).resolve().parent / "child"
-TOTAL_GIB, FREE_GIB = 121.0, 118.0
-TIMEOUT_S = 600
-# Nothing of the caller's environment reaches an engine: it would answer for this machine or this user.
-ENVIRONMENT = {
-    "PATH": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": "", "VLLM_HOST_IP": "127.0.0.1", "NO_COLOR": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-}  # fmt: skip
 
 Files = Mapping[str, Mapping[str, Any]]
 
@@ -57,7 +45,7 @@ class Answer:
 
 @functools.cache
 def _harness() -> str:
-    files = [*sorted(CHILD.glob("*.py")), pathlib.Path(__file__)]
+    files = [*sorted(reader.HERE.glob("*.py")), pathlib.Path(__file__)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
@@ -80,40 +68,15 @@ def _local(case: Case) -> list[str]:
     return argv
 
 
-def _child(engine: Source, task: str, cases: Sequence[Sequence[str]], env: Mapping[str, str]) -> Any:
-    request = {
-        "engine": engine.engine, "source": str(engine.folder), "packages": str(packages(engine)),
-        "versions": engine.stood_in, "total_gib": TOTAL_GIB, "free_gib": FREE_GIB, "task": task, "cases": list(cases),
-    }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="engine-parser-") as place:
-        asked, answered = pathlib.Path(place, "request.json"), pathlib.Path(place, "answer.json")
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        environment = {**ENVIRONMENT, "HOME": place, "TMPDIR": place, **env}
-        ran = subprocess.run(
-            [sys.executable, "-S", "-E", str(CHILD / "run.py"), str(asked), str(answered)],
-            check=False,
-            cwd=place,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
-        if ran.returncode or not answered.is_file():
-            last = "\n".join(ran.stderr.splitlines()[-12:])
-            raise RuntimeError(f"the harness could not load {engine.engine} {engine.version}:\n{last}")
-        return json.loads(answered.read_text(encoding="utf-8"))
-
-
-def flags(engine: str, version: str) -> Any:
-    """Return {"flags": [...], "facts": {...}} as the real parser has them."""
-    return _child(source(engine, version), "flags", (), {})
+def read(engine: Source) -> dict[str, Any]:
+    """Return the real parser's flags, and what else a table has."""
+    return reader.read(engine.engine, engine.folder, packages(engine), engine.requires)
 
 
 def ask(engine: str, version: str, cases: Sequence[Case]) -> list[Answer]:
     """Answer all cases, in order. NotAvailable when a package cannot be downloaded, RuntimeError when the harness is broken."""
     made = source(engine, version)
-    base = (made.sha256, packages(made).name, _harness(), TOTAL_GIB, FREE_GIB)
+    base = (made.sha256, packages(made).name, _harness(), reader.TOTAL_GIB, reader.FREE_GIB)
     answers: dict[int, Answer] = {}
     open_cases: dict[tuple[tuple[str, str], ...], list[tuple[int, pathlib.Path]]] = {}
     for index, case in enumerate(cases):
@@ -124,7 +87,10 @@ def ask(engine: str, version: str, cases: Sequence[Case]) -> list[Answer]:
         else:
             open_cases.setdefault(tuple(sorted(case.env.items())), []).append((index, kept))
     for environment, asked in open_cases.items():
-        said = _child(made, "cases", [_local(cases[index]) for index, _kept in asked], dict(environment))
+        argvs = [_local(cases[index]) for index, _kept in asked]
+        said = reader.child(
+            made.engine, made.folder, packages(made), made.requires, argvs, environment=dict(environment)
+        )["answers"]
         for (index, kept), answer in zip(asked, said, strict=True):
             answers[index] = _answer(answer)
             if answer["stage"] != "harness":

@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -20,19 +19,16 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import MEMBERS as SOURCES
+from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import REAL, required
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The wheels are taken for one fixed platform, whatever this machine is: only their sources are read.
 PLATFORM = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312", "--abi", "abi3", "--abi", "none"]
 for _glibc in ("2_35", "2_34", "2_31", "2_28", "2_17"):
     PLATFORM += ["--platform", f"manylinux_{_glibc}_x86_64"]
-# Kernel sources too: SGLang's resolution looks for the folder of its just-in-time kernels.
-MEMBERS = (".py", ".cuh", ".cu", ".h", ".dist-info/METADATA")
+MEMBERS = (*SOURCES, ".dist-info/METADATA")
 PLATFORM += ["--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64", "--platform", "any"]
-# What parsers are made of, or what resolution computes with: these cannot be stood in for.
-REAL = ("numpy", "pydantic", "msgspec", "packaging", "typing_extensions", "psutil", "orjson", "regex", "pyyaml",
-        "cachetools", "cloudpickle", "jinja2", "pillow")  # fmt: skip
-# Packages that are stood in for, by the name under which an engine requires them: they state the version required.
-STOOD_IN = {"torch": "torch", "flashinfer-python": "flashinfer", "sglang-kernel": "sgl_kernel"}
 
 
 class NotAvailable(Exception):
@@ -49,12 +45,6 @@ class Source:
     wheel: str
     sha256: str
     requires: dict[str, str]
-
-    @property
-    def stood_in(self) -> dict[str, str]:
-        """Versions that stood-in packages state of themselves."""
-        pins = {module: self.requires.get(name, "") for name, module in STOOD_IN.items()}
-        return {"triton": "3.6.0"} | {m: pin.removeprefix("==") for m, pin in pins.items() if pin.startswith("==")}
 
 
 def cache() -> pathlib.Path:
@@ -73,13 +63,7 @@ def pip(*arguments: str, what: str) -> None:
 
 def _requires(folder: pathlib.Path) -> dict[str, str]:
     metadata = next(folder.glob("*.dist-info/METADATA")).read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for line in email.message_from_string(metadata).get_all("Requires-Dist") or []:
-        text, _semicolon, marker = line.partition(";")
-        match = re.match(r"\s*([A-Za-z0-9._-]+)\s*(\[[^]]*\])?\s*\(?([^)]*)\)?\s*$", text)
-        if match and "extra" not in marker:
-            found.setdefault(re.sub(r"[-_.]+", "-", match[1]).lower(), match[3].replace(" ", ""))
-    return found
+    return required(email.message_from_string(metadata).get_all("Requires-Dist") or [])
 
 
 def distribution(engine: str, version: str) -> str:

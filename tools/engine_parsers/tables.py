@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import re
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine_parsers.facts import facts
-from engine_parsers.oracle import flags as real_flags
-from engine_parsers.sources import Source, source
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.engine_table import scalar
+from engine_parsers import oracle
+from engine_parsers.sources import source
 
+__all__ = ["VERSIONS", "entry", "path", "scalar", "text"]
 VERSIONS = {
     "sglang": tuple(f"0.5.{patch}" for patch in range(10, 24)),
     "vllm": ("0.17.0", "0.17.1", "0.20.0", "0.33.0"),
 }
-SUPPRESSED = "==SUPPRESS=="
-NO_VALUE = {"_StoreTrueAction", "_StoreFalseAction", "DeprecatedAction", "DeprecatedStoreTrueAction"}
-WIDTH = 150
 HEADER = """\
 ---
 # yamllint disable rule:indentation
@@ -31,144 +26,12 @@ HEADER = """\
 def entry(engine: str, version: str) -> dict[str, Any]:
     """Return the whole table of one version. NotAvailable when its wheel cannot be downloaded."""
     made = source(engine, version)
-    dumped = real_flags(engine, version)
-    known = dumped["facts"].pop("known_values")
-    table: dict[str, Any] = {}
-    positionals = []
-    for action in dumped["flags"]:
-        if not action["options"]:
-            positionals.append(action["dest"])
-            continue
-        name, flag = _flag(action)
-        if name in known:
-            flag["known"] = known.pop(name)
-        table[name] = flag
-    if known:
-        dumped["facts"]["known_values"] = dict(sorted(known.items()))
-    return {
-        "id": f"{engine}-{version}", "engine": engine, "version": version,
-        "source": [f"{made.wheel} sha256:{made.sha256}"], "verified": "vendor",
-        "requires": {name: made.requires[name] for name in REQUIRES if made.requires.get(name)},
-        "facts": facts(made, dumped["facts"]), "positionals": positionals,
-        "flags": dict(sorted(table.items())), "environment": sorted(set(_environment(made))),
-    }  # fmt: skip
-
-
-REQUIRES = ("flashinfer-python", "sglang-kernel", "torch", "transformers")
-
-
-def _flag(action: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    long = [option.removeprefix("--") for option in action["options"] if option.startswith("--")]
-    name, others = long[0], long[1:]
-    flag: dict[str, Any] = {"type": action["type"]}
-    kind = action["action"]
-    if kind in ("BooleanOptionalAction", "EnableDisableAction"):
-        flag = {"type": "toggle"}
-        off = [other for other in others if _stem(other) == _stem(name)]
-        flag["off"] = off[0] if off else f"no-{name}"
-        others = [o for o in others if o not in off]
-    elif action["nargs"] == 0 or kind in NO_VALUE:
-        flag = {"type": "switch"}
-    if others:
-        flag["aliases"] = others
-    if action["choices"] is not None:
-        flag["choices"] = sorted(action["choices"], key=str)  # some come of a set, in no order
-    if action["nargs"] in ("+", "*"):
-        flag["many"] = "some" if action["nargs"] == "+" else "any"
-    elif action["nargs"] == "?":
-        flag["bare"] = action["const"]
-    elif isinstance(action["nargs"], int) and action["nargs"]:
-        flag["many"] = action["nargs"]
-    if kind == "_AppendAction":
-        flag["repeat"] = True
-    if action["required"]:
-        flag["required"] = True
-    default = action["default"]
-    configuration = isinstance(default, dict) and default  # a whole object of the engine's: not a default to know
-    if default not in (None, SUPPRESSED) and not (flag["type"] == "switch" and default is False) and not configuration:
-        flag["default"] = default
-    flag.update(_deprecation(action))
-    return name, flag
-
-
-def _stem(option: str) -> str:
-    return re.sub(r"^(no-)?((enable|disable)-)?", "", option)
-
-
-def _deprecation(action: Mapping[str, Any]) -> dict[str, Any]:
-    said = action["help"] or ""
-    if action["error_message"]:
-        return {"deprecated": "refused", "use": action["error_message"]}
-    if action["action"] == "DeprecatedAction":
-        return {"deprecated": "no effect"}
-    by_help = re.match(r"\W*deprecated|--[\w-]+ is deprecated", said, re.I)
-    if not (action["new_flag"] or action["deprecated"] or by_help or action["action"].startswith("Deprecated")):
-        return {}
-    named = re.search(r"(?:use|alias for)\s+(--[\w=-]+|[A-Z][A-Z_]+=\S+)", said, re.I)
-    use = action["new_flag"] or (named[1] if named else None)
-    effect = "no effect" if "no effect" in said.lower() else True
-    return {"deprecated": effect} | ({"use": use} if use else {})
-
-
-def _environment(made: Source) -> Iterator[str]:
-    """Read the variables that the engine declares: a class of fields (SGLang), a dictionary (vLLM)."""
-    path = made.folder / ("sglang/srt/environ.py" if made.engine == "sglang" else "vllm/envs.py")
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef) and node.name == "Envs":
-            for field in node.body:
-                targets = field.targets if isinstance(field, ast.Assign) else [getattr(field, "target", None)]
-                yield from (t.id for t in targets if isinstance(t, ast.Name) and re.fullmatch(r"[A-Z][A-Z0-9_]+", t.id))
-        is_table = isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "environment_variables"
-        if is_table and isinstance(node.value, ast.Dict):
-            yield from (k.value for k in node.value.keys if isinstance(k, ast.Constant))
-
-
-# --- text -----------------------------------------------------------------------------------------------------------
-
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+/-]*")
-WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-
-
-def scalar(value: Any) -> str:
-    """Write a value so that YAML 1.1 and 1.2 read the same."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{scalar(str(k))}: {scalar(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(scalar, value)) + "]"
-    if isinstance(value, float) and "e" in repr(value):
-        digits, exponent = repr(value).split("e")
-        return f"{digits if '.' in digits else digits + '.0'}e{int(exponent):+d}"
-    if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _wrapped(first: str, rest: str) -> str:
-    return "\n".join(
-        textwrap.wrap(first, WIDTH, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
-    )
-
-
-def _block(mapping: Mapping[str, Any], indent: str) -> Iterator[str]:
-    for name, item in mapping.items():
-        if isinstance(item, dict) and any(isinstance(part, dict) for part in item.values()):
-            yield f"{indent}{name}:"
-            yield from _block(item, f"{indent}  ")
-        else:
-            yield _wrapped(f"{indent}{name}: {scalar(item)}", f"{indent}  ")
+    return engine_table.entry(engine, version, f"{made.wheel} sha256:{made.sha256}", made.requires, oracle.read(made))
 
 
 def text(table: Mapping[str, Any]) -> str:
     """Write a table: one flag a line, in the order of names."""
-    lines = [HEADER.format(**table).rstrip()]
-    for key, value in table.items():
-        if key == "facts":
-            lines += [f"{key}:", *_block(value, "  ")]
-        elif key == "flags":
-            lines += [f"{key}:", *(_wrapped(f"  {name}: {scalar(flag)}", "    ") for name, flag in value.items())]
-        else:
-            lines.append(_wrapped(f"{key}: {scalar(value)}", "  "))
-    return "\n".join(lines) + "\n"
+    return engine_table.text(table, HEADER.format(**table))
 
 
 def path(root: Path, engine: str, version: str) -> Path:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -211,6 +212,7 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
             f"{chosen['engine']['name']} that you run, and its image."
         )
     engine = from_plain(Engine, dict(chosen["engine"]), f"profile {name!r}: engine")
+    engine = dataclasses.replace(engine, version=tables.version_of(engine.name, engine.version, engine.image))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", engine.version):
         raise CollectionError(
             f"profile {name!r}: engine.version: {engine.version!r} is no version. Write a release such as 0.5.12, or the image's "

@@ -14,12 +14,17 @@ import functools
 import json
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import counted, release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import (
+    counted,
+    is_of_image,
+    release,
+    same_release,
+)
 
 Entry = t.Mapping[str, t.Any]
 Settings = dict[str, t.Any]
@@ -45,10 +50,11 @@ _TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0",
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Engine versions and settings by id."""
+    """Engine versions and settings by id. images: the entries of images of which a table was read, by name and by digest."""
 
     engines: t.Mapping[str, Entry]
     settings: t.Mapping[str, Entry]
+    images: t.Mapping[str, Entry] = field(default_factory=dict)
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
@@ -69,13 +75,19 @@ class Tables:
             for key, (engine, _dash, version) in named.items()
         }
 
+    def version_of(self, engine: str, version: str, image: str | None) -> str:
+        """Return the version by which an image's own table is found, where one was read of it; else the version given."""
+        named = image or ""
+        own = (self.images.get(named) or self.images.get(named.partition("@")[2]) or {}).get("engine", {})
+        return str(own["version"]) if own.get("name") == engine else version
+
     @functools.cached_property
     def _dialects(self) -> dict[flag_table.Parser, Dialect]:
         return {}
 
     def versions(self, engine: str) -> list[flag_table.Parser]:
-        """Return the versions of one engine, oldest first."""
-        own = [parser for parser in self.parsers.values() if parser.engine == engine]
+        """Return the versions of one engine, oldest first; what was read of one image is no version."""
+        own = [p for p in self.parsers.values() if p.engine == engine and not is_of_image(p.version)]
         return sorted(own, key=lambda parser: (release(parser.version), parser.version))
 
     def parser(self, engine: str, version: str) -> flag_table.Parser | None:
@@ -117,7 +129,9 @@ def _loaded(overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> T
             raise knowledge.KnowledgeError(
                 f"{entry['origin']}: id: {key!r} is not the table's engine and version. Write id: {name}."
             )
-    return Tables(engines, knowledge.load("settings", overlays))
+    images = [entry for entry in knowledge.load("images", overlays).values() if entry.get("table") in engines]
+    named = {name: entry for entry in images for name in (entry["image"], entry.get("digest")) if name}
+    return Tables(engines, knowledge.load("settings", overlays), named)
 
 
 def load_tables(overlays: t.Sequence[str] = ()) -> Tables:

@@ -19,6 +19,7 @@ else:
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _NEWEST = "99999999"
+_OF_IMAGE = re.compile(r"[+.]image\.[0-9a-f]{12}$")
 _LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
 
 
@@ -67,6 +68,16 @@ def _specifiers(wanted: str) -> SpecifierSet:
 def matches(version: str, wanted: str) -> bool:
     """Whether a version is in a range: terms such as `>=0.5.12`, joined by commas. Empty: all versions. See `counted`."""
     return _specifiers(wanted).contains(counted(version))
+
+
+def of_image(version: str, digest: str) -> str:
+    """Return a version by which an image's own flag table is found: no release's, so that no other image is planned by it."""
+    return f"{version}{'.' if '+' in version else '+'}image.{digest.removeprefix('sha256:')[:12]}"
+
+
+def is_of_image(version: str) -> bool:
+    """Whether a version is one image's alone."""
+    return _OF_IMAGE.search(version) is not None
 
 
 def same_release(first: str, second: str) -> bool:

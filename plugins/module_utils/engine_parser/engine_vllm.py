@@ -1,3 +1,6 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """vLLM's parser and engine configuration (see run.py)."""
 
 from __future__ import annotations
@@ -7,45 +10,48 @@ import importlib
 import pathlib
 import re
 import sys
-import typing
-
-from run import Refused
+import types
+import typing as t
 
 COMPILED = re.compile(r"vllm\.(_C\w*|_moe_C\w*|_\w+_C|cumem_allocator|_flashmla\w*|vllm_flash_attn\._vllm\w*)$").match
 PLATFORM = "vllm.platforms.cuda.CudaPlatform"
 SOURCE: list[pathlib.Path] = []
 
 
-def prepare(request) -> None:
+class Refused(Exception):
+    """The parser's own refusal (argparse would print its usage and exit)."""
+
+
+def prepare(request: t.Mapping[str, t.Any]) -> None:
     """Take the CUDA platform for granted: finding it needs NVML."""
     SOURCE[:] = [pathlib.Path(request["source"])]
-    from vllm import platforms
-
+    platforms: t.Any = importlib.import_module("vllm.platforms")
     platforms.resolve_current_platform_cls_qualname = lambda: PLATFORM
     platforms._current_platform = None
     cuda = platforms.current_platform
     for module in list(sys.modules.values()):  # some took the undetected platform while vllm was imported
         if getattr(module, "__name__", "").startswith("vllm.") and "current_platform" in vars(module):
-            module.current_platform = cuda
+            t.cast(t.Any, module).current_platform = cuda
 
 
-def _cli():
+def _cli() -> types.ModuleType:
     for place in ("common", "launchers", "openai"):  # the module moved twice
         if (SOURCE[0] / "vllm" / "entrypoints" / place / "cli_args.py").is_file():
             return importlib.import_module(f"vllm.entrypoints.{place}.cli_args")
     raise RuntimeError("vLLM's cli_args.py is in none of the places known")
 
 
-def parser():
+def parser() -> t.Any:
     """Build the parser of `vllm serve`."""
     try:
-        from vllm.utils.argparse_utils import FlexibleArgumentParser
+        utils = importlib.import_module("vllm.utils.argparse_utils")
     except ImportError:
-        from vllm.utils import FlexibleArgumentParser
+        utils = importlib.import_module("vllm.utils")
 
-    class Parser(FlexibleArgumentParser):
-        def error(self, message):
-            raise Refused(message)
+    def error(self: t.Any, message: str) -> t.NoReturn:
+        raise Refused(message)
+
+    Parser: t.Any = type("Parser", (utils.FlexibleArgumentParser,), {"error": error})
 
     made = _cli().make_arg_parser(Parser(prog="vllm serve"))
     if len(made._actions) < 150:
@@ -53,7 +59,7 @@ def parser():
     return made
 
 
-def validate(argv: list[str], stage: list[str]) -> dict:
+def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
     """Parse, check and build the engine's configuration as `vllm serve` does; return the parts that a plan speaks of."""
     namespace = parser().parse_args(argv)
     stage[0] = "validate_parsed_serve_args"
@@ -61,14 +67,11 @@ def validate(argv: list[str], stage: list[str]) -> dict:
     if getattr(namespace, "model_tag", None):
         namespace.model = namespace.model_tag
     stage[0] = "engine_args"
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    args = AsyncEngineArgs.from_cli_args(namespace)
+    args = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(namespace)
     stage[0] = "create_engine_config"
     _know_models_by_their_source()
-    from vllm.usage.usage_lib import UsageContext
-
-    config = args.create_engine_config(UsageContext.OPENAI_API_SERVER)
+    usage = importlib.import_module("vllm.usage.usage_lib").UsageContext.OPENAI_API_SERVER
+    config = args.create_engine_config(usage)
     stage[0] = "done"
     parts = ("cache_config", "parallel_config", "scheduler_config", "speculative_config", "attention_config")
     return {part: _fields(getattr(config, part, None)) for part in parts} | {
@@ -79,7 +82,7 @@ def validate(argv: list[str], stage: list[str]) -> dict:
     }
 
 
-def _fields(part) -> dict | None:
+def _fields(part: t.Any) -> dict[str, t.Any] | None:
     simple = (str, int, float, bool, type(None), list, tuple, dict)
     return None if part is None else {k: v for k, v in vars(part).items() if isinstance(v, simple) and k[0] != "_"}
 
@@ -89,11 +92,10 @@ def _know_models_by_their_source() -> None:
 
     vLLM itself imports the model in a process of its own, which needs a real torch.
     """
-    from vllm.model_executor.models import registry
-
+    registry: t.Any = importlib.import_module("vllm.model_executor.models.registry")
     names = {field.name for field in dataclasses.fields(registry._ModelInfo)}
 
-    def inspect_model_cls(self):
+    def inspect_model_cls(self: t.Any) -> t.Any:
         source = SOURCE[0].joinpath(*self.module_name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
         bases = _bases(source, self.class_name)
         known = {
@@ -120,52 +122,45 @@ def _bases(source: str, name: str) -> set[str]:
     return found
 
 
-def facts() -> dict:
+def facts() -> dict[str, t.Any]:
     """Tell the values that a later check knows where the parser takes any text."""
     return {"known_values": {flag: sorted(find()) for flag, find in KNOWN.items()}}
 
 
 def _attention() -> list[str]:
-    from vllm.v1.attention.backends.registry import AttentionBackendEnum
-
-    return list(AttentionBackendEnum.__members__)
+    return list(importlib.import_module("vllm.v1.attention.backends.registry").AttentionBackendEnum.__members__)
 
 
 def _quantization() -> list[str]:
-    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
-
-    return list(QUANTIZATION_METHODS)
+    return list(importlib.import_module("vllm.model_executor.layers.quantization").QUANTIZATION_METHODS)
 
 
 def _parsers(*places: tuple[str, str]) -> list[str]:
     for module, manager in places:
         try:
-            return getattr(importlib.import_module(module), manager).list_registered()
+            return list(getattr(importlib.import_module(module), manager).list_registered())
         except ImportError:
             continue
     raise RuntimeError(f"none of {places} is in this vLLM")
 
 
-def _literals(hint) -> set[str]:
+def _literals(hint: t.Any) -> set[str]:
     found = {hint} if isinstance(hint, str) else set()
-    for part in typing.get_args(hint):
+    for part in t.get_args(hint):
         found |= _literals(part)
     return found
 
 
 def _speculative() -> set[str]:
-    from vllm.config.speculative import SpeculativeConfig
-
-    return _literals(typing.get_type_hints(SpeculativeConfig)["method"])
+    config = importlib.import_module("vllm.config.speculative").SpeculativeConfig
+    return _literals(t.get_type_hints(config)["method"])
 
 
 def _cache_dtypes() -> set[str]:
-    from vllm.config import cache
-
-    return _literals(cache.CacheDType)
+    return _literals(importlib.import_module("vllm.config.cache").CacheDType)
 
 
-KNOWN = {
+KNOWN: dict[str, t.Callable[[], t.Iterable[str]]] = {
     "attention-backend": _attention,
     "quantization": _quantization,
     "kv-cache-dtype": _cache_dtypes,

@@ -1,3 +1,8 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# mypy: ignore-errors
+# Its classes stand for anything, which is what types forbid.
 """Stand-ins for the packages that an engine imports and this machine lacks (torch, triton, …).
 
 A meta-path finder, asked last, turns every missing top-level module into a package whose attributes are *anything*: they
@@ -11,6 +16,7 @@ engine believe in another vendor's device.
 from __future__ import annotations
 
 import abc
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -41,9 +47,7 @@ def anything(name: str, module: str = "stub") -> type:
         return anything(attr, module)
 
     def core_schema(cls: type, source: object, handler: object) -> object:
-        from pydantic_core import core_schema as schemas
-
-        return schemas.any_schema()
+        return importlib.import_module("pydantic_core.core_schema").any_schema()
 
     body = {
         ANYTHING: True,

@@ -1,46 +1,49 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """SGLang's parser, resolution and checks (see run.py)."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import types
-
-from run import Refused
+import typing as t
 
 COMPILED = None
+
+
+class Refused(Exception):
+    """The parser's own refusal (argparse would print its usage and exit)."""
 
 
 class Parser(argparse.ArgumentParser):
     """argparse that raises its refusal instead of leaving the process."""
 
-    def error(self, message):  # noqa: D102
+    def error(self, message: str) -> t.NoReturn:  # noqa: D102
         raise Refused(message)
 
 
-def prepare(request) -> None:
+def prepare(request: t.Mapping[str, t.Any]) -> None:
     """Answer two questions that only real packages could."""
-    import dill
-    import sgl_kernel  # noqa: F401  (found by find_spec: present)
-
+    dill: t.Any = importlib.import_module("dill")
+    importlib.import_module("sgl_kernel")  # found by find_spec: present
     dill.dumps = lambda *args, **kwargs: b""
     dill.loads = lambda *args, **kwargs: types.SimpleNamespace()
 
 
 def parser() -> Parser:
     """Build the parser of the engine's entry point."""
-    from sglang.srt.server_args import ServerArgs
-
     made = Parser(prog="sglang")
-    ServerArgs.add_cli_args(made)
+    importlib.import_module("sglang.srt.server_args").ServerArgs.add_cli_args(made)
     if len(made._actions) < 200:
         raise RuntimeError(f"only {len(made._actions)} flags: a package that the parser is made of was stood in for")
     return made
 
 
-def validate(argv: list[str], stage: list[str]) -> dict:
+def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
     """Parse, resolve and check as the server does before it loads a model; return what was resolved."""
-    from sglang.srt.server_args import ServerArgs
-
+    ServerArgs = importlib.import_module("sglang.srt.server_args").ServerArgs
     namespace = parser().parse_args(argv)
     stage[0] = "resolve"
     args = ServerArgs.from_cli_args(namespace)
@@ -52,10 +55,9 @@ def validate(argv: list[str], stage: list[str]) -> dict:
     return dict(args.resolved_dict()) if hasattr(args, "resolve_once") else dict(vars(args))
 
 
-def facts() -> dict:
+def facts() -> dict[str, t.Any]:
     """Tell what only the loaded engine knows."""
-    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
-
+    SpeculativeAlgorithm = importlib.import_module("sglang.srt.speculative.spec_info").SpeculativeAlgorithm
     names = [name for name in getattr(SpeculativeAlgorithm, "__members__", {}) if name != "NONE"]
     if hasattr(SpeculativeAlgorithm, "from_string"):  # takes an alias too
         names.append("NEXTN")
@@ -64,7 +66,7 @@ def facts() -> dict:
 
 def _mamba_slots() -> dict[str, int]:
     """Run the engine's own function for the state slots of one request, in each way that it distinguishes."""
-    ways = {
+    ways: dict[str, tuple[bool, str | None, bool]] = {
         "radix_off": (True, None, False),
         "no_buffer": (False, None, False),
         "extra_buffer": (False, "plain", False),
@@ -72,12 +74,10 @@ def _mamba_slots() -> dict[str, int]:
         "extra_buffer_lazy": (False, "lazy", False),
     }
     try:
-        from sglang.srt.mem_cache import kv_cache_configurator as module
-
+        module = importlib.import_module("sglang.srt.mem_cache.kv_cache_configurator")
         owner = module.KVCacheConfigurator
     except (ImportError, AttributeError):
-        from sglang.srt.model_executor import model_runner_kv_cache_mixin as module
-
+        module = importlib.import_module("sglang.srt.model_executor.model_runner_kv_cache_mixin")
         owner = module.ModelRunnerKVCacheMixin
     found = {}
     for name, (radix_off, buffer, no_overlap) in ways.items():

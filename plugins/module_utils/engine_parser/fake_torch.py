@@ -1,3 +1,8 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# mypy: ignore-errors
+# Its classes stand for anything, which is what types forbid.
 """What engines ask of torch and triton before they load anything, answered for one NVIDIA GB10."""
 
 from __future__ import annotations
@@ -6,8 +11,6 @@ import importlib
 import inspect
 import types
 import typing
-
-from stubs import anything
 
 GIB = 1 << 30
 NAME = "NVIDIA GB10"
@@ -49,24 +52,25 @@ class dtype:
 
 
 def _dtype(name: str) -> dtype:
-    import torch
-
-    return getattr(torch, name)
+    return getattr(importlib.import_module("torch"), name)
 
 
-class Module:
-    """torch.nn.Module as a plain class: engines mix it with Protocol classes, which a permissive metaclass would not bear."""
+def _module(anything):
+    """Return torch.nn.Module as a plain class: engines mix it with Protocol classes, which a permissive metaclass would not bear."""
 
-    def __init__(self, *args, **kwargs) -> None:
-        pass
+    class Module:
+        def __init__(self, *args, **kwargs) -> None:
+            pass
 
-    def __init_subclass__(cls, **kwargs) -> None:
-        pass
+        def __init_subclass__(cls, **kwargs) -> None:
+            pass
 
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return anything(name)
+        def __getattr__(self, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return anything(name)
+
+    return Module
 
 
 class Library:
@@ -114,25 +118,18 @@ def _infer_schema(function, **kwargs) -> str:
 
 
 def _tensor(*args, **kwargs):
-    import torch
-
-    kind = kwargs.get("dtype") or torch.float32
+    kind = kwargs.get("dtype") or importlib.import_module("torch").float32
     return types.SimpleNamespace(element_size=lambda: kind.itemsize, dtype=kind)
 
 
-def apply(total_gib: float, free_gib: float) -> None:
-    """Fill the stood-in torch and triton; call it after `stubs.install` and before the engine is imported."""
-    import torch
-    import torch.backends
-    import torch.cuda
-    import torch.library
-    import torch.mps
-    import torch.nn
-    import torch.nn.functional
-    import torch.version
-    import torch.xpu
-    import triton
+def apply(total_gib: float, free_gib: float, anything) -> None:
+    """Fill the stood-in torch and triton; call it after `stubs.install` and before the engine is imported.
 
+    anything: makes a stand-in class (`stubs.anything`).
+    """
+    torch, triton = importlib.import_module("torch"), importlib.import_module("triton")
+    for part in ("backends", "cuda", "library", "mps", "nn", "nn.functional", "version", "xpu"):
+        importlib.import_module(f"torch.{part}")
     properties = types.SimpleNamespace(
         name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=int(total_gib * GIB), multi_processor_count=48,
         warp_size=32, is_integrated=True, gcnArchName="", shared_memory_per_block_optin=101376,
@@ -158,7 +155,7 @@ def apply(total_gib: float, free_gib: float) -> None:
     torch.library.Library = Library
     torch.library.infer_schema = _infer_schema
     torch.library.custom_op = lambda name, function=None, **kwargs: CustomOp(function) if function else CustomOp
-    torch.nn.Module = Module
+    torch.nn.Module = _module(anything)
     torch.dtype = dtype
     for name, (size, floating) in DTYPES.items():
         setattr(torch, name, dtype(name, size, floating))
@@ -172,15 +169,14 @@ def apply(total_gib: float, free_gib: float) -> None:
     )
 
 
-def real_transformers_first() -> None:
+def real_transformers_first(anything) -> None:
     """Import the installed transformers while there is no torch, so that it takes itself for one without; then soften it.
 
     Its placeholders for torch classes raise on use; engines subclass and subscript some of them at import.
     """
-    import huggingface_hub  # noqa: F401
-    import transformers  # noqa: F401
-    from transformers.utils import import_utils
-
+    for name in ("huggingface_hub", "transformers"):
+        importlib.import_module(name)
+    import_utils = importlib.import_module("transformers.utils.import_utils")
     try:
         auto_docstring = importlib.import_module("transformers.utils.auto_docstring")
     except ImportError:

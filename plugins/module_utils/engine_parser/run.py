@@ -1,9 +1,12 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Run in a bare interpreter (`python -S -E run.py REQUEST ANSWER`): load one engine's real parser and put questions to it.
 
-REQUEST (JSON): engine, source (unpacked wheel), packages (real packages), versions (of stood-in packages), total_gib and
-free_gib of the pretended GB10, task (`flags` or `cases`), cases (argument lists). ANSWER (JSON): the flags, or per case
-{accepted, stage, reason, resolved, log}. Each case runs in a fork of the loaded engine, so none sees another's traces.
-Engines log to standard output: answers go to a file.
+REQUEST (JSON): engine, source (its sources alone), packages (real packages), versions (of stood-in packages), total_gib and
+free_gib of the pretended GB10, flags (whether they are asked for), cases (argument lists). ANSWER (JSON): the `answers`, per
+case {accepted, stage, reason, resolved, log}, and with flags the parser's `flags` and the loaded engine's `facts`. Each case
+runs in a fork of the loaded engine, so none sees another's traces. Engines log to standard output: answers go to a file.
 """
 
 from __future__ import annotations
@@ -19,16 +22,13 @@ import sys
 import time
 import traceback
 import types
+import typing as t
 import warnings
 
 TIMEOUT_S = 120
 
 
-class Refused(Exception):
-    """The parser's own refusal (argparse would print its usage and exit)."""
-
-
-def plain(value):
+def plain(value: t.Any) -> t.Any:
     """Keep what JSON can say; the rest becomes None, not a text with an object's address."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
@@ -45,7 +45,7 @@ def plain(value):
     return None
 
 
-def flags(parser) -> list[dict]:
+def flags(parser: t.Any) -> list[dict[str, t.Any]]:
     """Describe every action of a parser. The type is found by trying the converter, since many are nameless functions."""
     found = []
     for action in parser._actions:
@@ -68,19 +68,30 @@ def flags(parser) -> list[dict]:
                 "const_value": plain(getattr(action, "const_value", None)),
                 "error_message": getattr(action, "error_message", None),
                 "deprecated": bool(getattr(action, "deprecated", False)),
-                "help": action.help if isinstance(action.help, str) else None,
+                "help": _said(action),
             }
         )
     return found
 
 
-def _type_of(converter) -> str:
+def _said(action: t.Any) -> str | None:
+    """Return the help of an action that is deprecated, or may be: what a table says of its successor stands there."""
+    old = (
+        getattr(action, "new_flag", None)
+        or getattr(action, "deprecated", False)
+        or "Deprecated" in type(action).__name__
+    )
+    said = action.help if isinstance(action.help, str) else ""
+    return said if old or "deprecated" in said.lower() else None
+
+
+def _type_of(converter: t.Any) -> str:
     if converter is None:
         return "str"
-    direct = {str: "str", int: "int", float: "float", bool: "bool"}
+    direct: dict[t.Any, str] = {str: "str", int: "int", float: "float", bool: "bool"}
     if converter in direct:
         return direct[converter]
-    answers = {}
+    answers: dict[str, t.Any] = {}
     for sample in ("17", "1.5", "17K", "true", '{"a": 1}', "{}", "[1]", "word"):
         try:
             answers[sample] = converter(sample)
@@ -100,25 +111,26 @@ def _type_of(converter) -> str:
     return "str"
 
 
-def ask(engine, argv: list[str]) -> dict:
+def ask(engine: t.Any, argv: list[str]) -> dict[str, t.Any]:
     """Put one argument list to parser and validation."""
     log: list[str] = []
 
     class Keep(logging.Handler):
-        def emit(self, record):
+        def emit(self, record: logging.LogRecord) -> None:
             if record.levelno >= logging.WARNING or "promot" in record.getMessage():
                 log.append(f"{record.levelname}: {record.getMessage()}")
 
     for logger in (logging.getLogger(), logging.getLogger("vllm")):
         logger.addHandler(Keep())
     logging.getLogger().setLevel(logging.INFO)
-    stage, answer = ["parse"], {"accepted": True, "reason": None, "resolved": {}}
+    stage = ["parse"]
+    answer: dict[str, t.Any] = {"accepted": True, "reason": None, "resolved": {}}
     try:
         answer["resolved"] = plain(engine.validate(argv, stage))
     except BaseException as exc:
         if isinstance(exc, KeyboardInterrupt):
             raise
-        kind = "" if isinstance(exc, Refused) else f"{type(exc).__name__}: "
+        kind = "" if isinstance(exc, engine.Refused) else f"{type(exc).__name__}: "
         frames = [
             f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(exc.__traceback__)
         ]
@@ -126,7 +138,7 @@ def ask(engine, argv: list[str]) -> dict:
     return {**answer, "stage": stage[0], "log": log}
 
 
-def ask_in_fork(engine, argv: list[str], place: pathlib.Path) -> dict:
+def ask_in_fork(engine: t.Any, argv: list[str], place: pathlib.Path) -> t.Any:
     """Run one case in a child, so that caches and environment of the engine start fresh."""
     sys.stdout.flush()
     pid = os.fork()
@@ -151,8 +163,7 @@ def ask_in_fork(engine, argv: list[str], place: pathlib.Path) -> dict:
 
 def pretend_memory(total_gib: float, free_gib: float) -> None:
     """Give psutil the GB10's unified memory instead of this machine's."""
-    import psutil
-
+    psutil: t.Any = importlib.import_module("psutil")
     gib = 1 << 30
     memory = types.SimpleNamespace(
         total=int(total_gib * gib), available=int(free_gib * gib), free=int(free_gib * gib), used=0, percent=0.0
@@ -167,20 +178,20 @@ def main() -> None:
     warnings.simplefilter("ignore")
     sys.path[1:1] = [request["source"], request["packages"]]
     sys.dont_write_bytecode = False
-    import fake_torch
-    import stubs
-
-    engine = importlib.import_module(f"engine_{request['engine']}")
-    fake_torch.real_transformers_first()
+    stubs, fake_torch = importlib.import_module("stubs"), importlib.import_module("fake_torch")
+    engine: t.Any = importlib.import_module(f"engine_{request['engine']}")
+    fake_torch.real_transformers_first(stubs.anything)
     pretend_memory(request["total_gib"], request["free_gib"])
     stubs.install(request["engine"], request["versions"], engine.COMPILED)
-    fake_torch.apply(request["total_gib"], request["free_gib"])
+    fake_torch.apply(request["total_gib"], request["free_gib"], stubs.anything)
     engine.prepare(request)
-    if request["task"] == "flags":
-        result = {"flags": flags(engine.parser()), "facts": plain(engine.facts())}
-    else:
-        engine.parser()
-        result = [ask_in_fork(engine, case, answer.with_suffix(".case")) for case in request["cases"]]
+    engine.parser()
+    # First the forks: to learn its facts, functions of the loaded engine are replaced.
+    result: dict[str, t.Any] = {
+        "answers": [ask_in_fork(engine, case, answer.with_suffix(".case")) for case in request["cases"]]
+    }
+    if request["flags"]:
+        result |= {"flags": flags(engine.parser()), "facts": plain(engine.facts())}
     answer.write_text(json.dumps(result), encoding="utf-8")
 
 

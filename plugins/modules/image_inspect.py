@@ -1,0 +1,109 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: image_inspect
+short_description: Read what is in an engine's image
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Runs the image once, in a pod on one node - without a GPU, weights, VFs, a token of the API or a folder of the node - and reads the
+    engine and its version, the flags of its own parser, packages, the architectures that torch was built for, and which start-up
+    patches it has. The pod is taken away again, whatever comes of it.
+  - Returns entries of C(images/) and C(engines/) for the owner's folder, valid by their schemas. Nothing is written.
+  - What an image says is bounded and checked, and refused where it is not what was asked for.
+  - In check mode no pod is made.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+  - dgxspark.cluster.serving.knowledge
+options:
+  image:
+    description: The image, by tag or digest.
+    type: str
+    required: true
+  host:
+    description: The host on which it runs.
+    type: str
+    required: true
+  folder:
+    description: The owner's folder for which the entries are; it need not be there yet.
+    type: str
+    required: true
+  kubernetes:
+    description: Namespace, pull policy, secrets and names of nodes, as the filter P(dgxspark.cluster.kube_serving#filter) takes them.
+    type: dict
+    default: {}
+  timeout:
+    description: Seconds for the pull and the run together.
+    type: int
+    default: 7200
+seealso:
+  - module: dgxspark.cluster.launch_plan
+  - module: dgxspark.cluster.kube_pull
+"""
+
+EXAMPLES = r"""
+- name: Read an image
+  dgxspark.cluster.image_inspect:
+    image: vllm/vllm-openai:nightly
+    host: spark1
+    folder: "{{ inventory_dir }}/dgxspark"
+  register: seen
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+read:
+  description: Whether the image was read; not in check mode.
+  type: bool
+  returned: success
+digest:
+  description: The digest of what ran.
+  type: str
+  returned: when it was read
+entry:
+  description: The entry of C(images/).
+  type: dict
+  returned: when it was read
+table:
+  description: The id of the flag table; none where the parser could not be read, for which RV(entry) has the reason in C(unread).
+  type: str
+  returned: when it was read
+files:
+  description: The entries as files, each with its C(path) below the owner's folder and its C(text).
+  type: list
+  elements: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "image": {"type": "str", "required": True},
+    "host": {"type": "str", "required": True},
+    "folder": {"type": "str", "required": True},
+    "kubernetes": {"type": "dict", "default": {}},
+    "timeout": {"type": "int", "default": 7200},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="image_inspect runs on the controller, by its action plugin. Call it as dgxspark.cluster.image_inspect."
+    )
+
+
+if __name__ == "__main__":
+    main()

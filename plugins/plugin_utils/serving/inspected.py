@@ -1,0 +1,254 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an image said of itself (module_utils/engine_parser/reader.py, in a pod's log) → an owner's entries of `images/` and `engines/`.
+
+An image is not trusted: its log is bounded, its document has known keys and types alone, no path of its comes into a file's name, and
+an entry is written only where it fits its schema and its text reads back as the same values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import MARK
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import concerned, load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import of_image
+
+Plain = dict[str, t.Any]
+
+LARGEST = 2 * 1024 * 1024  # of a log, in characters; a table takes a tenth
+_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,60}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+HEADER = """\
+---
+# yamllint disable rule:indentation rule:line-length
+# Read of the image itself by dgxspark.cluster.inspect_image: another run writes it again. Features that you add to an image are kept.
+"""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One flag or word of the parser, as `run.flags` describes it."""
+
+    options: tuple[str, ...]
+    dest: str
+    action: str
+    type: t.Literal["str", "int", "float", "bool", "json"]
+    default: t.Any
+    choices: tuple[t.Any, ...] | None
+    nargs: t.Any
+    const: t.Any
+    required: bool
+    new_flag: str | None
+    const_value: t.Any
+    error_message: str | None
+    deprecated: bool
+    help: str | None
+
+
+@dataclass(frozen=True)
+class Parser:
+    """The engine's parser and what was read with it."""
+
+    flags: tuple[Action, ...]
+    facts: dict[str, t.Any]
+    environment: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The document. unread: what could not be read, and why."""
+
+    engine: t.Literal["sglang", "vllm"]
+    version: str
+    requires: dict[str, str]
+    packages: dict[str, str]
+    cudnn_frontend: bool
+    architectures: tuple[str, ...]
+    libraries: dict[str, str]
+    patches: dict[str, t.Literal["needed", "there", "not needed", "drifted"]]
+    parser: Parser | None
+    unread: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class File:
+    """An entry as it is written. path: below the owner's folder."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What came of an image. table: None where its parser could not be read."""
+
+    image: Plain
+    table: Plain | None
+    files: tuple[File, ...]
+
+
+def printable(text: str, most: int = 400) -> str:
+    """Return the end of an image's text as one line that a terminal bears."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[-most:]
+
+
+def document(log: str) -> Plain:
+    """Return the document that a log has. CollectionError where it has none that is whole and of the known form."""
+    if len(log) > LARGEST:
+        raise CollectionError(
+            f"the image's log has {len(log)} characters, more than {LARGEST}. It is not what was asked of it."
+        )
+    words = [line.split(" ", 2) for line in log.split("\n") if line.startswith(f"{MARK} ")]
+    if not words or words[-1][1:2] != ["end"]:
+        raise CollectionError(
+            f"the image said nothing of itself. Its last words: {printable(log) or '(none)'}. Is it an image of SGLang or vLLM "
+            "for these nodes, with python3?"
+        )
+    chunks = words[:-1]
+    text = "".join(word[2] for word in chunks if len(word) == 3)
+    whole = f"{len(chunks)} {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
+    if [word[1] for word in chunks] != [str(number) for number in range(len(chunks))] or words[-1][2:] != [whole]:
+        raise CollectionError("what the image said of itself is not whole. Run again.")
+    try:
+        found = json.loads(text, parse_constant=_no_number)
+        from_plain(Seen, found, "the image's document")
+    except (ValueError, RecursionError, CollectionError) as exc:
+        raise CollectionError(
+            f"what the image said of itself is not of the known form: {printable(str(exc))} Nothing was written."
+        ) from exc
+    return t.cast(Plain, found)
+
+
+def _no_number(name: str) -> t.NoReturn:
+    raise ValueError(f"{name} is no number.")
+
+
+def entries(
+    said: t.Mapping[str, t.Any], image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()
+) -> Entries:
+    """Return the entries of an image, as files below an owner's folder.
+
+    said: as `document` returns it. digest: of what the pod ran. overlays: all of the owner's folders that are there.
+    CollectionError where an entry would not fit its schema, or the owner has one of this image in a file of his own.
+    """
+    seen = from_plain(Seen, dict(said), "the image's document")
+    if not _VERSION.fullmatch(seen.version):
+        raise CollectionError(
+            f"{image}: {printable(seen.version, 80)!r} is no version of {seen.engine}. Nothing was written."
+        )
+    if not _DIGEST.fullmatch(digest):
+        raise CollectionError(f"{image}: {printable(digest, 80)!r} is no digest. Nothing was written.")
+    version, table = seen.version, None
+    if seen.parser is not None:
+        version = of_image(version, digest)
+        table = _table(said, image, digest, version)
+    path = f"images/{_slug(image)}.yml"
+    before = _before(image, pathlib.Path(folder).expanduser() / path, overlays)
+    own = _own(seen, image, digest, version, table, before, _features(seen, overlays))
+    checked = {key: value for key, value in own.items() if key != "replaces"}
+    files = [_written(own, checked, "images", path)]
+    if table is not None:
+        files.append(_written(table, table, "engines", f"engines/{seen.engine}/{version}.yml"))
+    return Entries(own, table, tuple(files))
+
+
+def _table(said: t.Mapping[str, t.Any], image: str, digest: str, version: str) -> Plain:
+    try:
+        return engine_table.entry(said["engine"], version, f"{image} {digest}", said["requires"], said["parser"])
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise CollectionError(
+            f"{image}: its parser's flags are not what a parser has ({type(exc).__name__}: {printable(str(exc))}). Nothing was written."
+        ) from exc
+
+
+def _slug(image: str) -> str:
+    return re.sub(r"[^a-z0-9_.]+", "-", image.lower()).strip("-._")[:120]
+
+
+def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
+    """Return the entry that there is of an image; empty where there is none. CollectionError for one in another file of the owner's."""
+    shipped = {e["id"]: e for e in knowledge.load("images").values()}
+    for entry in reversed(knowledge.load("images", overlays).values()):
+        if entry["image"] != image:
+            continue
+        is_shipped = entry["id"] in shipped and shipped[entry["id"]]["origin"] == entry["origin"]
+        if not is_shipped and pathlib.Path(entry["origin"]).resolve() != path.resolve():
+            raise CollectionError(
+                f"{image} is the entry {entry['id']!r} of {entry['origin']}, and would be that of {path}, too. Move what you know of "
+                "its features there, and delete the other."
+            )
+        return entry | ({"replaces": entry["id"]} if entry["id"] in shipped else {})
+    return {}
+
+
+def _features(seen: Seen, overlays: t.Sequence[str]) -> dict[str, bool]:
+    """Return the features that an image shows: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
+    states: dict[str, list[str | None]] = {}
+    for patch in concerned(load_patches(overlays), seen.engine, seen.version):
+        if patch.unless:
+            states.setdefault(patch.unless, []).append(seen.patches.get(patch.id))
+    found = {}
+    for feature, all_of in states.items():
+        if "needed" in all_of:
+            found[feature] = False
+        elif set(all_of) <= {"there", "not needed"}:
+            found[feature] = True
+    # FlashInfer imports nvidia-cudnn-frontend; without it there is none, with it the library may be the system's own.
+    wheel = any(name.startswith("nvidia-cudnn-cu") for name in seen.packages)
+    return found | ({"cudnn": False} if not seen.cudnn_frontend else {"cudnn": True} if wheel else {})
+
+
+def _own(
+    seen: Seen,
+    image: str,
+    digest: str,
+    version: str,
+    table: Plain | None,
+    before: t.Mapping[str, t.Any],
+    features: t.Mapping[str, bool],
+) -> Plain:
+    own: Plain = {"id": before.get("id", f"own-{_slug(image)}")}
+    own |= {"replaces": before["replaces"]} if "replaces" in before else {}
+    own |= {"image": image, "digest": digest, "engine": {"name": seen.engine, "version": version}}
+    own |= {"table": table["id"]} if table is not None else {}
+    own["features"] = dict(sorted({**before.get("features", {}), **features}.items()))
+    read = {
+        "packages": seen.packages,
+        "libraries": seen.libraries,
+        "architectures": list(seen.architectures),
+        "patches": {name: state for name, state in seen.patches.items() if name in _known_patches(seen)},
+        "unread": [printable(text) for text in seen.unread],
+    }
+    own |= {key: value for key, value in read.items() if value}
+    return {**own, "source": [f"Read of {image} {digest}"], "verified": "measured"}
+
+
+def _known_patches(seen: Seen) -> set[str]:
+    return {patch.id for patch in concerned(load_patches(), seen.engine, seen.version)}
+
+
+def _written(entry: Plain, checked: Plain, kind: str, path: str) -> File:
+    """Return an entry as a file, whose text reads back as the entry. KnowledgeError where it does not fit its schema."""
+    try:
+        knowledge.validate(kind, checked, f"what was read of the image ({path})")
+    except knowledge.KnowledgeError as exc:
+        raise knowledge.KnowledgeError(f"{printable(str(exc), 600)} Nothing was written.") from exc
+    text = engine_table.text(entry, HEADER)
+    try:
+        text.encode("utf-8")
+        same = knowledge.parse_yaml(text, path) == entry
+    except (UnicodeEncodeError, CollectionError):
+        same = False
+    if not same:
+        raise CollectionError(f"{path}: the image's own texts cannot be written as YAML. Nothing was written.")
+    return File(path, text)

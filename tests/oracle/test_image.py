@@ -1,0 +1,47 @@
+"""The engines' own wheels as images: the program of inspect_image.yml reads of them what the shipped tables say.
+
+A wheel's sources and what its parser is made of are all that is installed there: no torch, no GPU, no compiled part of the engine.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from engine_parsers import tables
+from engine_parsers.sources import ROOT, NotAvailable, packages, source
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import inspected
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
+from ansible_collections.dgxspark.cluster.tests.unit.image_trees import DIGEST, lay, run
+
+IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.1"))
+VERSIONS = [
+    pytest.param(engine, version, marks=() if (engine, version) in IN_EVERY_RUN else pytest.mark.long)
+    for engine, versions in tables.VERSIONS.items()
+    for version in versions
+]
+OWN = ("id", "version", "source", "origin")
+
+
+@pytest.mark.parametrize(("engine", "version"), VERSIONS)
+def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tmp_path: pathlib.Path) -> None:
+    try:
+        made = source(engine, version)
+        site = f"{made.folder}:{packages(made)}"
+    except NotAvailable as exc:
+        pytest.skip(f"not run: {exc}")
+    ran = run(site, tmp_path / "programs")
+    assert ran.returncode == 0, ran.stderr
+    said = inspected.document(ran.stdout)
+    assert said["unread"] == ["torch: torch is not installed"]
+    owner, image = tmp_path / "dgxspark", f"registry.example/{engine}:{version}"
+    entries = inspected.entries(said, image, DIGEST, str(owner))
+    lay(owner, {file.path: file.text for file in entries.files})
+    table = load_tables([str(owner)]).parsers[f"{engine}-{version}+image.abababababab"].table
+    shipped = knowledge.read_yaml(tables.path(ROOT, engine, version))
+    assert {k: v for k, v in table.items() if k not in OWN} == {k: v for k, v in shipped.items() if k not in OWN}
+    assert (
+        knowledge.load("images", [str(owner)])[f"own-registry.example-{engine}-{version}"]["patches"] == said["patches"]
+    )
