@@ -26,7 +26,7 @@ STARS = "***"
 KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id")
 # Of these names everybody's machine has some: without them no log could be read, and nobody is found by them.
 PUBLIC_NAMES = frozenset(
-    "localhost root nobody ubuntu debian nvidia dgx admin user ansible localhost.localdomain localdomain".split()
+    "localhost root nobody ubuntu debian nvidia dgx admin user ansible localdomain local lan home internal home.arpa".split()
 )
 # Whose names say nothing of the owner. Another host of a URL is his own.
 PUBLIC_DOMAINS = tuple(
