@@ -24,12 +24,16 @@ _RUN = re.compile(
 )
 _V4 = re.compile(r"(?<!\d)(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\d)")
 _V4_DASHED = re.compile(rf"{_BEGIN}(?:\d{{1,3}}-){{3}}\d{{1,3}}{_END}")
+_MAC = re.compile(rf"(?<![0-9A-Fa-f:])(?:{_H}{{2}}:){{5}}{_H}{{2}}(?![0-9A-Fa-f:])")
+_NO_MACS = frozenset(("0" * 12, "f" * 12))
 _MAC_OTHER = re.compile(rf"{_BEGIN}(?:(?:{_H}{{2}}-){{5}}{_H}{{2}}|(?:{_H}{{4}}\.){{2}}{_H}{{4}}){_END}")
 _ARPA = re.compile(rf"(?:{_H}\.){{8,32}}ip6\.arpa")
 _BARE = re.compile(rf"{_BEGIN}(0x|en[ox]|wlx|wwx|eth|ib)?({_H}{{8,}}){_END}")
 # What a reader needs to know which software ran, and what is the same for everybody who has it.
 _PUBLIC_DIGEST = re.compile(r"(?:sha256[:=/-]|sha256sum[:=]? ?)$", re.IGNORECASE)
-_PUBLIC_REVISION = re.compile(r"(?:revision|commit)\\?[\"']?\s{0,2}[:=]?\s{0,2}\\?[\"']?$|(?:snapshots|resolve)/$", re.I)
+_PUBLIC_REVISION = re.compile(
+    r"(?:revision|commit)\\?[\"']?\s{0,2}[:=]?\s{0,2}\\?[\"']?$|(?:snapshots|resolve)/$", re.I
+)
 _SHARED_MULTICAST = {ipaddress.IPv6Address(each) for each in ("ff02::1", "ff02::2", "ff02::fb", "ff02::16")}
 
 
@@ -42,16 +46,22 @@ class Addresses:
         self._guids: set[str] = set()
         self._v4: dict[str, ipaddress.IPv4Address] = {}
 
+    def see(self, text: str) -> None:
+        """Note the MACs of a text."""
+        self._macs |= {found.group().replace(":", "").lower() for found in _MAC.finditer(text)} - _NO_MACS
+
     def replace(self, line: str) -> str:
         """Return the line with labels for addresses."""
-        line = _UUID.sub(lambda found: self._label("id", found.group().lower()), line)
+        dashed = line.count("-") > 2
+        if dashed:
+            line = _UUID.sub(lambda found: self._label("id", found.group().lower()), line)
         if "ip6.arpa" in line:
             line = _ARPA.sub(lambda found: self._label("addr", found.group().lower()), line)
         if ":" in line:
             line = _RUN.sub(self._run, line)
         line = _MAC_OTHER.sub(lambda found: self._mac(found.group()), line)
         line = _V4.sub(lambda found: self._v4_label(found.group()) or found.group(), line)
-        line = _V4_DASHED.sub(self._dashed, line)
+        line = _V4_DASHED.sub(self._dashed, line) if dashed else line
         return _BARE.sub(self._bare, line)
 
     def _run(self, found: re.Match[str]) -> str:
@@ -100,7 +110,7 @@ class Addresses:
 
     def _mac(self, text: str) -> str:
         bare = re.sub(r"[^0-9a-f]", "", text.lower())
-        if bare in ("0" * 12, "f" * 12):
+        if bare in _NO_MACS:
             return text
         self._macs.add(bare)
         return self._label("mac", bare)

@@ -94,7 +94,11 @@ def identities(host: str, seen: t.Mapping[str, t.Any] | None, spark: bool = True
 
 
 def build(
-    name: str, private: t.Sequence[Private], pieces: t.Sequence[Piece], missing: t.Mapping[str, str], about: t.Mapping[str, t.Any]
+    name: str,
+    private: t.Sequence[Private],
+    pieces: t.Sequence[Piece],
+    missing: t.Mapping[str, str],
+    about: t.Mapping[str, t.Any],
 ) -> Made:
     """Return the archive, `name` its folder.
 
@@ -146,7 +150,10 @@ def _path(path: str) -> str:
 
 def _packed(name: str, files: t.Mapping[str, str]) -> bytes:
     out = io.BytesIO()
-    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0, filename="") as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+    with (
+        gzip.GzipFile(fileobj=out, mode="wb", mtime=0, filename="") as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
         for path in sorted(files):
             data = files[path].encode("utf-8", "replace")
             entry = tarfile.TarInfo(f"{name}/{path}")

@@ -23,7 +23,9 @@ _SECRET = re.compile(
 )
 _SECRET_FILE = re.compile(r"(?i)(?:^|_)(?:token|secret|passw(?:or)?d|key|credentials?)_file$")
 _NAME = re.compile(r"ansible_(?:ssh_|become_)?user$|ansible_user_id$")
-_WORDS = frozenset("true false none null default present absent token secret enabled disabled".split())
+_WORDS = frozenset(
+    ["true", "false", "none", "null", "default", "present", "absent", "token", "secret", "enabled", "disabled"]
+)
 _NAMES = ("ansible_host", "ansible_ssh_host", "k8s_dgx_node_names", "k3s_node_name")
 # Of Ansible and of this run: facts, what was registered, and the inventory once more.
 _NOT_THE_OWNER_S = re.compile(r"__|(?:groups|hostvars|vars|environment|ansible_facts|dgxspark_roce|dgxspark_plan)$")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import collections
+import functools
 import re
 import typing as t
 import urllib.parse
@@ -26,13 +27,57 @@ STARS = "***"
 KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id")
 # Of these names everybody's machine has some: without them no log could be read, and nobody is found by them.
 PUBLIC_NAMES = frozenset(
-    "localhost root nobody ubuntu debian nvidia dgx admin user ansible localdomain local lan home internal home.arpa".split()
+    [
+        "localhost",
+        "root",
+        "nobody",
+        "ubuntu",
+        "debian",
+        "nvidia",
+        "dgx",
+        "admin",
+        "user",
+        "ansible",
+        "localdomain",
+        "local",
+        "lan",
+        "home",
+        "internal",
+        "home.arpa",
+    ]
 )
 # Whose names say nothing of the owner. Another host of a URL is his own.
-PUBLIC_DOMAINS = tuple(
-    "localhost svc cluster.local github.com githubusercontent.com huggingface.co hf.co nvcr.io nvidia.com docker.io docker.com "
-    "ghcr.io quay.io gcr.io k8s.io kubernetes.io k3s.io rancher.io rancher.com pypi.org pythonhosted.org python.org debian.org "
-    "ubuntu.com launchpad.net readthedocs.io pytorch.org ansible.com freedesktop.org kernel.org".split()
+PUBLIC_DOMAINS = (
+    "localhost",
+    "svc",
+    "cluster.local",
+    "github.com",
+    "githubusercontent.com",
+    "huggingface.co",
+    "hf.co",
+    "nvcr.io",
+    "nvidia.com",
+    "docker.io",
+    "docker.com",
+    "ghcr.io",
+    "quay.io",
+    "gcr.io",
+    "k8s.io",
+    "kubernetes.io",
+    "k3s.io",
+    "rancher.io",
+    "rancher.com",
+    "pypi.org",
+    "pythonhosted.org",
+    "python.org",
+    "debian.org",
+    "ubuntu.com",
+    "launchpad.net",
+    "readthedocs.io",
+    "pytorch.org",
+    "ansible.com",
+    "freedesktop.org",
+    "kernel.org",
 )
 _ROUNDS = 6  # what is taken out may make visible what stood beside it
 _DEPTH = 3  # base64 in a URL in base64
@@ -105,14 +150,12 @@ class Redactor:
             for host in _URL_HOST.findall(text):
                 if "." in host and not _public_host(host):
                     self._name("host", host)
+            # Of a GUID it can be said whose it is only when the MACs are known.
+            self._addresses.see(text)
         self._compile()
         self._learning = True
-        # Twice: of a GUID it is only said whose it is once all MACs have been seen.
-        labels, last = dict(self._labels), self._last.copy()
-        for _time in range(2):
-            self._labels, self._last = dict(labels), last.copy()
-            for text in known:
-                self._whole(text)
+        for text in known:
+            self._whole(text)
         self._learning = False
 
     def redact(self, text: str) -> str:
@@ -191,13 +234,19 @@ class Redactor:
                 line = _WORD.sub(lambda found: self._percent(found.group(), depth), line)
             line = _BASE64.sub(lambda found: self._base64(found.group(), depth), line)
         line = self._without_secrets(line)
-        line = _MAIL.sub(lambda found: self._label("mail", found.group().lower()), line)
+        # Most lines have nothing of most kinds: looking for a part of it first is many times faster.
+        if "@" in line:
+            line = _MAIL.sub(lambda found: self._label("mail", found.group().lower()), line)
         line = self._addresses.replace(line)
-        line = _SERIAL.sub(self._serial, line)
-        if self._named:
+        lower = line.lower()
+        if "serial" in lower:
+            line = _SERIAL.sub(self._serial, line)
+        if self._named and any(name in lower for name in self._names):
             line = self._named.sub(self._known, line)
-        line = _HOME.sub(self._user, line)
-        line = _SESSION.sub(self._user, line)
+        if "/home/" in line or "/Users/" in line:
+            line = _HOME.sub(self._user, line)
+        if " for " in line:
+            line = _SESSION.sub(self._user, line)
         return _URL_HOST.sub(self._url_host, line) if "://" in line else line
 
     def _without_secrets(self, line: str) -> str:
@@ -233,12 +282,8 @@ class Redactor:
 
     def _base64(self, text: str, depth: int) -> str:
         for begin in {0, len(text) - len(text.lstrip("/_-"))}:
-            core = text[begin:].rstrip("=").replace("-", "+").replace("_", "/")
-            try:
-                decoded = base64.b64decode(core + "=" * (-len(core) % 4), validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError):
-                continue
-            if not all(each.isprintable() or each in "\r\n\t" for each in decoded):
+            decoded = _decoded(text[begin:])
+            if decoded is None:
                 continue
             clean = self._whole(decoded, depth + 1)
             if clean != decoded:
@@ -270,6 +315,17 @@ def _public_host(host: str) -> bool:
         or any(host == each or host.endswith("." + each) for each in PUBLIC_DOMAINS)
         or all(part.isdigit() or not part or _PSEUDONYM.fullmatch(part) for part in parts)
     )
+
+
+@functools.lru_cache(maxsize=65536)
+def _decoded(word: str) -> str | None:
+    """Return the text that a word is in base64, None for one that is none."""
+    core = word.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        decoded = base64.b64decode(core + "=" * (-len(core) % 4), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return decoded if all(each.isprintable() or each in "\r\n\t" for each in decoded) else None
 
 
 def _unescaped(found: re.Match[str]) -> str:

@@ -51,7 +51,7 @@ ADDRESSES = f"""2: enp1s0f0np0: <UP> mtu 9000
     inet6 fe80::5e25:73ff:fe3c:1234/64 scope link
     inet6 2001:db8:77::9/64 scope global
 """
-RDMA = f"""0: mlx5_0: node_type ca fw 28.45 node_guid 5c25:7303:003c:1234 sys_image_guid 5c257303003c1234
+RDMA = """0: mlx5_0: node_type ca fw 28.45 node_guid 5c25:7303:003c:1234 sys_image_guid 5c257303003c1234
 GID 0 fe80:0000:0000:0000:5e25:73ff:fe3c:1234 3 0000:0000:0000:0000:0000:ffff:0a64:0301
 """
 
@@ -175,7 +175,12 @@ def test_who_talks_to_whom_can_still_be_followed(archive: Archive) -> None:
 
 def test_what_was_replaced_and_who_did_not_answer_is_said(archive: Archive) -> None:
     readme = archive.texts["bug/README.txt"]
-    for said in ("secrets, tokens and keys", "names of the cluster's nodes", "IPv4 and IPv6 addresses", "Look through it before"):
+    for said in (
+        "secrets, tokens and keys",
+        "names of the cluster's nodes",
+        "IPv4 and IPv6 addresses",
+        "Look through it before",
+    ):
         assert said in readme and said in archive.output
     assert "not read: spark-1: " in readme
     assert archive.texts["bug/spark-1/NOT-READ.txt"].startswith("spark-1 gave nothing: ")

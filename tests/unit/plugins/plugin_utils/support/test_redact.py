@@ -65,11 +65,19 @@ CARRIERS: dict[str, t.Callable[[str], str]] = {
     "assignment": lambda text: f"addr={text},dev=x",
     "shell": lambda text: shlex.join(["run", text]),
 }
-PLAIN_ADDRESSES = ("10.100.3.1", "192.0.2.17", "2001:db8:0:1::25", "2001:0db8:0000:0001:0000:0000:0000:0025", "fd00::1:2:3")
+PLAIN_ADDRESSES = (
+    "10.100.3.1",
+    "192.0.2.17",
+    "2001:db8:0:1::25",
+    "2001:0db8:0000:0001:0000:0000:0000:0025",
+    "fd00::1:2:3",
+)
 
 
 @pytest.mark.parametrize("carrier", CARRIERS, ids=str)
-@pytest.mark.parametrize("text", ["spark1", "SPARK2", "alice", "hunter2-secret", 'p4"ss w/örd+', "mt2402xz0abc", *PLAIN_ADDRESSES])
+@pytest.mark.parametrize(
+    "text", ["spark1", "SPARK2", "alice", "hunter2-secret", 'p4"ss w/örd+', "mt2402xz0abc", *PLAIN_ADDRESSES]
+)
 def test_nothing_private_comes_out_of_what_carries_it(carrier: str, text: str) -> None:
     clean = redacted(CARRIERS[carrier](text))
     for form in (text, json.dumps(text)[1:-1], urllib.parse.quote(text, safe=""), in_base64(text), text.encode().hex()):
@@ -190,7 +198,12 @@ def test_all_that_was_replaced_is_counted_by_kind() -> None:
 
 
 def test_a_pseudonym_is_no_name_of_the_owner_s() -> None:
-    private = [Private("spark", "spark", "a"), Private("spark", "addr-1", "b"), Private("user", "mac"), Private("spark", "host")]
+    private = [
+        Private("spark", "spark", "a"),
+        Private("spark", "addr-1", "b"),
+        Private("user", "mac"),
+        Private("spark", "host"),
+    ]
     clean = redacted("spark addr-1 mac host 10.0.0.1 5c:25:73:3c:12:34", private=private)
     assert not re.search(r"\b(?:spark|mac|host|addr-1)\b", clean)
     assert len(set(clean.split())) == 6
@@ -212,11 +225,13 @@ SECRETS = st.text(string.ascii_letters + string.digits + "!#$&/+=%'\"\\_. ", min
 V4 = st.ip_addresses(v=4).filter(
     lambda a: not (a.is_loopback or a.is_unspecified or a.is_multicast or a.packed[0] in (0, 255))
 )
-V6 = st.ip_addresses(v=6).filter(lambda a: not (a.is_loopback or a.is_unspecified or a.is_multicast) and int(a) % 2**64)
+V6 = st.ip_addresses(v=6).filter(
+    lambda a: not (a.is_loopback or a.is_unspecified or a.is_multicast) and int(a) % 2**64 and not a.ipv4_mapped
+)
 MACS = st.binary(min_size=6, max_size=6).filter(lambda b: b.strip(b"\0") and b.strip(b"\xff"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(
     names=st.lists(NAMES, min_size=1, max_size=3, unique=True),
     secret=SECRETS,
@@ -239,7 +254,13 @@ def test_no_planted_thing_survives(
         "secret": [secret],
         "v4": [str(v4), f"::ffff:{v4}", ipaddress.IPv6Address(f"::ffff:{v4}").exploded, v4.packed.hex()],
         "v6": [str(v6), v6.exploded, v6.exploded.replace(":", "")] if v6.is_link_local else [str(v6), v6.exploded],
-        "mac": [mac.hex(":"), mac.hex("-"), mac.hex(), str(ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + eui)), eui.hex()],
+        "mac": [
+            mac.hex(":"),
+            mac.hex("-"),
+            mac.hex(),
+            str(ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + eui)),
+            eui.hex(),
+        ],
     }
     private = [*(Private("spark", name, name) for name in names), Private("secret", secret)]
     lines = [CARRIERS[carrier](text) for texts in planted.values() for text in texts for carrier in carriers]
