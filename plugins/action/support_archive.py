@@ -58,7 +58,7 @@ class ActionModule(ActionBase):
 
     def _variables(self, host: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return those variables of a host that may hold something private; the others are not even evaluated."""
-        hostvars = task_vars.get("hostvars") or {}
+        hostvars: t.Any = task_vars.get("hostvars") or {}
         if host not in hostvars:
             return {}
         found = {}

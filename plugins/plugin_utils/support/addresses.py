@@ -40,8 +40,10 @@ _SHARED_MULTICAST = {ipaddress.IPv6Address(each) for each in ("ff02::1", "ff02::
 class Addresses:
     """label(kind, canonical text) gives the pseudonym. What has been seen in one form is known in the others."""
 
-    def __init__(self, label: t.Callable[[str, str], Label]) -> None:
+    def __init__(self, label: t.Callable[[str, str], Label], loopback: bool = False) -> None:
+        """loopback: loopback and multicast addresses, masks and 0.0.0.0 get a label, too."""
         self._label = label
+        self._all = loopback
         self._macs: set[str] = set()
         self._guids: set[str] = set()
         self._v4: dict[str, ipaddress.IPv4Address] = {}
@@ -131,7 +133,8 @@ class Addresses:
             address = ipaddress.IPv4Address(".".join(str(int(octet)) for octet in text.split(".")))
         except ValueError:
             return None
-        if address.is_unspecified or address.is_loopback or address.is_multicast or address.packed[0] == 255:
+        nobody_s = address.is_unspecified or address.is_loopback or address.is_multicast or address.packed[0] == 255
+        if nobody_s and not self._all:
             return None
         digits = address.packed.hex()
         self._v4[digits] = self._v4[address.packed[::-1].hex()] = self._v4[str(address).replace(".", "-")] = address
@@ -139,7 +142,12 @@ class Addresses:
 
     def _v6(self, address: ipaddress.IPv6Address, text: str) -> str:
         prefix_only = text.endswith("::") and text.count(":") == 2
-        if address.is_unspecified or address.is_loopback or prefix_only or address in _SHARED_MULTICAST:
+        if (
+            address.is_unspecified
+            or (address.is_loopback and not self._all)
+            or prefix_only
+            or address in _SHARED_MULTICAST
+        ):
             return text
         if address.ipv4_mapped is not None:
             label = self._v4_label(str(address.ipv4_mapped))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import getpass
-import ipaddress
 import json
 import pathlib
 import re
@@ -15,7 +14,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.archive import Piece
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, private_names
 
 REPORTS = ("fabric-*.json", "doctor-*.json")
 _SECRET = re.compile(
@@ -79,26 +78,16 @@ def of_host(host: str, variables: t.Mapping[str, t.Any], spark: bool, base: path
     base: where relative paths of files begin.
     """
     kind = "spark" if spark else "host"
-    found = _names(host, kind, host)
+    found = private_names(host, kind, host)
     for key in ("ansible_host", "ansible_ssh_host"):
-        found += _names(str(variables.get(key) or ""), kind, host)
+        found += private_names(str(variables.get(key) or ""), kind, host)
     for names in (variables.get("k8s_dgx_node_names"), {host: variables.get("k3s_node_name")}):
         if isinstance(names, t.Mapping) and names.get(host):
-            found += _names(str(names[host]), kind, host)
+            found += private_names(str(names[host]), kind, host)
     for key, value in variables.items():
         if isinstance(value, str) and _NAME.search(str(key)):
             found.append(Private("user", value))
     return [*found, *(Private("secret", text) for text in _secrets(variables, base, 0))]
-
-
-def _names(text: str, kind: str, host: str) -> list[Private]:
-    if not text:
-        return []
-    try:
-        return [Private("addr", str(ipaddress.ip_address(text)))]
-    except ValueError:
-        short, _dot, domain = text.partition(".")
-        return [Private(kind, short, host), *([Private("domain", domain)] if domain else [])]
 
 
 def _secrets(value: t.Any, base: pathlib.Path, depth: int) -> t.Iterator[str]:

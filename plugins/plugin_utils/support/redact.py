@@ -14,6 +14,7 @@ import base64
 import binascii
 import collections
 import functools
+import ipaddress
 import re
 import typing as t
 import urllib.parse
@@ -114,10 +115,22 @@ class Private:
     of: str = ""
 
 
+def private_names(text: str, kind: str, host: str) -> list[Private]:
+    """Return what is private of a name of a host: an address, or its first part and its domain."""
+    if not text:
+        return []
+    try:
+        return [Private("addr", str(ipaddress.ip_address(text)))]
+    except ValueError:
+        short, _dot, domain = text.partition(".")
+        return [Private(kind, short, host), *([Private("domain", domain)] if domain else [])]
+
+
 class Redactor:
     """learn() all texts, then redact() each: pseudonyms do not depend on where a thing is seen in its plainest form."""
 
-    def __init__(self, private: t.Iterable[Private] = ()) -> None:
+    def __init__(self, private: t.Iterable[Private] = (), *, loopback: bool = False) -> None:
+        """Know what is private. loopback: loopback addresses and the like go, too."""
         self.counts: collections.Counter[str] = collections.Counter()
         self._names: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
@@ -134,7 +147,7 @@ class Redactor:
                 self._name(each.kind, each.text, each.of)
         self._spelled = sorted({s for one in self._secrets for s in forms.spellings(one)}, key=len, reverse=True)
         self._cores = sorted({s for one in self._secrets for s in forms.base64_cores(one)}, key=len, reverse=True)
-        self._addresses = Addresses(self._label)
+        self._addresses = Addresses(self._label, loopback)
         self._compile()
         for kind, of in dict.fromkeys(self._names.values()):
             self._new(kind, of)
@@ -162,12 +175,12 @@ class Redactor:
         """Return the text without them; what was put in is counted by kind in `counts`."""
         return self._whole(text)
 
-    def held(self, text: str) -> str | None:
-        """Return the kind of a known text that is still in there, None as it should be: the last look before it is written."""
+    def held(self, text: str) -> tuple[str, str] | None:
+        """Return kind and text of something known that is still in there, None as it should be: the last look before it is written."""
         if any(each in text for each in (*self._spelled, *self._cores)):
-            return "secret"
+            return "secret", STARS
         found = self._named.search(text) if self._named else None
-        return self._names.get(found.group().lower(), ("host", ""))[0] if found else None
+        return (self._names.get(found.group().lower(), ("host", ""))[0], found.group()) if found else None
 
     def plain(self, value: t.Any) -> t.Any:
         """Return a plain value with the texts in it redacted; keys stay."""

@@ -90,7 +90,9 @@ def test_secrets_of_variables_and_of_the_files_that_they_name(tmp_path: pathlib.
     assert not [key for key in ("dgxspark_plan", "__seen", "hostvars") if controller.tells(key, {"token": "x"})]
 
 
-def test_a_file_with_a_secret_that_cannot_be_read_ends_it(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_secret_that_cannot_be_read_ends_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_arguments: object, **_more: object) -> str:
         raise PermissionError(13, "Permission denied")
 

@@ -211,8 +211,8 @@ def test_a_pseudonym_is_no_name_of_the_owner_s() -> None:
 
 def test_what_is_still_there_is_found() -> None:
     redactor = Redactor(KNOWN)
-    assert redactor.held("x alice y") == "user"
-    assert redactor.held(in_base64("xx hunter2-secret")) == "secret"
+    assert redactor.held("x alice y") == ("user", "alice")
+    assert redactor.held(in_base64("xx hunter2-secret")) == ("secret", "***")
     assert redactor.held("spark-1 malice") is None
 
 
