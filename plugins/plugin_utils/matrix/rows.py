@@ -8,7 +8,6 @@ n1, n4, n8 are the sum of the requests' own tokens/s, as in the shipped rows; `w
 
 from __future__ import annotations
 
-import ipaddress
 import pathlib
 import re
 import statistics
@@ -22,12 +21,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.classify import CLASSES, SITE
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import evidence_export
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Redactor, private_names
 
 Plain = dict[str, t.Any]
 _VERDICTS = {"good": "stable", "requests_failed": "stable", "garbage": "garbage"}
-_ADDRESS = re.compile(
-    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?![\w:])"
-)
 
 
 def merged_levels(runs: t.Sequence[t.Mapping[str, t.Any]], workload: str | None = None) -> dict[int, list[Plain]]:
@@ -160,44 +157,12 @@ def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> l
 
     CollectionError where one would still be in them.
     """
-    known = sorted({name for name in names if len(name) > 1}, key=len, reverse=True)
-    clean = [t.cast(Plain, _without(row, known)) for row in rows]
-    text = yaml.safe_dump(clean, width=100000)
-    still = [name for name in known if re.search(_whole(name), text, re.IGNORECASE)] + _addresses(text)
+    redactor = Redactor([each for name in names for each in private_names(name, "host", name)], loopback=True)
+    redactor.learn([yaml.safe_dump(list(map(dict, rows)), width=100000)])
+    clean = [t.cast(Plain, redactor.plain(row)) for row in rows]
+    still = redactor.held(yaml.safe_dump(clean, width=100000))
     if still:
         raise CollectionError(
-            f"the rows to share would still hold {still[0]!r}: nothing was written. Take it out of the setting that has it."
+            f"the rows to share would still hold {still[1]!r}: nothing was written. Take it out of the setting that has it."
         )
     return clean
-
-
-def _whole(name: str) -> str:
-    # "spark1" is not in "spark10" nor in "dgx-spark1-image", but it is in "spark1.lan" and in "pod x on spark1".
-    return rf"(?<![A-Za-z0-9_-]){re.escape(name)}(?![A-Za-z0-9_-])"
-
-
-def _without(value: t.Any, names: t.Sequence[str]) -> t.Any:
-    if isinstance(value, t.Mapping):
-        return {key: _without(each, names) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without(each, names) for each in value]
-    if not isinstance(value, str):
-        return value
-    for name in names:
-        value = re.sub(_whole(name), "HOST", value, flags=re.IGNORECASE)
-    for address in _addresses(value):
-        value = value.replace(address, "ADDRESS")
-    return value
-
-
-def _addresses(text: str) -> list[str]:
-    """Return what is an address, of a version number or a time of day alike to one only the look is."""
-    found = []
-    for match in _ADDRESS.finditer(text):
-        try:
-            ipaddress.ip_address(match.group())
-        except ValueError:
-            if not re.fullmatch(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", match.group()):
-                continue
-        found.append(match.group())
-    return found

@@ -1,0 +1,123 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: support_archive
+short_description: Make one redacted archive of what nodes said, for a bug report
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Lays down a C(.tar.gz) on the controller, mode 0600, of what was read of the nodes, of plans, and of the newest reports.
+  - Secrets become C(***). Names of hosts and users, domains, addresses (IPv4, IPv6, MAC, GID, GUID), serial numbers and other
+    identifiers become pseudonyms such as C(addr-3), the same one for the same thing in all of its forms.
+  - What is private is read of the inventory (names, addresses, users, and every variable whose name ends in C(token), C(password),
+    C(secret), C(key) or the like, and the files that such variables name), of the nodes, and of the texts themselves.
+  - Texts that are not redacted stay in memory. Where something that is known to be private would still be in the archive, it fails
+    and writes nothing.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+attributes:
+  check_mode:
+    details:
+      - Writes nothing.
+  diff_mode:
+    support: none
+    details:
+      - An archive has no difference that could be shown.
+  idempotent:
+    support: partial
+    details:
+      - The same texts make the same archive; what nodes say differs each time.
+options:
+  path:
+    description: Where the archive goes. A file that is there is replaced.
+    type: path
+    required: true
+  hosts:
+    description:
+      - By host what it said. C(read) has the results of its commands, each with C(item.name) and C(stdout); C(identity) has lines
+        such as C(host:), C(user:), C(serial:), C(domain:) and C(addr:) with words that are private; C(error) says why there is nothing.
+    type: dict
+    required: true
+  names:
+    description: All hosts of the inventory, also those outside the limit. Their names and addresses are private.
+    type: list
+    elements: str
+    default: []
+  plans:
+    description: Plain values that go into the archive as JSON, by the file's name. Empty ones are left out.
+    type: dict
+    default: {}
+  reports:
+    description: The folder whose newest reports of C(verify) and C(doctor) go into the archive.
+    type: path
+  about:
+    description: Versions and the like, for C(about.json).
+    type: dict
+    default: {}
+  most_kib:
+    description: How much of each file goes in, the newest, in KiB. A report that is larger than eight times that is left out.
+    type: int
+    default: 512
+seealso:
+  - module: dgxspark.cluster.node_health
+"""
+
+EXAMPLES = r"""
+- name: Lay down the archive
+  dgxspark.cluster.support_archive:
+    path: "{{ lookup('dgxspark.cluster.owner_path', 'reports/support.tar.gz') }}"
+    hosts: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars) | map(attribute='seen'))) }}"
+    names: "{{ groups['all'] }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+path:
+  description: Where it lies.
+  returned: success
+  type: str
+files:
+  description: What is in it.
+  returned: success
+  type: list
+  elements: str
+replaced:
+  description: How many were replaced, by kind - C(secret), C(spark), C(host), C(user), C(addr), C(mac) and so on.
+  returned: success
+  type: dict
+lines:
+  description: The same for people, with the nodes that gave nothing, and what to look at before it is sent.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "path": {"type": "path", "required": True},
+    "hosts": {"type": "dict", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "plans": {"type": "dict", "default": {}},
+    "reports": {"type": "path"},
+    "about": {"type": "dict", "default": {}},
+    "most_kib": {"type": "int", "default": 512},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="support_archive runs on the controller, by its action plugin. Call it as dgxspark.cluster.support_archive."
+    )
+
+
+if __name__ == "__main__":
+    main()

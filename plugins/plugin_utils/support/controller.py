@@ -1,0 +1,134 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the controller adds to a support archive: its newest reports, and what of its inventory is private."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import pathlib
+import re
+import socket
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.archive import Piece
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, private_names
+
+REPORTS = ("fabric-*.json", "doctor-*.json")
+_SECRET = re.compile(
+    r"(?i)(?:^|_|-)(?:token|secret|passw(?:or)?d|passphrase|pass|api_?key|private_?key|access_?key|credentials?|auth)$"
+)
+_SECRET_FILE = re.compile(r"(?i)(?:^|_)(?:token|secret|passw(?:or)?d|key|credentials?)_file$")
+_NAME = re.compile(r"ansible_(?:ssh_|become_)?user$|ansible_user_id$")
+_WORDS = frozenset(
+    ["true", "false", "none", "null", "default", "present", "absent", "token", "secret", "enabled", "disabled"]
+)
+_NAMES = ("ansible_host", "ansible_ssh_host", "k8s_dgx_node_names", "k3s_node_name")
+# Of Ansible and of this run: facts, what was registered, and the inventory once more.
+_NOT_THE_OWNER_S = re.compile(r"__|(?:groups|hostvars|vars|environment|ansible_facts|dgxspark_roce|dgxspark_plan)$")
+_SHORTEST, _LARGEST, _DEEPEST = 4, 65536, 12
+
+
+def reports(folder: pathlib.Path, most: int) -> list[Piece]:
+    """Return the newest report of each kind. One that is larger than `most` bytes is said to be."""
+    found = []
+    for pattern in REPORTS:
+        newest = max(folder.glob(pattern), key=lambda path: (path.stat().st_mtime, path.name), default=None)
+        if newest is None:
+            continue
+        size = newest.stat().st_size
+        try:
+            text = newest.read_text("utf-8", "replace") if size <= most else f"[left out: {size} bytes]\n"
+        except OSError as exc:
+            text = f"[cannot be read: {exc.strerror}]\n"
+        found.append(Piece(f"reports/{newest.name}", text))
+    return found
+
+
+def as_json(name: str, value: t.Any) -> Piece:
+    """Return a plain value as a file."""
+    return Piece(name, json.dumps(value, indent=1, sort_keys=True, default=str) + "\n")
+
+
+def tells(key: str, raw: t.Any) -> bool:
+    """Whether a host's variable, not yet evaluated, may hold something private: by its name, or by a name in it."""
+    if _NOT_THE_OWNER_S.match(key):
+        return False
+    return key in _NAMES or bool(_NAME.search(key)) or _has_secret({key: raw}, 0)
+
+
+def of_this_machine() -> list[Private]:
+    """Return by what names the controller and who runs this are known."""
+    own, full = socket.gethostname(), socket.getfqdn()
+    found = []
+    for name in (own, full):
+        short, _dot, domain = name.partition(".")
+        found += [Private("host", short, own), *([Private("domain", domain)] if domain else [])]
+    try:
+        return [*found, Private("user", getpass.getuser())]
+    except (KeyError, OSError):  # a user without a name
+        return found
+
+
+def of_host(host: str, variables: t.Mapping[str, t.Any], spark: bool, base: pathlib.Path) -> list[Private]:
+    """Return what is private in a host's variables: its names and addresses, users, and every value or file that is a secret.
+
+    base: where relative paths of files begin.
+    """
+    kind = "spark" if spark else "host"
+    found = private_names(host, kind, host)
+    for key in ("ansible_host", "ansible_ssh_host"):
+        found += private_names(str(variables.get(key) or ""), kind, host)
+    for names in (variables.get("k8s_dgx_node_names"), {host: variables.get("k3s_node_name")}):
+        if isinstance(names, t.Mapping) and names.get(host):
+            found += private_names(str(names[host]), kind, host)
+    for key, value in variables.items():
+        if isinstance(value, str) and _NAME.search(str(key)):
+            found.append(Private("user", value))
+    return [*found, *(Private("secret", text) for text in _secrets(variables, base, 0))]
+
+
+def _secrets(value: t.Any, base: pathlib.Path, depth: int) -> t.Iterator[str]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, t.Mapping):
+        for key, each in value.items():
+            if isinstance(each, bool) or not isinstance(each, (str, int)):
+                yield from _secrets(each, base, depth + 1)
+            elif _SECRET.search(str(key)):
+                text = str(each).strip()
+                if len(text) >= _SHORTEST and text.lower() not in _WORDS:
+                    yield text
+            elif not isinstance(each, str):
+                continue
+            elif _SECRET_FILE.search(str(key)) and each.strip():
+                yield from _of_file(base / pathlib.Path(each.strip()).expanduser())
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _secrets(each, base, depth + 1)
+
+
+def _has_secret(value: t.Any, depth: int) -> bool:
+    if isinstance(value, t.Mapping):
+        return depth < _DEEPEST and any(
+            _SECRET.search(str(key)) or _SECRET_FILE.search(str(key)) or _has_secret(each, depth + 1)
+            for key, each in value.items()
+        )
+    return isinstance(value, (list, tuple)) and depth < _DEEPEST and any(_has_secret(v, depth + 1) for v in value)
+
+
+def _of_file(path: pathlib.Path) -> t.Iterator[str]:
+    """Yield a file's secret. One that is there and cannot be read might be in a log, unknown to us."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return
+        text = path.read_text("utf-8", "replace").strip()
+    except OSError as exc:
+        raise CollectionError(
+            f"{path} cannot be read ({exc.strerror}): what is in it could not be taken out of the archive. Run this as the user who "
+            "may read it."
+        ) from exc
+    if text:
+        yield text
