@@ -61,7 +61,7 @@ class ActionModule(ActionBase):
 
     def _wait(self, pod: Plain) -> str:
         host, began = self._asked["host"], time.monotonic()
-        watch = pulls.Watch(pulls.Wanted(self._asked["image"], {}, {host: pod}, []))
+        watch = pulls.Watch(pulls.Wanted(self._asked["image"], {}, {host: pod}, [], self._asked["timeout"]), began)
         while time.monotonic() - began < self._asked["timeout"]:
             pods = ask.objects(self, ("v1", "Pod"), self._place, inspect.selector(pod), self._vars)
             failed, waiting = watch.look(
