@@ -234,7 +234,7 @@ def failure(where: str, exc: Exception) -> CollectionError:
 @functools.cache
 def _interpreter() -> t.Any:
     # One for all: `search` makes one for each call, which takes longer than most conditions.
-    class Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc, name-defined]
+    class Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc]
         """jmespath's own, which takes in one step what most conditions are made of: a.b.c, a == 'text', contains([…], a)."""
 
         def visit_path(self, node: Node, value: t.Any) -> t.Any:

@@ -294,7 +294,7 @@ class Redactor:
         return text if clean == decoded else clean.replace('"', "%22").replace("\\", "%5C")
 
     def _base64(self, text: str, depth: int) -> str:
-        for begin in {0, len(text) - len(text.lstrip("/_-"))}:
+        for begin in sorted({0, len(text) - len(text.lstrip("/_-"))}):
             decoded = _decoded(text[begin:])
             if decoded is None:
                 continue

@@ -50,7 +50,10 @@ class Api:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)  # noqa: E731
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
     monkeypatch.setattr(kube_pull, "time", types.SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
