@@ -49,6 +49,8 @@ CAUSES = {
 STATUS = {cause: status for status, cause in CAUSES.items()}
 TERMINATION_LOG = "/dev/termination-log"
 LINE = 65536
+STRANGERS = 64  # connections at once that have not said who they are
+STRANGER_S = 5.0  # that each of them has
 QUESTION, ANSWER = b"?", b"!"  # the first byte of a preflight's packet, and of what comes back
 FIRST_TO_GO = 1000  # the highest of all OOM scores
 
@@ -79,6 +81,7 @@ class Rank:
         self.doing = "preflight"
         self.answered = time.monotonic()  # when the API last did
         self.members: dict[int, socket.socket] = {}  # by rank: on the head its workers, on a worker the head
+        self.strangers: dict[socket.socket, None] = {}  # who waits for longest is the first
         self.voice = threading.Lock()  # one message at a time
 
     @property
@@ -154,8 +157,10 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
         _send(rank, connection, {"end": f"the head runs another plan ({rank.config['plan']})", "cause": "plan"})
         return
     with rank.lock:
-        if rank.whole.is_set() or number in rank.members:
-            return  # it comes again once this group has ended, or its old connection
+        if rank.whole.is_set() or number in rank.members or connection not in rank.strangers:
+            return  # it comes again once this group has ended, or its old connection, or strangers are fewer
+        connection.settimeout(rank.bounds["lost_s"])
+        del rank.strangers[connection]
         rank.members[number] = connection
         whole = len(rank.members) == rank.config["ranks"] - 1
     say(f"rank {number} ({hello.get('host')}) is here")
@@ -163,7 +168,6 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
         _go(rank)
     reason = "its connection ended"
     try:
-        connection.settimeout(rank.bounds["lost_s"])
         for message in _lines(connection):
             if "end" in message:
                 reason = str(message["end"])
@@ -244,11 +248,11 @@ def _serve(rank: Rank, connection: socket.socket) -> None:
     """Answer one connection: a probe's request, or another rank's hello."""
     # Whoever reaches the port may say anything, such as nothing, or brackets without end.
     with contextlib.suppress(OSError, ValueError, LookupError, AttributeError, RecursionError), connection:
-        connection.settimeout(10)
-        stream = connection.makefile("rb", buffering=0)  # unbuffered: what follows is read by others
+        # For all that is said: a bound on each byte alone would let a stranger stay for as long as he drips.
+        until = time.monotonic() + STRANGER_S
         first = b""
-        while not first.endswith(b"\n") and len(first) < LINE and (byte := stream.read(1)):
-            first += byte
+        while not first.endswith(b"\n") and len(first) < LINE and (byte := _heard(connection, 1, until)):
+            first += byte  # one by one: what follows is read by others
         if first.startswith(b"GET "):
             good, why = rank.probe(first.split()[1].decode())
             status = "200 OK" if good else "503 Service Unavailable"
@@ -256,10 +260,34 @@ def _serve(rank: Rank, connection: socket.socket) -> None:
             head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode() + body)
             connection.shutdown(socket.SHUT_WR)
-            while stream.read(4096):  # or the kernel would reset the answer away
+            while _heard(connection, 4096, until):  # or the kernel would reset the answer away
                 pass
         elif rank.head:
             _welcome(rank, connection, json.loads(first))
+    with rank.lock:
+        rank.strangers.pop(connection, None)
+
+
+def _heard(connection: socket.socket, most: int, until: float) -> bytes:
+    """Return what comes next, b"" where nothing more does; TimeoutError from `until` on."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    connection.settimeout(left)
+    return connection.recv(most)
+
+
+def _take(rank: Rank, connection: socket.socket) -> None:
+    """Serve a connection in a thread of its own. Where there are too many, who waits for longest goes: no probe does."""
+    with rank.lock:
+        oldest = next(iter(rank.strangers)) if len(rank.strangers) >= STRANGERS else None
+        if oldest:
+            del rank.strangers[oldest]
+        rank.strangers[connection] = None
+    if oldest:
+        with contextlib.suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)  # its thread ends by itself
+    threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
 
 
 def _listen(rank: Rank) -> None:
@@ -280,7 +308,7 @@ def _listen(rank: Rank) -> None:
     def accept() -> None:
         while True:
             connection, _address = tcp.accept()
-            threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
+            _take(rank, connection)
 
     peers = {peer["address"] for rail in rank.config["rails"] for peer in rail["peers"]}
 
