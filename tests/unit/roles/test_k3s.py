@@ -280,6 +280,30 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
 
 
+def test_ranks_that_nobody_can_ask_for_are_no_empty_node_unless_the_server_is_down(cluster: Owner) -> None:
+    server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
+    pid = "python3 -c \"import json; print(json.load(open('/run/systemd-stand-in/k3s-agent.service.json'))['pid'])\""
+    before = agent.sh(pid), agent.tree("/etc/rancher", "/usr/local/bin")
+    # kubectl is refused then, as with a certificate that has ended or an API that is too busy.
+    server.sh("mv /etc/rancher/k3s/k3s.yaml /etc/rancher/k3s/aside")
+    cluster.variables["spark2"] = {"k3s_labels": {"rack": "c"}}
+    refused = cluster.run()
+    assert refused.code != 0 and (agent.sh(pid), agent.tree("/etc/rancher", "/usr/local/bin")) == before
+    for said in (
+        "spark1 cannot say whether spark2 carries ranks",
+        "The connection to the server localhost:8080 was refused",
+        "k3s.service there is active",
+        "Nothing was changed on spark2",
+    ):
+        assert said in refused.plain, refused.output
+    # A server that is down is what such a run brings up; its kubectl answers again before the agent's turn.
+    server.sh("systemctl stop k3s.service")
+    up = cluster.run()
+    assert up.code == 0 and agent.sh(pid) != before[0], up.output
+    assert "ActiveState=active" in server.sh("systemctl show --property=ActiveState k3s.service")
+    server.sh("rm /etc/rancher/k3s/aside")
+
+
 def test_archives_of_images_are_imported_while_k3s_runs(cluster: Owner) -> None:
     agent, engine = cluster.lan.hosts["spark2"], cluster.folder / "engine.tar.zst"
     folder = "/var/lib/rancher/k3s/agent/images"
