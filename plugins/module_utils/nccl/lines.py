@@ -224,10 +224,14 @@ class NotOpened:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """A call of NCCL's interface, or one of its threads, failed with a code (ncclResult_t; of CUDA where it is above 7)."""
+    """A call of NCCL's interface, or one of its threads, failed with a code (ncclResult_t; of CUDA where it is above 7).
+
+    called: whether it can have been a call.
+    """
 
     where: str
     code: int
+    called: bool = True
 
 
 Event = t.Union[  # noqa: UP007  (sanity's pylint does not know that classes can be joined)
@@ -368,7 +372,8 @@ def parse(text: str) -> Event | None:
         most = max(map(int, _NUMBER.findall(text)))
         return Channels(int(match[1]), int(match[2]) if match[2] else None, most)
     if ".cc:" in text and (match := _GAVE_UP.match(text) or _THREAD.match(text)):
-        return GaveUp(match[1], int(match[2]))
+        called = match[1].startswith(("init", "group", "enqueue")) and "hread]" not in text
+        return GaveUp(match[1], int(match[2]), called)
     return None
 
 

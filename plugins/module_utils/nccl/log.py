@@ -23,7 +23,10 @@ MOST_SHOWN = 400  # characters of a line that are kept
 MOST_SETTINGS = 100
 MOST_WARNINGS = 3
 MOST_PROCESSES = 10_000
+INVALID_ARGUMENT = 4  # ncclInvalidArgument
 # A line without any of these is not looked at: a log is mostly its engine's own.
+# ncclCommDestroy (init.cc), PtrCheck and CommCheck (misc/argcheck.cc)
+_NO_MORE = re.compile(r"comm \S+ has already been destroyed|comm argument is NULL|corrupted comm object detected")
 _WORTH = re.compile(r"NCCL|nccl| via |ibv_|libnvidia-ml|GLIBC_")
 
 LinkKey = tuple[int, int, int, int, bool]  # channel, connection, from, to, whether the receiving side says it
@@ -136,6 +139,7 @@ class Reader:
         self._matcher = Matcher(signatures)
         self._processes: dict[tuple[str, str, int], int] = {}
         self._begun: dict[int, set[str]] = {}
+        self._late: set[int] = set()  # processes that asked for what they had torn down
         self._threads: dict[tuple[int, int], _Thread] = {}
         self._signs: dict[tuple[str, int | None], Sign] = {}
         self._source = ""
@@ -165,6 +169,8 @@ class Reader:
         process = self.evidence.processes[number]
         if event is None:
             known = self._look(line.text, number)
+            if line.level == "WARN" and _NO_MORE.search(line.text) and self._ended(number):
+                self._late.add(number)
             if line.level == "WARN" and not known:
                 self._warned(process, number, line.text)
             return True
@@ -175,8 +181,7 @@ class Reader:
         if isinstance(event, lines.Link):
             self._link(process, thread, event)
         elif isinstance(event, lines.GaveUp):
-            # What fails once all communicators are torn down is the end of the program, not of the traffic.
-            if len(self.evidence.gave_up) < MOST_SETTINGS and not self._ended(number):
+            if len(self.evidence.gave_up) < MOST_SETTINGS and not self._refused_late(number, event):
                 self.evidence.gave_up.append((number, event.where, event.code))
         elif handler is not None:
             handler(self, process, thread, event)
@@ -247,6 +252,14 @@ class Reader:
     def _ended(self, process: int | None) -> bool:
         members = self.evidence.processes[process].members if process is not None else []
         return bool(members) and all(member.gone for member in members)
+
+    def _refused_late(self, number: int, event: lines.GaveUp) -> bool:
+        """Whether a program asks for what it has torn down: its end, not the traffic's.
+
+        NCCL joins its threads before it says that a communicator is destroyed (init.cc, commFree), so none of them can give
+        up after it: their traces, and other codes, are of another run.
+        """
+        return event.code == INVALID_ARGUMENT and event.called and number in self._late and self._ended(number)
 
     @staticmethod
     def _set(settings: dict[str, str], name: str, value: str) -> None:

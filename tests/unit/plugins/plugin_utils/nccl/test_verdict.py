@@ -159,6 +159,25 @@ def test_what_fails_at_the_programs_end_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize(
+    "trace",
+    [
+        "init.cc:2064 -> 5",
+        "init.cc:2064 -> 4",  # without the warning that says what was torn down already
+        "init.cc:1358 (ncclCommInitRankFunc) -> 1",
+        "init.cc:2064 -> 6 [Async thread]",
+        "proxy.cc:698 -> 6",
+        "proxy.cc:874 -> 6 [Progress Thread]",
+        "transport/net.cc:1302 -> 6",
+        "bootstrap.cc:77 -> 2",
+    ],
+)
+def test_what_gives_up_behind_a_run_that_was_torn_down_whole_is_another_run_s(trace: str) -> None:
+    """NCCL joins its threads before it says `Destroy COMPLETE`: after it a caller alone can be refused, and it says why."""
+    logs = made.build(made.Job(destroyed=True))
+    assert judged([[*logs[0], f"{_head(logs[0])}NCCL INFO {trace}"], logs[1]], 2)["verdict"] == "failed"
+
+
+@pytest.mark.parametrize(
     "name", ["roce-one-hca-2.20.5", "roce-two-hcas-2.23.4", "gdr-pxn-2.28.9", "groups-2.28.9", "split-2.29.7"]
 )
 def test_without_any_one_line_of_the_proof_it_is_none(name: str) -> None:
