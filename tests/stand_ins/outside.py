@@ -2,7 +2,8 @@
 
 Imitated: GET and HEAD with one range (RFC 9110), GitHub's redirect of a release's file to a signed address on another host, and
 the HTML pages of the simple index (PEP 503) with their fragments. Faults by path: `cut`, the connection ends after so many
-bytes, once; `spoiled`, other bytes of the same length. Registries are tests/stand_ins/registry.py.
+bytes, once; `spoiled`, other bytes of the same length. Not imitated: GitHub's API, the index as JSON (PEP 691), several ranges
+at once. Registries are tests/stand_ins/registry.py.
 
 The wall is a proxy that lets nobody through and remembers who asked.
 """

@@ -1,9 +1,10 @@
 """A stand-in for a registry: what a client asks for when it pulls, and its faults; and images of a few MiB to pull.
 
-It answers as the OCI distribution specification says: HEAD and GET of manifests by tag and digest, GET of blobs, and, where it
-requires authentication, 401 with a Bearer challenge and a token for a name and a password (as Docker Hub and ghcr.io do). It takes
-no uploads and knows no lists and no ranges. It serves a folder of blobs with `tags.json` (`repository:tag` → digest) and, where
-only a known user may pull, `login` (`name:password`); what was sent is appended to `sent` there.
+Imitated: the OCI distribution specification 1.1, of it end-1 to end-3 (HEAD and GET of manifests by tag and digest, GET of blobs),
+with manifests and indexes of the OCI image specification 1.1; and, where it requires authentication, 401 with a Bearer challenge
+and a token for a name and a password (as Docker Hub and ghcr.io do). Not imitated: uploads, lists of tags, referrers, ranges. It
+serves a folder of blobs with `tags.json` (`repository:tag` → digest) and, where only a known user may pull, `login`
+(`name:password`); what was sent is appended to `sent` there.
 """
 
 from __future__ import annotations

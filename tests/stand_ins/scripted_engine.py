@@ -4,7 +4,7 @@ It takes the engine's arguments, meets the other ranks at --dist-init-addr as th
 the part of the OpenAI-like API that probes and clients use. A rank that loses another one *hangs*, as real ones do in their
 collectives: taking the group down is not this program's work. SCRIPTED_LOAD_S: seconds that its load takes.
 
-Chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/sse_utils.py), or with SCRIPTED_AS=vllm of vLLM 0.17.1
+Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/sse_utils.py), or with SCRIPTED_AS=vllm of vLLM 0.17.1
 (entrypoints/openai/chat_completion/serving.py): a first chunk with the role alone, a chunk a token, one with the reason, and
 `usage` where it is asked for. SCRIPTED is a JSON object that says what goes wrong:
 
