@@ -75,6 +75,23 @@ def objects(
         raise CollectionError(f"the Kubernetes API did not answer: {str(exc)[:300]}") from exc
 
 
+def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
+    """Return name and log of every pod that has the labels, one at a time. Raises CollectionError where none has.
+
+    pods: `namespace`, `label_selectors`, `container`, `previous` and `connection` (kubeconfig, context).
+    """
+    place = {**pods["connection"], "namespace": pods["namespace"]}
+    listed = objects(action, ("v1", "Pod"), place, pods["label_selectors"], task_vars)
+    if not listed:
+        labels = ", ".join(pods["label_selectors"])
+        raise CollectionError(f"pods: none with {labels} in namespace {pods['namespace']}. Correct the labels.")
+    for pod in listed:
+        name = pod["metadata"]["name"]
+        asked = {**place, "name": name, "previous": pods["previous"]}
+        asked |= {"container": pods["container"]} if pods["container"] else {}
+        yield f"pod {name}", answer(action._execute_module, "kubernetes.core.k8s_log", asked, task_vars)["log"]
+
+
 def _is_here(action: Action) -> bool:
     """Whether a module would run on this machine, as this user, and without variables of its own (KUBECONFIG)."""
     local = getattr(action._connection, "transport", "") == "local" and not action._connection.become

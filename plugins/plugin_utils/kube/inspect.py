@@ -20,7 +20,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser imp
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     HOSTNAME,
     MANAGER,
@@ -125,3 +126,25 @@ def fault(made: t.Mapping[str, t.Any]) -> str | None:
     if "OOMKilled" in told:
         return "the pod took more than its 6 GiB of memory"
     return f"the program did not end well: exit status {ended.get('exitCode', 'unknown')}. {told}".strip()
+
+
+def outcome(
+    watch: pulls.Watch,
+    host: str,
+    pods: t.Sequence[t.Mapping[str, t.Any]],
+    events: t.Sequence[t.Mapping[str, t.Any]],
+    now: float,
+) -> tuple[str, str] | None:
+    """Return the digest of what ran on the host and why it did not end well ("" where it did); None while it is at work.
+
+    Raises CollectionError where it cannot come to an end.
+    """
+    failed, _waiting = watch.look(pods, events, now)
+    if host in watch.digests and not pods:
+        failed = [f"{host}: its pod was taken away by somebody else. Run again."]
+    why = fault(pods[0]) if pods else None
+    if host in watch.digests and why is not None:
+        return watch.digests[host], why
+    if failed:
+        raise CollectionError(" ".join(failed))
+    return None

@@ -133,6 +133,15 @@ def _no_number(name: str) -> t.NoReturn:
     raise ValueError(f"{name} is no number.")
 
 
+def told(made: Entries) -> Plain:
+    """Return what came of an image as plain data: `entry`, the `table`'s id or None, `files`."""
+    return {
+        "entry": made.image,
+        "table": (made.table or {}).get("id"),
+        "files": [{"path": file.path, "text": file.text} for file in made.files],
+    }
+
+
 def entries(
     said: t.Mapping[str, t.Any], image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()
 ) -> Entries:

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every action plugin of ours shares: arguments are checked, and an expected error is a failed result that names the action."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+
+Plain = dict[str, t.Any]
+
+
+class ControllerAction(ActionBase):
+    """An action plugin: `arguments` as its module documents them, and `act`, which returns the result or raises CollectionError.
+
+    An action that runs modules on the host sets `_requires_connection`.
+    """
+
+    arguments: t.ClassVar[t.Mapping[str, t.Any]] = {}
+    required_if: t.ClassVar[t.Sequence[t.Any]] = ()
+    initial: t.ClassVar[Plain] = {}  # what the result has in any case, where `act` says nothing else
+
+    _supports_check_mode = True
+    _supports_diff = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Plain | None = None) -> Plain:
+        """Return what `act` made; failed with its reason where it raised CollectionError."""
+        # What `act` puts here is in the result of a failure, too.
+        self.result: Plain = {**super().run(tmp, task_vars), "changed": False, **self.initial}
+        self.task_vars = task_vars or {}
+        checked, _arguments = self.validate_argument_spec(dict(self.arguments), required_if=list(self.required_if))
+        try:
+            return {**self.result, **self.act(checked.validated_parameters)}
+        except CollectionError as exc:
+            return {**self.result, **self.failure(str(exc))}
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the result of the checked arguments; a subclass says how."""
+        raise NotImplementedError
+
+    def failure(self, text: str) -> Plain:
+        """Return a failed result that names the action."""
+        plugin = next(each for each in type(self).__mro__ if each.__name__ == "ActionModule")
+        return {"failed": True, "msg": f"dgxspark.cluster.{plugin.__module__.rpartition('.')[2]}: {text}"}
+
+    def variable(self, name: str, default: t.Any = None) -> t.Any:
+        """Return a variable of the task's host, evaluated; the default where nobody has set it."""
+        return self._templar.template(self.task_vars[name]) if name in self.task_vars else default
+
+    def owner_dirs(self) -> list[str]:
+        """Return the owner's folders of knowledge, as the lookup knowledge_dirs does."""
+        return knowledge.owner_dirs(self.variable("dgxspark_knowledge_dirs"), self.variable("inventory_dir"))
