@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.launch_plan import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, plan, table
 
 
 class ActionModule(ControllerAction):
@@ -25,7 +25,7 @@ class ActionModule(ControllerAction):
                 overrides.setdefault("variant", result["recommendation"]["variant"])
         files = model_files.given(asked["model_config"], asked["model_files"])
         made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
-        result["plan"] = made
+        result |= {"plan": made, "table": table.serving_table(made, result.get("recommendation"))}
         errors = [f"{f['message']} {f['remedy']}" for f in made["findings"] if f["severity"] == "error"]
         if made["verdict"] == "blocked" and asked["fail_when_blocked"]:
             return {**result, "failed": True, "msg": f"{made['profile']}: blocked. " + " ".join(errors)}

@@ -9,7 +9,7 @@ import pathlib
 
 from ansible_collections.dgxspark.cluster.plugins.modules.model_profile import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_source, profile_text
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_source, profile_text, table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.new_profile import Wanted, new_profile
 
 
@@ -29,4 +29,5 @@ class ActionModule(ControllerAction):
         if asked["path"] and not asked["overwrite"]:
             profile_text.refuse_edited(pathlib.Path(asked["path"]), text)
         decide = [{"key": key, "text": said} for key, said in made.decide]
-        return {"profile": made.profile, "text": text, "decide": decide, "plan": made.plan}
+        shown = table.serving_table(made.plan)
+        return {"profile": made.profile, "text": text, "decide": decide, "plan": made.plan, "table": shown}
