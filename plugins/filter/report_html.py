@@ -31,8 +31,7 @@ requirements:
   - jsonschema (Python library, on the controller)
 seealso:
   - module: dgxspark.cluster.bench
-  - plugin: dgxspark.cluster.fabric_report
-    plugin_type: filter
+  - module: dgxspark.cluster.fabric_report
 """
 
 EXAMPLES = r"""

@@ -11,10 +11,10 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Sends test traffic from a node's VFs to those of its peers and returns the results. It judges nothing;
-    P(dgxspark.cluster.fabric_report#filter) does.
+    M(dgxspark.cluster.fabric_report) does.
   - It changes nothing on the node. In check mode it sends the same traffic, on the fabric only.
   - ARP requests and pings of all targets run at the same time. RDMA tests need a peer that runs the other end at the same
-    time; P(dgxspark.cluster.fabric_schedule#filter) says who runs which.
+    time; M(dgxspark.cluster.fabric_schedule) says who runs which.
   - Everything ends within the given times, and no program is left running.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -145,10 +145,8 @@ requirements:
 notes:
   - Needs root (C(become)) for O(arp) and O(ping).
 seealso:
-  - plugin: dgxspark.cluster.fabric_schedule
-    plugin_type: filter
-  - plugin: dgxspark.cluster.fabric_report
-    plugin_type: filter
+  - module: dgxspark.cluster.fabric_schedule
+  - module: dgxspark.cluster.fabric_report
 """
 
 EXAMPLES = r"""

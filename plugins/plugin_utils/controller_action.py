@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action import ActionBase
+from ansible.release import __version__
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -52,6 +53,15 @@ class ControllerAction(ActionBase):
     def variable(self, name: str, default: t.Any = None) -> t.Any:
         """Return a variable of the task's host, evaluated; the default where nobody has set it."""
         return self._templar.template(self.task_vars[name]) if name in self.task_vars else default
+
+    def of_hosts(self, name: str, default: t.Any = None, only: t.Container[str] | None = None) -> Plain:
+        """Return a variable, fact or registered result of each host of the play, by host."""
+        hostvars, hosts = self.task_vars["hostvars"], self.variable("ansible_play_hosts_all", [])
+        return {host: hostvars[host].get(name, default) for host in hosts if only is None or host in only}
+
+    def versions(self) -> dict[str, str | None]:
+        """Return what a report says of the versions that made it."""
+        return {"collection": knowledge.collection_version(), "ansible_core": __version__}
 
     def owner_dirs(self) -> list[str]:
         """Return the owner's folders of knowledge, as the lookup knowledge_dirs does."""
