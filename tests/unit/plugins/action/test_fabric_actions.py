@@ -1,4 +1,4 @@
-"""The filters of the plan as a playbook calls them: plain values in and out, Ansible's error for ours."""
+"""The fabric as a playbook calls it: the plan by its filter, differences and table by actions on what hosts showed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,36 @@ import typing as t
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ansible_collections.dgxspark.cluster.plugins.filter import fabric_changes, fabric_plan, fabric_table
+from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState, Function, Netdev, Node, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    CollectionError,
+    FileState,
+    Function,
+    Netdev,
+    Node,
+    to_plain,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes as differences
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table import table
+from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
 ROLE = pathlib.Path(__file__).resolve().parents[4] / "roles" / "sriov_roce"
 SETTINGS = {"topology": "switch", "vf_count": 2}
 
 plan = fabric_plan.FilterModule().filters()["fabric_plan"]
-table = fabric_table.FilterModule().filters()["fabric_table"]
-changes = fabric_changes.FilterModule().filters()["fabric_changes"]
+
+
+def changes(planned: t.Any, node: t.Any, **arguments: t.Any) -> dict[str, t.Any]:
+    """Return what the action says of the host; its failure is raised."""
+    variables = play({"spark1": {}}, dgxspark_plan={"hosts": {"spark1": planned}}, dgxspark_roce=node)
+    made = run("fabric_changes", variables, **arguments)
+    if made.get("failed"):
+        raise AnsibleError(made["msg"])
+    return made
 
 
 def bare(**more: t.Any) -> dict[str, t.Any]:
@@ -87,8 +104,28 @@ def test_the_table_tells_changes_refusals_and_who_was_not_reached() -> None:
 
 
 def test_the_table_of_no_plan_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="fabric_plan"):
+    with pytest.raises(CollectionError, match="fabric_plan"):
         table({})
+
+
+def test_the_table_is_made_of_what_each_host_registered() -> None:
+    made = plan(names(3), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    change = {"subject": "p0f0", "what": "VFs", "before": 0, "after": 2}
+    hostvars = {
+        "spark1": {"one": {"skipped": True}},
+        "spark2": {"one": {"changes": [change], "findings": []}, "other": {"changes": [change], "findings": []}},
+        "spark3": {},
+    }
+    shown = run("fabric_table", play(hostvars, dgxspark_plan=made), registers=["one", "other"])
+    assert shown["changes"] == {"spark2": [change, change]}
+    assert shown["findings"] == {"spark2": []}
+    assert shown["table"] == table(made, shown["changes"], shown["findings"])
+    assert run("fabric_table", play({}, dgxspark_plan=made))["table"] == table(made)
+
+
+def test_a_host_that_was_not_read_has_no_difference() -> None:
+    made = run("fabric_changes", play({"spark1": {}}, dgxspark_plan=plan(["spark1"], SETTINGS, {})))
+    assert made["msg"].startswith("dgxspark.cluster.fabric_changes: spark1: it was not read")
 
 
 def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:
@@ -102,8 +139,8 @@ def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:
 
 def test_each_part_can_be_asked_for_alone() -> None:
     planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
-    sriov = changes(planned, bare(), {}, ["sriov"])["changes"]
-    netplan = changes(planned, bare(), {}, ["netplan"], "/etc/netplan/90-dgxspark-fabric.yaml")["changes"]
+    sriov = changes(planned, bare(), parts=["sriov"])["changes"]
+    netplan = changes(planned, bare(), parts=["netplan"], path="/etc/netplan/90-dgxspark-fabric.yaml")["changes"]
     assert sriov
     assert netplan[0]["subject"] == "/etc/netplan/90-dgxspark-fabric.yaml"
     assert changes(planned, bare())["changes"] == sriov + netplan
@@ -113,7 +150,7 @@ def test_each_part_can_be_asked_for_alone() -> None:
 def test_a_file_that_is_as_planned_is_no_change() -> None:
     planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
     wrong = bare(files=(FileState(persist.CONFIG, "0" * 64, "0644"),))
-    assert any(change["subject"] == persist.CONFIG for change in changes(planned, wrong, {}, ["sriov"])["changes"])
+    assert any(change["subject"] == persist.CONFIG for change in changes(planned, wrong, parts=["sriov"])["changes"])
 
 
 @pytest.mark.parametrize(
@@ -126,14 +163,15 @@ def test_a_file_that_is_as_planned_is_no_change() -> None:
 )
 def test_wrong_options_of_changes_are_told(arguments: tuple[t.Any, ...], told: str) -> None:
     planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
-    with pytest.raises(AnsibleFilterError) as caught:
-        changes(planned, bare(), *arguments)
+    with pytest.raises(CollectionError) as caught:
+        differences(planned, bare(), *arguments)
     assert told in str(caught.value)
 
 
 def test_a_host_without_a_fabric_has_nothing_to_change() -> None:
     planned = plan(["spark1"], {"topology": "single"}, {})["hosts"]["spark1"]
-    assert changes(planned, bare()) == {"changes": [], "findings": []}
+    made = changes(planned, bare())
+    assert (made["changes"], made["findings"], made["netplan"]["devices"]) == ([], [], [])
 
 
 def test_what_the_module_would_refuse_is_a_finding() -> None:
@@ -145,7 +183,9 @@ def test_what_the_module_would_refuse_is_a_finding() -> None:
 
 def test_a_wrong_shape_is_one_sentence_with_the_key() -> None:
     planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
-    with pytest.raises(AnsibleFilterError, match=r"functions\[0\].*unknown key 'colour'"):
+    with pytest.raises(
+        AnsibleError, match=r"dgxspark\.cluster\.fabric_changes: .*functions\[0\].*unknown key 'colour'"
+    ):
         changes(planned | {"functions": [planned["functions"][0] | {"colour": "red"}]}, bare())
 
 
