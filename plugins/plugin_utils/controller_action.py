@@ -37,9 +37,10 @@ class ControllerAction(ActionBase):
         self.task_vars = task_vars or {}
         checked, _arguments = self.validate_argument_spec(dict(self.arguments), required_if=list(self.required_if))
         try:
-            return {**self.result, **self.act(checked.validated_parameters)}
+            made = self.act(checked.validated_parameters)
         except CollectionError as exc:
-            return {**self.result, **self.failure(str(exc))}
+            made = self.failure(str(exc))
+        return {**self.result, **made}
 
     def act(self, asked: Plain) -> Plain:
         """Return the result of the checked arguments; a subclass says how."""

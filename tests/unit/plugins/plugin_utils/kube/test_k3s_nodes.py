@@ -5,11 +5,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.dgxspark.cluster.plugins.filter.k3s_nodes import FilterModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_nodes import problems
 
-problems = FilterModule().filters()["k3s_nodes"]
 PLANS = {
     "spark1": {"node_name": "spark1", "role": "server", "version": "v1.36.4+k3s1", "node_ip": "192.0.2.11"},
     "spark2": {"node_name": "spark2", "role": "agent", "version": "v1.36.4+k3s1", "node_ip": "192.0.2.12"},
@@ -48,11 +47,11 @@ def test_all_well() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_the_log_to_look_at(second: list[t.Any], needle: str) -> None:
-    (told,) = problems({"items": [FIRST, *second]}, PLANS)
+    (told,) = map(str, problems({"items": [FIRST, *second]}, PLANS))
     assert told.startswith("spark2: ") and needle in told and "journalctl -u k3s-agent" in told
 
 
 @pytest.mark.parametrize("answer", [None, [], {"kind": "Status"}, {"items": None}])
 def test_an_answer_that_is_no_list_of_nodes_is_refused(answer: t.Any) -> None:
-    with pytest.raises(AnsibleFilterError, match="no list of nodes"):
+    with pytest.raises(CollectionError, match="no list of nodes"):
         problems(answer, PLANS)
