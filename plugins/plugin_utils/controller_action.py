@@ -66,4 +66,6 @@ class ControllerAction(ActionBase):
 
     def owner_dirs(self) -> list[str]:
         """Return the owner's folders of knowledge, as the lookup knowledge_dirs does."""
-        return knowledge.owner_dirs(self.variable("dgxspark_knowledge_dirs"), self.variable("inventory_dir"))
+        chosen = self.variable("dgxspark_knowledge_dirs")
+        chosen = [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else chosen
+        return knowledge.owner_dirs(chosen, self.variable("inventory_dir"))
