@@ -41,10 +41,10 @@ EXAMPLES = r"""
     dest: reports/fabric.html
     mode: "0644"
 
-- name: Show what seed 002 measured
+- name: Show what a matrix measured
   ansible.builtin.copy:
-    content: "{{ '002-gemma-4-31b' | dgxspark.cluster.report_html }}"
-    dest: gemma.html
+    content: "{{ 'own-model' | dgxspark.cluster.report_html }}"
+    dest: own-model.html
     mode: "0644"
 """
 
