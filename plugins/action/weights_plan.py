@@ -24,14 +24,14 @@ class ActionModule(ControllerAction):
         wanted = plan.repos(launch, self.variable("k8s_dgx_revisions"))
         if not asked["seen"]:
             return {"wanted": wanted}
-        hosts, hostvars = [rank["host"] for rank in launch["ranks"]], self.task_vars["hostvars"]
-        seen = {host: hostvars[host].get(asked["seen"]) for host in hosts}
+        hosts = [rank["host"] for rank in launch["ranks"]]
+        seen = {host: self.of_host(host, asked["seen"]) for host in hosts}
         unseen = [host for host in hosts if not seen[host]]
         if unseen:
             raise CollectionError(
                 f"{', '.join(unseen)}: what it has was not read. Let the limit reach every host of a rank."
             )
-        answers = [hostvars[host].get(asked["asked"]) or {} for host in hosts if asked["asked"]]
+        answers = [self.of_host(host, asked["asked"], {}) for host in hosts if asked["asked"]]
         prospects = {
             result["item"]["repo"]: result["prospect"]
             for answer in answers

@@ -57,8 +57,17 @@ class ControllerAction(ActionBase):
 
     def of_hosts(self, name: str, default: t.Any = None, only: t.Container[str] | None = None) -> Plain:
         """Return a variable, fact or registered result of each host of the play, by host."""
-        hostvars, hosts = self.task_vars["hostvars"], self.variable("ansible_play_hosts_all", [])
-        return {host: hostvars[host].get(name, default) for host in hosts if only is None or host in only}
+        hosts = self.variable("ansible_play_hosts_all", [])
+        return {host: self.of_host(host, name, default) for host in hosts if only is None or host in only}
+
+    def of_host(self, host: str, name: str, default: t.Any = None) -> t.Any:
+        """Return a variable, fact or registered result of one host; the default where it has none."""
+        hostvars = self.task_vars["hostvars"]
+        raw = hostvars.raw_get(host).get(name, default) if host in hostvars else default
+        # A registered result is data. To evaluate it would warn of what Ansible itself has put in and deprecates (skipped_reason).
+        if raw is default or (isinstance(raw, t.Mapping) and "changed" in raw):
+            return raw
+        return hostvars[host][name]
 
     def versions(self) -> dict[str, str | None]:
         """Return what a report says of the versions that made it."""

@@ -21,7 +21,19 @@ def run(name: str, variables: Plain | None = None, *, check: bool = False, **arg
     return dict(plugin.ActionModule(task, connection, None, None, templar, None).run(task_vars=variables or {}))
 
 
+class HostVars(dict[str, Plain]):
+    """Ansible's, of variables that are evaluated already."""
+
+    def raw_get(self, host: str) -> Plain:
+        return self[host]
+
+
 def play(hostvars: dict[str, Plain], **more: t.Any) -> Plain:
     """Return the variables of a play on these hosts, for its first one."""
     first = next(iter(hostvars), "")
-    return {"hostvars": hostvars, "ansible_play_hosts_all": list(hostvars), "inventory_hostname": first, **more}
+    return {
+        "hostvars": HostVars(hostvars),
+        "ansible_play_hosts_all": list(hostvars),
+        "inventory_hostname": first,
+        **more,
+    }
