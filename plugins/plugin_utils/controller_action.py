@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 Plain = dict[str, t.Any]
 
 
-class ControllerAction(ActionBase):
+class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
     """An action plugin: `arguments` as its module documents them, and `act`, which returns the result or raises CollectionError.
 
     An action that runs modules on the host sets `_requires_connection`.
