@@ -52,6 +52,8 @@ def _vllm(said: Mapping[str, Any]) -> dict[str, Any]:
         "max_running_requests": scheduler.get("max_num_seqs"),
         "gpu_memory_utilization": cache.get("gpu_memory_utilization"),
         "quantization": (said.get("model_config") or {}).get("quantization"),
+        "radix_cache": cache.get("enable_prefix_caching"),
+        "prefill_chunk": scheduler.get("max_num_batched_tokens"),
     }
 
 

@@ -393,13 +393,15 @@ def kv_bytes(facts: Facts, dtype: str, cut: Cut, head: bool = False, window_shar
     return total
 
 
-def state_bytes(linear: Linear, cut: Cut) -> float:
+def state_bytes(linear: Linear, cut: Cut, drafts: int = 0) -> float:
     """Bytes of state per slot on one GPU: convolution and recurrent state.
+
+    drafts: tokens that the convolution keeps beside its own (vLLM 0.17.1 layers/mamba/mamba_utils.py, num_spec).
 
     SGLang 0.5.12 configs/mamba_utils.py (Mamba2StateShape, mamba_cache_per_req): conv (kernel − 1) × width in BF16,
     state heads × head_dim × state size in `mamba_ssm_dtype`.
     """
-    conv = (linear.conv - 1) * linear.conv_width / cut.tp * 2
+    conv = (linear.conv - 1 + drafts) * linear.conv_width / cut.tp * 2
     state = linear.value_heads / cut.tp * linear.value_dim * linear.key_dim * linear.state_bytes
     return linear.layers / cut.pp * (conv + state)
 
