@@ -153,9 +153,8 @@ class Facts:
 
     @property
     def head_dim_max(self) -> int:
-        """The widest attention head, which attention kernels must have."""
-        dims = [a.head_dim for a in self.attention]
-        return max(dims + ([self.mla.nope_dim + self.mla.rope_dim] if self.mla else []), default=0)
+        """The widest head of softmax attention; 0 where there is none. MLA has kernels of its own, for its own widths."""
+        return max((a.head_dim for a in self.attention), default=0)
 
 
 @dataclass(frozen=True)
