@@ -66,7 +66,7 @@ def architectures() -> dict[str, pathlib.Path]:
 
 
 def files(architecture: str, checkpoint: str = "bf16") -> dict[str, Any]:
-    """Return the files of a model: checkpoint is bf16, fp8, nvfp4, mixed (both by modelopt) or compressed-tensors."""
+    """Return the files of a model: checkpoint is bf16, fp8, mxfp4, nvfp4, mixed (both by modelopt) or compressed-tensors."""
     held = json.loads(architectures()[architecture].read_text(encoding="utf-8"))
     config = copy.deepcopy(held["config.json"])
     out = {"config.json": config, "tokenizer.json": TOKENIZER, "tokenizer_config.json": TOKENIZER_CONFIG}
@@ -79,6 +79,9 @@ def files(architecture: str, checkpoint: str = "bf16") -> dict[str, Any]:
         config["quantization_config"] = block
     elif checkpoint == "compressed-tensors":
         config["quantization_config"] = COMPRESSED
+    elif checkpoint == "mxfp4":
+        left_out = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": left_out}
     elif checkpoint != "bf16":
         raise KeyError(checkpoint)
     return out

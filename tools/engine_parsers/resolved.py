@@ -43,11 +43,12 @@ def _vllm(said: Mapping[str, Any]) -> dict[str, Any]:
     speculative = said.get("speculative_config") or {}
     steps = speculative.get("num_speculative_tokens")
     cache, scheduler = said.get("cache_config") or {}, said.get("scheduler_config") or {}
+    backend = (said.get("attention_config") or {}).get("backend")
     return {
         "speculative_algorithm": speculative.get("method"),
         "draft_steps": steps,
         "draft_tokens": None if steps is None else steps + 1,
-        "attention_backend": (said.get("attention_config") or {}).get("backend"),
+        "attention_backend": backend.lower() if backend else None,
         "page_size": cache.get("block_size"),
         "max_running_requests": scheduler.get("max_num_seqs"),
         "gpu_memory_utilization": cache.get("gpu_memory_utilization"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
 import pathlib
 import re
@@ -93,7 +94,10 @@ def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
 
 def _fields(part: t.Any) -> dict[str, t.Any] | None:
     simple = (str, int, float, bool, type(None), list, tuple, dict)
-    return None if part is None else {k: v for k, v in vars(part).items() if isinstance(v, simple) and k[0] != "_"}
+    if part is None:
+        return None
+    named = {k: v.name if isinstance(v, enum.Enum) else v for k, v in vars(part).items() if k[0] != "_"}
+    return {k: v for k, v in named.items() if isinstance(v, simple)}
 
 
 def _know_models_by_their_source() -> None:

@@ -147,7 +147,10 @@ def test_a_rule_speaks_of_its_versions_only() -> None:
 @pytest.mark.parametrize(
     ("kind", "blocked"),
     [
-        ({"mla": {"layers": 4, "heads": 16, "kv_lora_rank": 512, "nope_dim": 256, "rope_dim": 64, "v_dim": 256}}, False),
+        (
+            {"mla": {"layers": 4, "heads": 16, "kv_lora_rank": 512, "nope_dim": 256, "rope_dim": 64, "v_dim": 256}},
+            False,
+        ),
         ({"attention": [{"layers": 4, "heads": 16, "kv_heads": 4, "head_dim": 512}]}, True),
         ({"attention": [{"layers": 4, "heads": 16, "kv_heads": 4, "head_dim": 256}]}, False),
     ],
