@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.rea
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import concerned, load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import Patch, concerned, load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import of_image
 
 Plain = dict[str, t.Any]
@@ -154,7 +154,9 @@ def entries(
         table = _table(said, image, digest, version)
     path = f"images/{_slug(image)}.yml"
     before = _before(image, pathlib.Path(folder).expanduser() / path, overlays)
-    own = _own(seen, image, digest, version, table, before, _features(seen, overlays))
+    own = _own(
+        seen, image, digest, version, table, before, concerned(load_patches(overlays), seen.engine, seen.version)
+    )
     checked = {key: value for key, value in own.items() if key != "replaces"}
     files = [_written(own, checked, "images", path)]
     if table is not None:
@@ -191,10 +193,10 @@ def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
     return {}
 
 
-def _features(seen: Seen, overlays: t.Sequence[str]) -> dict[str, bool]:
+def _features(seen: Seen, patches: t.Sequence[Patch]) -> dict[str, bool]:
     """Return the features that an image shows: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
     states: dict[str, list[str | None]] = {}
-    for patch in concerned(load_patches(overlays), seen.engine, seen.version):
+    for patch in patches:
         if patch.unless:
             states.setdefault(patch.unless, []).append(seen.patches.get(patch.id))
     found = {}
@@ -215,26 +217,23 @@ def _own(
     version: str,
     table: Plain | None,
     before: t.Mapping[str, t.Any],
-    features: t.Mapping[str, bool],
+    patches: t.Sequence[Patch],
 ) -> Plain:
+    """Return the entry of an image. patches: those that concern its release; of others the entry says nothing."""
     own: Plain = {"id": before.get("id", f"own-{_slug(image)}")}
     own |= {"replaces": before["replaces"]} if "replaces" in before else {}
     own |= {"image": image, "digest": digest, "engine": {"name": seen.engine, "version": version}}
     own |= {"table": table["id"]} if table is not None else {}
-    own["features"] = dict(sorted({**before.get("features", {}), **features}.items()))
+    own["features"] = dict(sorted({**before.get("features", {}), **_features(seen, patches)}.items()))
     read = {
         "packages": seen.packages,
         "libraries": seen.libraries,
         "architectures": list(seen.architectures),
-        "patches": {name: state for name, state in seen.patches.items() if name in _known_patches(seen)},
+        "patches": {patch.id: seen.patches[patch.id] for patch in patches if patch.id in seen.patches},
         "unread": [printable(text) for text in seen.unread],
     }
     own |= {key: value for key, value in read.items() if value}
     return {**own, "source": [f"Read of {image} {digest}"], "verified": "measured"}
-
-
-def _known_patches(seen: Seen) -> set[str]:
-    return {patch.id for patch in concerned(load_patches(), seen.engine, seen.version)}
 
 
 def _written(entry: Plain, checked: Plain, kind: str, path: str) -> File:
