@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import Images, find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
     SECRET,
@@ -135,7 +136,7 @@ class Standard:
 
     harmless: t.Mapping[str, Condition | None]
     decisive: t.Mapping[str, Condition | None]
-    images: t.Mapping[str, str]
+    images: Images
 
     def same_image(self, one: str | None, other: str | None) -> bool:
         """Whether two references name one image: the same text, or two names of one known entry. Unknown is not equal."""
@@ -143,8 +144,8 @@ class Standard:
             return False
         if one == other:
             return True
-        known = [self.images.get(name) or self.images.get(name.partition("@")[2]) for name in (one, other)]
-        return known[0] is not None and known[0] == known[1]
+        entries = [find_image(self.images, name) for name in (one, other)]
+        return bool(entries[0]) and entries[0] is entries[1]
 
 
 def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
@@ -153,12 +154,7 @@ def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
     for entry in knowledge.load("comparison", overlays).values():
         where = f"{entry['origin']}: {entry['id']!r}"
         kinds[entry["kind"]][entry["id"]] = compiled(entry["when"], where) if "when" in entry else None
-    images = {
-        name: entry["id"]
-        for entry in knowledge.load("images", overlays).values()
-        for name in (entry["image"], *filter(None, [entry.get("digest")]))
-    }
-    return Standard(kinds["harmless"], kinds["decisive"], images)
+    return Standard(kinds["harmless"], kinds["decisive"], load_images(overlays))
 
 
 def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
