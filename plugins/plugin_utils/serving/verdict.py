@@ -280,11 +280,10 @@ def _with_added(
 
 def _document(profile: Profile, draft: speculation.Draft | None, known: Base) -> dict[str, t.Any]:
     """Return what choices may ask: the plan's document before its settings are resolved."""
-    cut = profile.cut
     return {
         "model": facts.model_facts(profile),
         "quant": facts.quant_facts(profile),
-        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
+        "parallel": facts.spread(profile),
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
         "image": {"features": images.find_image(known.images, profile.engine.image).get("features", {})},
         "speculation": {"on": draft is not None, **({} if draft is None else dataclasses.asdict(draft))},
