@@ -12,13 +12,13 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import Images, find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
-    SECRET,
     Tables,
     load_tables,
     read_layer,
@@ -272,7 +272,7 @@ def _variables(
     return {
         f"environment.{name}": (theirs.get(name, NOT_SET), ours.get(name, NOT_SET))
         for name in sorted(ours.keys() | theirs.keys())
-        if name not in standard.harmless and not SECRET.search(name) and ours.get(name) != theirs.get(name)
+        if name not in standard.harmless and not secret_names.NAME.search(name) and ours.get(name) != theirs.get(name)
     }
 
 
@@ -473,7 +473,7 @@ def row_to_export(
         "source": list(source),
         "verified": "measured",
     }
-    if own := {name: value for name, value in run.environment.items() if not SECRET.search(name)}:
+    if own := {name: value for name, value in run.environment.items() if not secret_names.NAME.search(name)}:
         row["environment"] = own
     if str(release(run.version)) != run.version:
         row["engine"]["build"] = run.version

@@ -10,6 +10,7 @@ import pathlib
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table, recipe_flags, recipe_formats
@@ -18,7 +19,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile i
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_shell import unset
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
     ELSEWHERE,
-    SECRET,
     Dialect,
     load_tables,
 )
@@ -157,7 +157,7 @@ class _Maker:
     def flag(self, one: recipe_flags.Given) -> None:
         """Take one flag."""
         name = one.name.replace("-", "_")
-        if SECRET.search(name):
+        if secret_names.NAME.search(name):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
         left = _LEFT.search(one.text)
@@ -172,7 +172,7 @@ class _Maker:
         own = self.names.get(name, name)
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
-        if SECRET.search(key):
+        if secret_names.NAME.search(key):
             self.told(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
         elif isinstance(value, str) and "{" in value and _LEFT.search(value):
             filled = value.replace("{model_revision}", self.revision).replace("{model}", self.model)
@@ -252,7 +252,7 @@ class _Maker:
             missing = unset(value) or ((left := _LEFT.search(value)) and left[0])
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 self.told(f"env {name}", "refused", "no variable has such a name.")
-            elif SECRET.search(name):
+            elif secret_names.NAME.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.set_by_plan:
                 self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -44,8 +43,6 @@ ELSEWHERE = {
     "master_port": "instance.dist_port",
     "port": "instance.port",
 }
-# Names of variables and flags whose values nobody else may see.
-SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
 _TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0", "false", "no", "off", "n", "f"))
 
 
