@@ -59,10 +59,7 @@ def tells(key: str, raw: t.Any) -> bool:
 def of_this_machine() -> list[Private]:
     """Return by what names the controller and who runs this are known."""
     own, full = socket.gethostname(), socket.getfqdn()
-    found = []
-    for name in (own, full):
-        short, _dot, domain = name.partition(".")
-        found += [Private("host", short, own), *([Private("domain", domain)] if domain else [])]
+    found = [*private_names(own, "host", own), *private_names(full, "host", own)]
     try:
         return [*found, Private("user", getpass.getuser())]
     except (KeyError, OSError):  # a user without a name

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take secrets, names, addresses and serial numbers out of texts, so that a reader still sees who talks to whom.
+"""Take secrets, names, addresses and serial numbers out of texts, so that a reader still sees which host talks to which.
 
 What is known to be private (inventory, nodes) is taken out in each of its forms; what merely looks like an address or a token
 is taken out as well. A secret becomes `***`; all else a pseudonym such as `addr-3`, the same one for the same thing. In doubt a
@@ -21,65 +21,12 @@ import urllib.parse
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import mask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support import forms
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.addresses import Addresses, Label
 
 STARS = "***"
 KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id")
-# Of these names everybody's machine has some: without them no log could be read, and nobody is found by them.
-PUBLIC_NAMES = frozenset(
-    [
-        "localhost",
-        "root",
-        "nobody",
-        "ubuntu",
-        "debian",
-        "nvidia",
-        "dgx",
-        "admin",
-        "user",
-        "ansible",
-        "localdomain",
-        "local",
-        "lan",
-        "home",
-        "internal",
-        "home.arpa",
-    ]
-)
-# Whose names say nothing of the owner. Another host of a URL is his own.
-PUBLIC_DOMAINS = (
-    "localhost",
-    "svc",
-    "cluster.local",
-    "github.com",
-    "githubusercontent.com",
-    "huggingface.co",
-    "hf.co",
-    "nvcr.io",
-    "nvidia.com",
-    "docker.io",
-    "docker.com",
-    "ghcr.io",
-    "quay.io",
-    "gcr.io",
-    "k8s.io",
-    "kubernetes.io",
-    "k3s.io",
-    "rancher.io",
-    "rancher.com",
-    "pypi.org",
-    "pythonhosted.org",
-    "python.org",
-    "debian.org",
-    "ubuntu.com",
-    "launchpad.net",
-    "readthedocs.io",
-    "pytorch.org",
-    "ansible.com",
-    "freedesktop.org",
-    "kernel.org",
-)
 _ROUNDS = 6  # what is taken out may make visible what stood beside it
 _DEPTH = 3  # base64 in a URL in base64
 
@@ -113,6 +60,13 @@ class Private:
     kind: str
     text: str
     of: str = ""
+
+
+@functools.cache
+def public(kind: t.Literal["name", "domain"]) -> frozenset[str]:
+    """Return what stays, since nobody is found by it: names of users, hosts and domains, or domains of URLs."""
+    entries = knowledge.load("redaction").values()
+    return frozenset(name for entry in entries if entry["kind"] == kind for name in entry["names"])
 
 
 def private_names(text: str, kind: str, host: str) -> list[Private]:
@@ -199,7 +153,7 @@ class Redactor:
 
     def _name(self, kind: str, text: str, of: str = "") -> None:
         text = text.strip().strip(".")
-        if len(text) < 2 or text.isdigit() or text.lower() in PUBLIC_NAMES:
+        if len(text) < 2 or text.isdigit() or text.lower() in public("name"):
             return
         self._names.setdefault(text.lower(), (kind, of or text.lower()))
 
@@ -312,7 +266,7 @@ class Redactor:
 
     def _user(self, found: re.Match[str]) -> str:
         name = found.group().lower()
-        return found.group() if name in PUBLIC_NAMES or _PSEUDONYM.fullmatch(name) else self._label("user", name)
+        return found.group() if name in public("name") or _PSEUDONYM.fullmatch(name) else self._label("user", name)
 
     def _url_host(self, found: re.Match[str]) -> str:
         host = found.group(1).strip(".").lower()
@@ -324,8 +278,8 @@ def _public_host(host: str) -> bool:
     host = host.strip(".").lower()
     parts = host.split(".")
     return (
-        host in PUBLIC_NAMES
-        or any(host == each or host.endswith("." + each) for each in PUBLIC_DOMAINS)
+        host in public("name")
+        or any(host == each or host.endswith("." + each) for each in public("domain"))
         or all(part.isdigit() or not part or _PSEUDONYM.fullmatch(part) for part in parts)
     )
 
