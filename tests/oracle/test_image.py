@@ -36,7 +36,7 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
     ran = run(site, tmp_path / "programs")
     assert ran.returncode == 0, ran.stderr
     said = inspected.document(ran.stdout)
-    assert said["unread"] == ["torch: torch is not installed"]
+    assert said.unread == ("torch: torch is not installed",)
     owner, image = tmp_path / "dgxspark", f"registry.example/{engine}:{version}"
     entries = inspected.entries(said, image, DIGEST, str(owner))
     lay(owner, {file.path: file.text for file in entries.files})
@@ -47,4 +47,4 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
     # An image says something of every patch of a package that it has: of one for other releases `drifted`, as if it lacked
     # what it never needs. The entry tells those of this release.
     mine = [patch for patch in concerned(load_patches(), engine, version) if patch.told["package"]["name"] == engine]
-    assert written == {patch.id: said["patches"][patch.id] for patch in mine}
+    assert written == {patch.id: said.patches[patch.id] for patch in mine}

@@ -27,7 +27,7 @@ def write(folder: pathlib.Path, said: Plain | None = None, image: str = REPO) ->
     """Do as the playbook does, twice, since an owner runs it twice."""
     for _time in range(2):
         there = [str(folder)] if folder.is_dir() else []
-        made = inspected.entries(said or SAID, image, DIGEST, str(folder), there)
+        made = inspected.entries(inspected.document(framed(said or SAID)), image, DIGEST, str(folder), there)
         lay(folder, {file.path: file.text for file in made.files})
     return made
 
