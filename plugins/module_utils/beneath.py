@@ -83,12 +83,16 @@ class Beneath:
         with self._beside(path) as (here, name):
             return self._plain(os.open(name, os.O_RDONLY | _FILE, dir_fd=here), path, "rb")
 
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a plain file; None where there is none."""
-        if self.stat(path) is None:
+    def read(self, path: str, most: int | None = None) -> bytes | None:
+        """Return the content of a plain file; None where there is none, or one of more than `most` bytes."""
+        seen = self.stat(path)
+        if seen is None or (most is not None and seen.st_size > most):
             return None
         with self.open(path) as file:
-            return file.read()
+            if most is None:
+                return file.read()
+            content = file.read(most + 1)  # it may have grown
+        return content if len(content) <= most else None
 
     def create(self, path: str, mode: int = 0o644) -> t.IO[bytes]:
         """Make a file, empty, in place of whatever has its name; for reading and writing."""
