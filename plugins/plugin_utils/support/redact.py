@@ -34,6 +34,7 @@ _DEPTH = 3  # base64 in a URL in base64
 _BEGIN = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 _END = r"(?![A-Za-z0-9])"
 _PSEUDONYM = re.compile(rf"(?:{'|'.join(KINDS)})x*-\d+")
+_PORT = re.compile(rf"((?:{_PSEUDONYM.pattern}|localhost)[)\]]{{0,2}}):\d{{1,5}}(?![\d:.])")
 _ESCAPED = re.compile(r"\\u00([2-7][0-9A-Fa-f])")
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
 _WORD = re.compile(r"[^\s\"'<>]+")
@@ -84,7 +85,7 @@ class Redactor:
     """learn() all texts, then redact() each: pseudonyms do not depend on where a thing is seen in its plainest form."""
 
     def __init__(self, private: t.Iterable[Private] = (), *, loopback: bool = False) -> None:
-        """Know what is private. loopback: loopback addresses and the like go, too."""
+        """Know what is private. loopback: loopback addresses and the like go, too, and ports behind addresses and names."""
         self.counts: collections.Counter[str] = collections.Counter()
         self._names: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
@@ -102,6 +103,7 @@ class Redactor:
         self._spelled = sorted({s for one in self._secrets for s in forms.spellings(one)}, key=len, reverse=True)
         self._cores = sorted({s for one in self._secrets for s in forms.base64_cores(one)}, key=len, reverse=True)
         self._addresses = Addresses(self._label, loopback)
+        self._ports = loopback
         self._compile()
         for kind, of in dict.fromkeys(self._names.values()):
             self._new(kind, of)
@@ -214,7 +216,8 @@ class Redactor:
             line = _HOME.sub(self._user, line)
         if " for " in line:
             line = _SESSION.sub(self._user, line)
-        return _URL_HOST.sub(self._url_host, line) if "://" in line else line
+        line = _URL_HOST.sub(self._url_host, line) if "://" in line else line
+        return _PORT.sub(r"\1:port", line) if self._ports else line
 
     def _without_secrets(self, line: str) -> str:
         for form in self._spelled:
