@@ -344,6 +344,7 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
 
 
 def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.Any], known: Base) -> evidence.Run:
+    scheduled = document["patches"]["scheduled"] if document else ()
     configuration = evidence.Configuration(
         model=profile.model,
         engine=profile.engine.name,
@@ -356,6 +357,7 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         settings=profile.settings,
         revision=profile.revision,
         environment=profile.environment,
+        patches=tuple(one for one in scheduled if one not in known.standard.same_numerics),
     )
     parser = known.tables.nearest(profile.engine.name, profile.engine.version)
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
