@@ -60,13 +60,13 @@ class ActionModule(ActionBase):
             self._remove(pod, needs)
 
     def _wait(self, pod: Plain) -> str:
-        host, began = self._asked["host"], time.monotonic()
-        watch = pulls.Watch(pulls.Wanted(self._asked["image"], {}, {host: pod}, [], self._asked["timeout"]), began)
-        while time.monotonic() - began < self._asked["timeout"]:
+        host, asked = self._asked["host"], self._asked
+        watch = pulls.Watch(pulls.Wanted(asked["image"], {}, {host: pod}, [], asked["timeout"]), time.monotonic())
+        while True:
             pods = ask.objects(self, ("v1", "Pod"), self._place, inspect.selector(pod), self._vars)
-            failed, waiting = watch.look(
-                pods, ask.objects(self, ("v1", "Event"), self._place, [], self._vars), time.monotonic()
-            )
+            events = ask.objects(self, ("v1", "Event"), self._place, [], self._vars)
+            runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
+            failed = watch.ended(pods, events, time.monotonic(), runs)
             why = inspect.fault(pods[0]) if pods else None
             if host in watch.digests and why is not None:
                 if why:  # what the program said of it comes first
@@ -76,9 +76,7 @@ class ActionModule(ActionBase):
                 failed = [f"{host}: its pod was taken away by somebody else. Run again."]
             if failed:
                 raise CollectionError(" ".join(failed))
-            if waiting or why is None:
-                time.sleep(INTERVAL_S)
-        raise CollectionError(f"{host}: it was not read after {self._asked['timeout']} s (k8s_dgx_image_timeout).")
+            time.sleep(INTERVAL_S)
 
     def _last(self, pod: Plain) -> str:
         named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"], "container": "inspect"}

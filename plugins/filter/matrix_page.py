@@ -27,10 +27,10 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Show what seed 002 measured
+- name: Show what a matrix measured
   ansible.builtin.copy:
-    content: "{{ '002-gemma-4-31b' | dgxspark.cluster.matrix_page }}"
-    dest: gemma.html
+    content: "{{ 'own-model' | dgxspark.cluster.matrix_page }}"
+    dest: own-model.html
     mode: "0644"
 """
 

@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     facts,
     findings,
     flag_table,
+    images,
     memory,
     nodes,
     patches,
@@ -44,7 +45,7 @@ class Base:
 
     rules: tuple[rules.Rule, ...]
     rows: t.Mapping[tuple[str, str], tuple[evidence.Row, ...]]
-    images: t.Mapping[str, knowledge.Entry]
+    images: images.Images
     known_bad: tuple[knowledge.Entry, ...]
     measurements: tuple[knowledge.Entry, ...]
     constants: t.Mapping[str, knowledge.Entry]
@@ -71,12 +72,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
     return Base(
         rules=rules.load_rules(overlays),
         rows={key: tuple(value) for key, value in rows.items()},
-        images={
-            name: entry
-            for entry in knowledge.load("images", overlays).values()
-            for name in (entry["image"], entry.get("digest"))
-            if name
-        },
+        images=images.load_images(overlays),
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants=knowledge.load("constants", overlays),
@@ -297,21 +293,14 @@ def _with_added(
     return before.with_added(added)
 
 
-def _image(profile: Profile, known: Base) -> knowledge.Entry:
-    """Return what is known of a profile's image, by its name or its digest; empty where nobody says."""
-    named = profile.engine.image or ""
-    return known.images.get(named) or known.images.get(named.partition("@")[2]) or {}
-
-
 def _document(profile: Profile, draft: speculation.Draft | None, known: Base) -> dict[str, t.Any]:
     """Return what choices may ask: the plan's document before its settings are resolved."""
-    cut = profile.cut
     return {
         "model": facts.model_facts(profile),
         "quant": facts.quant_facts(profile),
-        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
+        "parallel": facts.spread(profile),
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
-        "image": {"features": _image(profile, known).get("features", {})},
+        "image": {"features": images.find_image(known.images, profile.engine.image).get("features", {})},
         "speculation": {"on": draft is not None, **({} if draft is None else dataclasses.asdict(draft))},
     }
 
@@ -370,6 +359,7 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
 
 
 def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.Any], known: Base) -> evidence.Run:
+    scheduled = document["patches"]["scheduled"] if document else ()
     configuration = evidence.Configuration(
         model=profile.model,
         engine=profile.engine.name,
@@ -382,6 +372,7 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         settings=profile.settings,
         revision=profile.revision,
         environment=profile.environment,
+        patches=tuple(one for one in scheduled if one not in known.standard.same_numerics),
     )
     parser = known.tables.nearest(profile.engine.name, profile.engine.version)
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
@@ -416,7 +407,7 @@ def judge(
             runs = runs.with_added({pools.knob: pools.chosen})
             added[pools.knob] = pools.chosen
     settings = {**profile.settings, **added}
-    image = _image(profile, known)
+    image = images.find_image(known.images, engine.image)
     judged = dataclasses.replace(profile, settings=runs.settings)
     document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}))
     unknown = dict(runs.unknown)

@@ -27,7 +27,7 @@ def write(folder: pathlib.Path, said: Plain | None = None, image: str = REPO) ->
     """Do as the playbook does, twice, since an owner runs it twice."""
     for _time in range(2):
         there = [str(folder)] if folder.is_dir() else []
-        made = inspected.entries(said or SAID, image, DIGEST, str(folder), there)
+        made = inspected.entries(inspected.document(framed(said or SAID)), image, DIGEST, str(folder), there)
         lay(folder, {file.path: file.text for file in made.files})
     return made
 
@@ -71,6 +71,15 @@ def test_another_image_of_that_release_is_not_planned_by_it(tmp_path: pathlib.Pa
     parser = tables.nearest("vllm", version)
     assert parser is not None and parser.version == nearest
     assert f"vllm-{version}+image.abababababab" in tables.parsers
+
+
+def test_an_owners_patch_is_told_and_one_for_another_release_is_not(tmp_path: pathlib.Path) -> None:
+    shipped = next(entry for entry in knowledge.load("patches").values() if entry["id"] == "vllm-wna16-ep")
+    own = {key: value for key, value in shipped.items() if key != "origin"} | {"id": "own-edit"}
+    lay(tmp_path, {"patches/own.yml": yaml.safe_dump({"entries": [own]})})
+    write(tmp_path, but(patches={"own-edit": "needed", "vllm-wna16-ep": "there", "sglang-wna16-ep": "drifted"}))
+    image = knowledge.load("images", [str(tmp_path)])["own-registry.example-fork-nightly"]
+    assert image["patches"] == {"own-edit": "needed", "vllm-wna16-ep": "there"}
 
 
 def test_what_was_known_of_a_shipped_image_is_kept(tmp_path: pathlib.Path) -> None:

@@ -121,6 +121,16 @@ def test_an_owner_adds_a_rule(tmp_path: pathlib.Path) -> None:
     assert [f.message for f in found if f.id == "own.rule"] == ["Pages of 64 tokens."]
 
 
+def test_a_fact_that_nobody_knows_is_told_as_such(tmp_path: pathlib.Path) -> None:
+    own = rules.load_rules(overlay(tmp_path, entry(when="settings.page_size == `64`")))
+    (found,) = (
+        f
+        for f in rules.evaluate(own, {"settings": {}}, {("settings", "page_size"): (1, 64)}).findings
+        if f.id == "own.rule"
+    )
+    assert found.severity == "warning" and found.message.endswith("decides: Pages of unknown tokens.")
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
