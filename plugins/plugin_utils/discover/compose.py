@@ -77,7 +77,7 @@ def compose(seen: t.Sequence[Seen], classes: t.Mapping[str, Entry]) -> Composed:
         layout=cables.Layout(),
         slots={name: slots for name, (slots, _named) in by_host.items()},
         named={name: named for name, (_slots, named) in by_host.items() if named},
-        findings=findings + [finding for host in seen for finding in _of_host(host, hardware)],
+        findings=findings + [finding for host in seen for finding in _of_host(host, alone=len(seen) == 1)],
     )
     inputs = [_input(host, made.named.get(host.name)) for host in seen]
     twice = one_machine(inputs)
@@ -119,7 +119,7 @@ def _input(host: Seen, named: t.Mapping[str, t.Any] | None) -> HostInput:
     )
 
 
-def _of_host(host: Seen, hardware: Hardware) -> t.Iterator[Finding]:
+def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
     if host.node is None:
         yield Finding(
             "nodes.unread",
@@ -132,12 +132,12 @@ def _of_host(host: Seen, hardware: Hardware) -> t.Iterator[Finding]:
     if not host.node.functions:
         yield Finding(
             "nodes.no-adapter",
-            "error",
+            "warning" if alone else "error",  # a Spark that stands alone needs no fabric
             host.shown,
             "no ConnectX-7 is on its PCI bus.",
             "A port's functions leave the bus while no cable is in: plug it in. If it is no DGX Spark, leave it out of -i.",
         )
-    elif not any(function.netdev and function.netdev.carrier for function in host.node.functions):
+    elif not alone and not any(function.netdev and function.netdev.carrier for function in host.node.functions):
         names = [function.netdev.name if function.netdev else function.pci for function in host.node.functions]
         off = [f.netdev.name for f in host.node.functions if f.netdev and f.netdev.carrier is None]
         yield Finding(

@@ -142,8 +142,14 @@ def _comment(text: str, indent: int) -> list[str]:
     )
 
 
-def _indented(value: t.Any, indent: int) -> list[str]:
+def _indented(value: t.Mapping[str, t.Any], indent: int) -> list[str]:
+    """Dump a mapping: a scalar in its line, a list or dictionary of scalars in one line, all else below its key."""
+    lines = []
     # Through JSON: Ansible's texts are of a type that YAML has no form for.
-    plain = json.loads(json.dumps(value))
-    text = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True)
-    return [" " * indent + line for line in str(text).splitlines()]
+    for key, own in json.loads(json.dumps(value)).items():
+        style = None if isinstance(own, (dict, list)) else False
+        text = yaml.dump(
+            {key: own}, Dumper=_Dumper, sort_keys=False, default_flow_style=style, width=_WIDTH, allow_unicode=True
+        )
+        lines += [" " * indent + line for line in str(text).splitlines()]
+    return lines
