@@ -73,15 +73,15 @@ def wires(hosts: t.Sequence[str], calls: t.Iterable[tuple[End, End]], bridges: t
             joined[one].add(other)
             joined[other].add(one)
     silent: dict[str, list[End]] = defaultdict(list)
-    for end, switch in bridges.items():
+    for end, name in bridges.items():
         if end not in joined:
-            silent[switch].append(end)
-    for switch, ends in silent.items():
-        on_it = next((end for end, name in bridges.items() if name == switch and end in joined), ends[0])
-        for end in ends:
+            silent[name].append(end)
+    for named, alone in silent.items():
+        on_it = next((end for end, name in bridges.items() if name == named and end in joined), alone[0])
+        for end in alone:
             joined[end].add(on_it)
             joined[on_it].add(end)
-    order = {name: number for number, name in enumerate(hosts)}
+    order = {host: number for number, host in enumerate(hosts)}
     found, todo = [], sorted(joined, key=lambda end: (order[end[0]], end[1]))
     while todo:
         group, edge = {todo[0]}, [todo[0]]
@@ -91,7 +91,7 @@ def wires(hosts: t.Sequence[str], calls: t.Iterable[tuple[End, End]], bridges: t
             edge += new
         ends = [end for end in todo if end in group]
         todo = [end for end in todo if end not in group]
-        switch = next((bridges[end] for end in ends if end in bridges), None)
+        switch: str | None = next((bridges[end] for end in ends if end in bridges), None)
         if switch is None and (len(ends) > 2 or len({host for host, _port in ends}) < len(ends)):
             switch = ""
         found.append(Wire(tuple(ends), switch))

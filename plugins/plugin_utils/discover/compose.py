@@ -125,7 +125,7 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
             "nodes.unread",
             "error",
             host.shown,
-            f"it could not be read: {host.error or 'no answer'}",
+            f"it could not be read: {(host.error or 'no answer').rstrip('.')}.",
             "Bring it up, see that ssh and sudo work there (-u USER, -K), or leave it out of -i.",
         )
         return
@@ -150,7 +150,9 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
             else "Plug a cable in, at both ends, and see that the other end is switched on.",
         )
     for what, why in host.unread:
-        yield Finding("nodes.part-unread", "warning", host.shown, f"its {what} could not be read: {why}", "See why.")
+        yield Finding(
+            "nodes.part-unread", "warning", host.shown, f"its {what} could not be read: {why.rstrip('.')}.", "See why."
+        )
 
 
 def _calls(seen: t.Sequence[Seen], made: Composed) -> t.Iterator[tuple[cables.End, cables.End]]:
@@ -234,7 +236,8 @@ def _vf_count(functions: t.Sequence[Function], stride: int) -> tuple[int, list[s
     usual = int(DEFAULTS["vf_count"])
     least = min(function.totalvfs or 0 for function in functions)
     there = {function.numvfs or 0 for function in functions}
-    allowed = f"The firmware allows {least} on each function (sriov_totalvfs)."
-    if len(there) == 1 and 0 < min(there) <= stride:
-        return min(there), [f"{allowed} As many are there now."]
-    return min(usual, max(1, least)), [allowed, "2 are the least for serving and the benchmark beside it."]
+    chosen = min(usual, max(1, least))
+    comments = [f"The firmware allows {least} on each function (sriov_totalvfs)."]
+    if len(there) == 1 and 0 < min(there) <= stride and min(there) != chosen:
+        return min(there), [*comments, "As many are there now."]
+    return chosen, comments

@@ -49,14 +49,14 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
     for host in seen:
         own += _in_use(host, functions.get(host.name, ()), made, used)
     kept = {Net((int(net.network_address) >> 16 << 16, 16)) for net in own if net.is_private}
-    k3s = {}
+    k3s: dict[str, str] = {}
     for host in seen:
         if _has_k3s(host):
             k3s |= {"pods": RESERVED["pods"], "services": RESERVED["services"]} if not k3s else {}
             k3s |= (host.survey.k3s if host.survey else None) or {}
     for name in ("pods", "services"):
         if name in k3s:
-            setattr(made, name, k3s[name])
+            setattr(made, name, str(Net(k3s[name], strict=False)))
             if k3s[name] != RESERVED[name]:
                 made.why[name] = "as K3s has it there"
             for net in [net for net in used if net.subnet_of(Net(k3s[name], strict=False))]:
@@ -71,7 +71,7 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
     keeps = [str(net) for net in kept] if len(kept) == 1 else []
     _choose(made, "pool", keeps + _POOLS, used)
     if keeps and made.pool == keeps[0] and made.pool != DEFAULTS["address_pool"]:
-        made.why["pool"] = "as the VFs have it there"
+        made.why.setdefault("pool", "as the VFs have it there")
     return made
 
 
@@ -89,16 +89,16 @@ def _in_use(host: Seen, functions: t.Collection[Function], made: Networks, used:
             netdevs += [vf.netdev for vf in function.vfs if vf.netdev]
     for netdev in netdevs:
         listed += [(netdev.name, address, f"{host.name}: {netdev.name}") for address in netdev.ipv4]
-    for net in survey.networks if survey else ():
-        if net.dev is None or net.dev not in names - away:
-            listed.append((net.dev, net.network, f"{host.name}: {net.dev or net.why}"))
+    for each in survey.networks if survey else ():
+        if each.dev is None or each.dev not in names - away:
+            listed.append((each.dev, each.network, f"{host.name}: {each.dev or each.why}"))
     # Of the interface that leads to the controller: the one with the address, else the one with the default route.
     address = str(host.reach.get("ansible_host") or host.typed)
     uplinks = {netdev.name for netdev in netdevs if any(text.split("/")[0] == address for text in netdev.ipv4)}
     uplinks |= {survey.uplink} if survey and survey.uplink and not uplinks else set()
     for dev, text, where in listed:
         net = Net(text, strict=False)
-        if net.prefixlen and not any(net.subnet_of(each) for each in _IGNORED):
+        if net.prefixlen and not any(net.subnet_of(ignored) for ignored in _IGNORED):
             used.setdefault(net, where)
             if dev in uplinks and net.prefixlen < 31:
                 made.management += [str(net)] if str(net) not in made.management else []
@@ -137,10 +137,9 @@ def _choose(made: Networks, name: str, wanted: t.Sequence[str], used: t.Mapping[
             )
         )
         return
-    if getattr(made, name) != default and default in wanted:
-        made.why[name] = f"as {default} overlaps {_clash(Net(default), used)}" if _clash(Net(default), used) else ""
-        if not made.why[name]:
-            del made.why[name]
+    clash = _clash(Net(default), used)
+    if getattr(made, name) != default and clash:
+        made.why[name] = f"as {default} overlaps {clash}"
 
 
 def _clash(net: Net, used: t.Mapping[Net, str]) -> str | None:

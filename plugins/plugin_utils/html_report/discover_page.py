@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.pictu
 Plain = t.Mapping[str, t.Any]
 
 _WORDS = {"dgx_os": "DGX OS", "kernel": "Kernel", "driver": "Driver", "firmware": "NIC firmware", "bios": "BIOS"}
+_HEADINGS = {"passed": "Ready to run", "incomplete": "Ready, with a word of warning", "failed": "No inventory"}
 
 
 def page(view: Plain) -> str:
@@ -24,8 +25,8 @@ def page(view: Plain) -> str:
         drawn = {**view, "topology": view["topology"] or "not known", "steps": []}
         content = {
             "view": view,
-            "heading": "Ready to run" if view["settings"] else "No inventory",
-            "sentence": view["headline"],
+            "heading": _HEADINGS[view["verdict"]],
+            "sentence": view["headline"] if view["settings"] else view["headline"].partition(": ")[2],
             "date": None,
             "facts": _facts(view),
             "serious": [finding for finding in view["findings"] if finding["severity"] != "info"],

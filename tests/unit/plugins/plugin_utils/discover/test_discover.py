@@ -196,6 +196,34 @@ def test_vfs_that_are_there_keep_their_number_and_their_network() -> None:
     assert set(fabric["reserved_networks"]) == {"pods", "services"}
 
 
+def test_what_site_made_of_it_changes_nothing() -> None:
+    """Once the planned VFs are there with their addresses, the same files come of it, comments included."""
+    site = Site(3)
+    site.wire((1, 0), (2, 0), (3, 0))
+    site.networks[2].append(Net("10.100.9.0/24", "docker0", "route"))
+    made = discover(site.hosts())
+    for name, host in planned(made)["hosts"].items():
+        functions = site.functions[int(name[5:])]
+        for function, plan in zip(functions[:2], host["functions"], strict=True):
+            vfs = tuple(
+                Vf(
+                    vf["index"],
+                    f"{function.pci[:-4]}01.{vf['index']}",
+                    netdev=Netdev(
+                        f"v{plan['slot']}{vf['index']}", mac=vf["mac"], ipv4=(f"{vf['address']}/{vf['prefix']}",)
+                    ),
+                    place=Place("host"),
+                )
+                for vf in plan["vfs"]
+            )
+            object.__setattr__(function, "vfs", vfs)
+            object.__setattr__(function, "numvfs", len(vfs))
+            for vf, of_plan in zip(vfs, plan["vfs"], strict=True):
+                assert vf.netdev
+                site.networks[int(name[5:])].append(Net(of_plan["subnet"], vf.netdev.name, "route"))
+    assert discover(site.hosts()).files == made.files
+
+
 def test_k3s_s_own_networks_are_kept_and_its_role_is_told() -> None:
     site = Site(2)
     site.wire((1, 0), (2, 0))
