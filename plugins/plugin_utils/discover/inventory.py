@@ -76,9 +76,9 @@ def _hosts(seen: t.Sequence[Seen], made: Composed, own: t.Mapping[str, dict[str,
 def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
     """Yield the groups of K3s: as they are where this collection laid it there, else as comments."""
     installed = {host.name: host.machine.k3s for host in seen if host.machine and host.machine.k3s.version}
-    ours = bool(installed) and all(k3s.ours for k3s in installed.values())
     servers = [name for name, k3s in installed.items() if k3s.role == "server"]
     agents = [name for name, k3s in installed.items() if k3s.role != "server"]
+    ours = bool(servers) and all(k3s.ours for k3s in installed.values())
     if not installed:
         yield "    # K3s: no node has it. Take the comments away to have it; the server may be another machine, without a GPU."
         servers, agents = [seen[0].name], [host.name for host in seen[1:]]
@@ -86,7 +86,10 @@ def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
         yield "    # K3s, as this collection laid it there."
     else:
         told = ", ".join(f"{name} {k3s.role or 'of an unknown role'} {k3s.version}" for name, k3s in installed.items())
-        yield f"    # K3s is there, and not by this collection: {told}."
+        by = "and not by this collection" if not all(k3s.ours for k3s in installed.values()) else "by this collection"
+        yield f"    # K3s is there, {by}: {told}."
+        if not servers:
+            yield "    # Its server is another machine: add it to the inventory, and to a group k3s_server."
         yield "    # Take the comments away where it is to be taken over."
     for group, names in (("k3s_server", servers), ("k3s_agent", agents)):
         block = _indented({group: {"hosts": {name: {} for name in names}}}, 4) if names else []

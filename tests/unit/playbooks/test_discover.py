@@ -23,7 +23,7 @@ pytestmark = [needed(), pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)]
 
 CHECK, DISCOVER, PLAN = (shlex.split(command)[1:] for command in guide.commands("guide_discover"))
 HOSTS = ("192.0.2.11", "192.0.2.12")
-STATE = "ip -details address; ip route; find /etc /run /usr/local/bin -newer /etc/hostname -type f | sort"
+STATE = "ip -4 -br address; ip -o link | cut -d: -f2-; ip route; find /etc /run /usr/local/bin -newer /etc/hostname -type f | sort"
 
 
 class Site:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import pathlib
 import typing as t
 
 import pytest
@@ -11,8 +12,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.link_probe import Heard
+from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.lldp import Neighbour
 from ansible_collections.dgxspark.cluster.plugins.module_utils.survey import Net, Stack, Survey
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     Netdev,
@@ -26,6 +30,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discover
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import GROUP, HOSTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan
+from ansible_collections.dgxspark.cluster.tests.unit import fakes
 from ansible_collections.dgxspark.cluster.tests.unit.discovered import CLASS, End, Site, address
 
 
@@ -288,6 +293,29 @@ def test_functions_by_other_names_are_named_in_the_inventory() -> None:
 def to_netdev(netdev: Netdev | None, name: str) -> Netdev:
     assert netdev
     return Netdev(name, mac=netdev.mac)
+
+
+def test_nodes_as_they_are_read_and_the_class_by_their_devices(tmp_path: pathlib.Path) -> None:
+    """Three lab nodes with VFs, through the reader that nodes run; every function hears every other one, as on the lab's switch."""
+    nodes = {f"node{number}": fakes.lab(tmp_path / str(number), vfs=2) for number in (1, 2, 3)}
+    for number, node in enumerate(nodes.values(), 1):
+        for device in node.devices.values():
+            device.mac = f"52:54:0{number}{device.mac[8:]}"
+        node.sync()
+    macs = [device.mac for node in nodes.values() for device in node.devices.values() if device.pci in node.vf_pattern]
+    hosts: dict[str, dict[str, t.Any]] = {}
+    for name, node in nodes.items():
+        facts = read_node(Sysfs(node.sysfs), node.run, device_ids=node.device_ids, **node.roots, enter=node.enter)
+        own = [function.netdev for function in facts.functions if function.netdev]
+        links = [Heard(netdev.name, tuple(mac for mac in macs if mac != netdev.mac)) for netdev in own]
+        hosts[name] = {"roce": to_plain(facts), "links": to_plain(links)}
+    fabric = yaml.safe_load(discover(hosts).files[GROUP])["dgxspark_fabric"]
+    assert {key: fabric[key] for key in ("hardware", "topology", "ports", "vf_count")} == {
+        "hardware": "lab",
+        "topology": "switch",
+        "ports": [0],
+        "vf_count": 2,
+    }
 
 
 def refused(hosts: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
