@@ -139,8 +139,8 @@ def _direct_or_ring(made: Layout, hosts: t.Sequence[str], cables: t.Sequence[Wir
 def _switched(made: Layout, hosts: t.Sequence[str], switches: t.Sequence[Wire], cables: t.Sequence[Wire]) -> None:
     on = {end: number for number, wire in enumerate(switches) for end in wire.ends}
     ports = sorted({port for _host, port in on})
-    common = [port for port in ports if len({on.get((host, port)) for host in hosts} - {None}) == 1]
-    common = [port for port in common if all((host, port) in on for host in hosts)]
+    by_all = [port for port in ports if all((host, port) in on for host in hosts)]
+    common = [port for port in by_all if len({on[host, port] for host in hosts}) == 1]
     if not common:
         told = "; ".join(map(str, [*switches, *cables]))
         made.note(
