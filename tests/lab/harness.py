@@ -57,7 +57,7 @@ def play(
     *arguments: str,
     limit: str = "spark[1:4]",
     timeout: float = 900,
-    inventory: str = "inventories/lab",
+    inventory: pathlib.Path | str = "inventories/lab",
     **environment: str,
 ) -> Run:
     command = [BIN / "ansible-playbook", playbook, "-i", inventory, "-l", limit, *arguments]
