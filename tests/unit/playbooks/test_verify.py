@@ -51,6 +51,7 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     assert f"Page: {owner.folder}/reports/" in output
 
 
+@pytest.mark.older_core
 def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: Owner) -> None:
     file = owner.folder / "reports" / "fabric-here.json"
     code, output, report = owner.verify(
@@ -102,6 +103,7 @@ def ask(owner: Owner, server: ChatServer, *more: str) -> tuple[int, str, Any]:
     return owner.verify({"spark1": HERE}, "-e", json.dumps(extra), *more, topology="single")
 
 
+@pytest.mark.older_core
 def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
     """The server is a stand-in on loopback; one Spark has no fabric, so tokens are all that strict asks of it."""
     with sound_after(sse("One, ", "two, ", "three.", tokens=6, pause=0.01)) as server:
@@ -161,6 +163,7 @@ def first_messages(report: Any) -> dict[str, str]:
     return {step["id"]: step["results"][0]["message"] for step in report["steps"] if step["results"]}
 
 
+@pytest.mark.older_core
 def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) -> None:
     """This machine has no fabric, no cluster and no model: none of that ends the proof."""
     code, output, report = owner.verify(
@@ -208,6 +211,7 @@ def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner
     assert "Read the nodes" not in output
 
 
+@pytest.mark.older_core
 def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
