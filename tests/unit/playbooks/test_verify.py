@@ -49,6 +49,9 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     shown = next((owner.folder / "reports").glob("*.html")).read_text(encoding="utf-8")
     assert "function.missing" in shown
     assert f"Page: {owner.folder}/reports/" in output
+    # What the mode does not require is not begun.
+    assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
+    assert "Start a rank" not in output and "Ask the cluster" not in output
 
 
 @pytest.mark.older_core
@@ -180,9 +183,6 @@ def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) 
 
 def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner: Owner) -> None:
     two = {"spark1": HERE, "spark2": HERE}
-    _code, output, report = owner.verify(two, topology="switch")
-    assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
-    assert "Start a rank" not in output and "Ask the cluster" not in output
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
     _code, output, report = owner.verify(two, "-e", asked, "--check", topology="switch")
     assert first_messages(report)["nccl"] == "in check mode nothing is measured."
