@@ -144,7 +144,10 @@ def stages() -> list[Stage]:
         ),
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, alone=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
-        Stage("sanity-all-2.19", [[*sanity, str(ROOT / ".venv" / "2.19")]], "2.19", long=True),
+        *(
+            Stage(f"sanity-all-{core}", [[*sanity, "--all", str(ROOT / ".venv" / core)]], core, long=True)
+            for core in CORES
+        ),
         Stage("unit-all-2.19", [["pytest", "tests/unit", *unit]], "2.19", long=True),
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", long=True),
