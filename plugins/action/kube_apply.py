@@ -45,10 +45,10 @@ class ActionModule(ActionBase):
         until = time.monotonic() + GONE_S
         while True:
             said = ask.k8s(self, arguments, task_vars)
-            if said.get("failed"):
-                return {**result, **said}
             # The server takes what is applied to them, and deletes it with them a moment later.
             leaving = [] if self._task.check_mode else apply.leaving(asked["objects"], said)
+            if said.get("failed") and not leaving:
+                return {**result, **said}
             if not leaving:
                 break
             if time.monotonic() > until:

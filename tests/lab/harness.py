@@ -60,9 +60,10 @@ def play(
     *arguments: str,
     limit: str = "spark[1:4]",
     timeout: float = 900,
+    inventory: pathlib.Path | str = "inventories/lab",
     **environment: str,
 ) -> Run:
-    command = [BIN / "ansible-playbook", playbook, "-i", "inventories/lab", "-l", limit, *arguments]
+    command = [BIN / "ansible-playbook", playbook, "-i", inventory, "-l", limit, *arguments]
     env = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment}
     done = subprocess.run(
         [str(word) for word in command],

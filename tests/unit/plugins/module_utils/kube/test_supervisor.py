@@ -278,11 +278,15 @@ def test_a_stranger_does_no_harm(make: t.Callable[..., Group]) -> None:
         b'{"instance": "other", "rank": 1}\n',
         b'{"instance": "default", "rank": 9, "plan": "0123"}\n',
         b"\n",
+        b"GET \n",
+        b"[]\n",
+        b"[" * 60000 + b"\n",
     ):
         with socket.create_connection((group.address(0), group.port)) as stranger:
             stranger.sendall(words)
             stranger.recv(1)
     assert group.probe(0, "/started")[0] == 503
+    assert "Traceback" not in group.log(0)
     group.start(1)
     group.wait()
 
