@@ -171,10 +171,25 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
     return None
 
 
+def _checkpoints(facts_: Facts, engine: Engine, known: Base) -> int:
+    """Return the states that vLLM keeps of a prefill beside the last two, where its kernel exports them."""
+    if facts_.linear is None or facts_.linear.kind != "mamba2":
+        return 0
+    return int(known.constant("memory.vllm_checkpoints", engine.name, engine.version))
+
+
 def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known: Base) -> vllm_cache.Layout:
     """Lay out vLLM's cache as its version does."""
     engine, settings, facts_ = profile.engine, profile.settings, t.cast(Facts, profile.facts)
-    found = vllm_cache.kinds(facts_, profile.cut, settings, head=head, drafts=draft.steps if draft else 0)
+    found = vllm_cache.kinds(
+        facts_,
+        profile.cut,
+        settings,
+        head=head,
+        drafts=draft.steps if draft else 0,
+        drafter=profile.drafter.attention if profile.drafter and draft else (),
+        checkpoints=_checkpoints(facts_, engine, known),
+    )
     ratio = known.constant("memory.vllm_group_ratio", engine.name, engine.version)
     ahead = (
         known.constant("memory.vllm_batches", engine.name, engine.version) if profile.cut.pp == 1 else profile.cut.pp
@@ -220,7 +235,7 @@ def pools_of(
             free_most=free.most,
             context_length=length,
             cache=_layout(profile, draft, head, known),
-            logs_concurrency=matches(profile.engine.version, ">=0.20.0"),
+            logs_concurrency=matches(profile.engine.version, ">=0.20.2"),
         )
     return memory.sglang_pools(
         need,
