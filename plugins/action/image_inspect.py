@@ -52,10 +52,10 @@ class ActionModule(ActionBase):
         """Return the digest of what the pod ran, and its log."""
         self._remove(pod, needs)  # of a run that was killed
         try:
-            self._do("kubernetes.core.k8s", {"resource_definition": [*needs, pod]})
+            self._do({"resource_definition": [*needs, pod]})
             digest = self._wait(pod)
             named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"], "container": "inspect"}
-            return digest, str(self._do("kubernetes.core.k8s_log", named).get("log") or "")
+            return digest, self._log(named)
         finally:
             self._remove(pod, needs)
 
@@ -81,15 +81,19 @@ class ActionModule(ActionBase):
     def _last(self, pod: Plain) -> str:
         named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"], "container": "inspect"}
         with contextlib.suppress(CollectionError):  # a container that was never started has no log
-            return inspected.printable(str(self._do("kubernetes.core.k8s_log", named).get("log") or ""))
+            return inspected.printable(self._log(named))
         return ""
 
     def _remove(self, pod: Plain, needs: list[Plain]) -> None:
         gone = [pulls.bare(pod), {**pulls.bare(needs[1]), "kind": "ConfigMap"}]
-        self._do(
-            "kubernetes.core.k8s", {"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60}
-        )
+        self._do({"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60})
 
-    def _do(self, module: str, arguments: Plain) -> Plain:
-        place = {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}
-        return ask.answer(self._execute_module, module, {**place, **arguments}, self._vars)
+    def _do(self, arguments: Plain) -> Plain:
+        return ask.done(self, {**self._cluster(), **arguments}, self._vars)
+
+    def _log(self, named: Plain) -> str:
+        said = ask.answer(self._execute_module, "kubernetes.core.k8s_log", {**self._cluster(), **named}, self._vars)
+        return str(said.get("log") or "")
+
+    def _cluster(self) -> Plain:
+        return {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}

@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
             arguments |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
         until = time.monotonic() + GONE_S
         while True:
-            said = self._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
+            said = ask.k8s(self, arguments, task_vars)
             # The server takes what is applied to them, and deletes it with them a moment later.
             leaving = [] if self._task.check_mode else apply.leaving(asked["objects"], said)
             if said.get("failed") and not leaving:
