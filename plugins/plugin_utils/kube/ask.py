@@ -80,17 +80,21 @@ class _Module:
 
     def __init__(self, params: Plain, check_mode: bool, diff: bool) -> None:
         self.params, self.check_mode, self._diff, self._name = params, check_mode, diff, "kubernetes.core.k8s"
+        self.warnings: list[str] = []  # the API server's, too: of a field that it does not know
 
     def exit_json(self, **said: t.Any) -> t.NoReturn:
-        raise _Ended(said)
+        raise _Ended({**said, "warnings": [*said.get("warnings", ()), *self.warnings]} if self.warnings else said)
 
     def fail_json(self, **said: t.Any) -> t.NoReturn:
-        raise _Ended({**said, "failed": True})
+        self.exit_json(**said, failed=True)
 
-    def warn(self, *_said: t.Any, **_more: t.Any) -> None:
-        """Nobody hears a module's warnings of what it applied."""
+    def warn(self, said: str, *_more: t.Any, **_further: t.Any) -> None:
+        self.warnings.append(said)
 
-    debug = deprecate = warn
+    def debug(self, *_said: t.Any, **_more: t.Any) -> None:
+        """What a module logs on its node is of no use here."""
+
+    deprecate = debug
 
 
 def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
