@@ -42,15 +42,15 @@ class ActionModule(ControllerAction):
         """Return the digest of what the pod ran, and its log."""
         self._remove(pod, needs)  # of a run that was killed
         try:
-            self._do("kubernetes.core.k8s", {"resource_definition": [*needs, pod]})
+            self._do({"resource_definition": [*needs, pod]})
             return self._wait(pod), self._log(pod)
         finally:
             self._remove(pod, needs)
 
     def _wait(self, pod: Plain) -> str:
-        host, began = self._asked["host"], time.monotonic()
-        watch = pulls.Watch(pulls.Wanted(self._asked["image"], {}, {host: pod}, [], self._asked["timeout"]), began)
-        while time.monotonic() - began < self._asked["timeout"]:
+        host, asked = self._asked["host"], self._asked
+        watch = pulls.Watch(pulls.Wanted(asked["image"], {}, {host: pod}, [], asked["timeout"]), time.monotonic())
+        while True:
             pods = self._list("Pod", inspect.selector(pod))
             ended = inspect.outcome(watch, host, pods, self._list("Event", []), time.monotonic())
             if ended and ended[1]:  # what the program said of it comes first
@@ -58,14 +58,14 @@ class ActionModule(ControllerAction):
             if ended:
                 return ended[0]
             time.sleep(INTERVAL_S)
-        raise CollectionError(f"{host}: it was not read after {self._asked['timeout']} s (k8s_dgx_image_timeout).")
 
     def _list(self, kind: str, labels: list[str]) -> list[Plain]:
         return ask.objects(self, ("v1", kind), self._place, labels, self.task_vars)
 
     def _log(self, pod: Plain) -> str:
         place = {key: pod["metadata"][key] for key in ("name", "namespace")}
-        return str(self._do("kubernetes.core.k8s_log", {**place, "container": "inspect"}).get("log") or "")
+        named = {**self._cluster(), **place, "container": "inspect"}
+        return str(ask.answer(self._execute_module, "kubernetes.core.k8s_log", named, self.task_vars).get("log") or "")
 
     def _last(self, pod: Plain) -> str:
         with contextlib.suppress(CollectionError):  # a container that was never started has no log
@@ -74,9 +74,10 @@ class ActionModule(ControllerAction):
 
     def _remove(self, pod: Plain, needs: list[Plain]) -> None:
         gone = [pulls.bare(pod), {**pulls.bare(needs[1]), "kind": "ConfigMap"}]
-        arguments = {"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60}
-        self._do("kubernetes.core.k8s", arguments)
+        self._do({"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60})
 
-    def _do(self, module: str, arguments: Plain) -> Plain:
-        place = {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}
-        return ask.answer(self._execute_module, module, {**place, **arguments}, self.task_vars)
+    def _do(self, arguments: Plain) -> Plain:
+        return ask.done(self, {**self._cluster(), **arguments}, self.task_vars)
+
+    def _cluster(self) -> Plain:
+        return {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}

@@ -40,13 +40,11 @@ class ActionModule(ControllerAction):
             arguments |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
         until = time.monotonic() + GONE_S
         while True:
-            said: Plain = self._execute_module(
-                module_name="kubernetes.core.k8s", module_args=arguments, task_vars=self.task_vars
-            )
-            if said.get("failed"):
-                return said
+            said = ask.k8s(self, arguments, self.task_vars)
             # The server takes what is applied to them, and deletes it with them a moment later.
             leaving = [] if self._task.check_mode else apply.leaving(asked["objects"], said)
+            if said.get("failed") and not leaving:
+                return said
             if not leaving:
                 return apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
             if time.monotonic() > until:

@@ -35,7 +35,7 @@ class ActionModule(ControllerAction):
             for node, pod in watch.due(found, now).items() if not self._task.check_mode else ():
                 display.display(f"kube_devices: {node}: the SR-IOV device plugin starts again ({pod})")
                 gone = {"state": "absent", "api_version": "v1", "kind": "Pod", "name": pod, "namespace": "kube-system"}
-                ask.answer(self._execute_module, "kubernetes.core.k8s", {**ask.where(asked), **gone}, self.task_vars)
+                ask.done(self, {**ask.where(asked), **gone}, self.task_vars)
             result = {"changed": bool(watch.restarted), "lacking": found["lacking"], "restarted": watch.restarted}
             if not found["lacking"] or self._task.check_mode:
                 return result

@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
         pods = list(watch.wanted.pods.values())
         self._remove(self._list("Pod", labels))  # of a run that was killed
         try:
-            self._do("kubernetes.core.k8s", {"resource_definition": pods})
+            self._do({"resource_definition": pods})
             while True:
                 failed = watch.ended(self._list("Pod", labels), self._list("Event"), time.monotonic())
                 if failed is not None:
@@ -50,12 +50,17 @@ class ActionModule(ControllerAction):
 
     def _remove(self, pods: list[Plain]) -> None:
         if pods:
-            gone = {"state": "absent", "resource_definition": list(map(pulls.bare, pods))}
-            self._do("kubernetes.core.k8s", {**gone, "wait": True, "wait_timeout": 60})
+            gone = {
+                "state": "absent",
+                "resource_definition": list(map(pulls.bare, pods)),
+                "wait": True,
+                "wait_timeout": 60,
+            }
+            self._do(gone)
 
     def _list(self, kind: str, labels: t.Sequence[str] = ()) -> list[Plain]:
         place = self._place if kind != "Node" else {k: v for k, v in self._place.items() if k != "namespace"}
         return ask.objects(self, ("v1", kind), place, labels, self.task_vars)
 
-    def _do(self, module: str, arguments: Plain) -> Plain:
-        return ask.answer(self._execute_module, module, {**ask.where(self._asked), **arguments}, self.task_vars)
+    def _do(self, arguments: Plain) -> Plain:
+        return ask.done(self, {**ask.where(self._asked), **arguments}, self.task_vars)

@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser imp
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     HOSTNAME,
@@ -36,7 +37,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches i
 
 INSPECT = f"{MANAGER}/inspect"  # label: a checksum of the image that is read
 SCRATCH, ROOM = "/dgxspark-scratch", "2Gi"
-PATCHES = "patches.json"
+ASKED = "asked.json"
 
 
 @functools.cache
@@ -44,6 +45,12 @@ def sources() -> dict[str, str]:
     """Return the programs: file name → text."""
     programs = (reader, run, stubs, fake_torch, engine_sglang, engine_vllm, patches)
     return {f"{program.__name__.rpartition('.')[2]}.py": source_of(program) for program in programs}
+
+
+def asked(overlays: t.Sequence[str] = ()) -> str:
+    """Return what the reader is asked, in JSON: for which patches it looks, and the model for which the parser tells its defaults."""
+    patches_ = [patch.told for patch in load_patches(overlays)]
+    return json.dumps({"patches": patches_, "probe": knowledge.get("probes", "dense")["config"]})
 
 
 def objects(
@@ -57,8 +64,7 @@ def objects(
     named = image(reference, "the image to be read")
     name = f"inspect-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
     own = labels() | {"app.kubernetes.io/component": "image-inspect", INSPECT: name}
-    told = json.dumps([patch.told for patch in load_patches(overlays)], sort_keys=True)
-    files = thing("v1", "ConfigMap", name, chosen.namespace, own, data={**sources(), PATCHES: told})
+    files = thing("v1", "ConfigMap", name, chosen.namespace, own, data={**sources(), ASKED: asked(overlays)})
     spec: Plain = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": timeout_s,
@@ -77,7 +83,7 @@ def objects(
                 "name": "inspect",
                 "image": named,
                 "imagePullPolicy": chosen.image_pull,
-                "command": ["python3", f"{pod.PROGRAMS}/reader.py", f"{pod.PROGRAMS}/{PATCHES}"],
+                "command": ["python3", f"{pod.PROGRAMS}/reader.py", f"{pod.PROGRAMS}/{ASKED}"],
                 # An image's own word would have the NVIDIA runtime hand it every GPU.
                 "env": [
                     {"name": key, "value": value}
@@ -139,7 +145,8 @@ def outcome(
 
     Raises CollectionError where it cannot come to an end.
     """
-    failed, _waiting = watch.look(pods, events, now)
+    runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
+    failed = watch.ended(pods, events, now, runs)
     if host in watch.digests and not pods:
         failed = [f"{host}: its pod was taken away by somebody else. Run again."]
     why = fault(pods[0]) if pods else None
