@@ -149,7 +149,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
             raise CollectionError(
                 f"{where} has {file.size} bytes, more than the {JSON_MOST} that are read of such a file."
             )
-        content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob), JSON_MOST)
+        content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob), file.size)
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
             raise CollectionError(
                 f"{where} is not there, or not what our list says. Have the weights verified (k8s_dgx_weights_verify=true)."

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import typing as t
 
 import pytest
@@ -375,6 +376,15 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     place.write_text('{"a": 2}', encoding="utf-8")
     with pytest.raises(CollectionError, match="not what our list says"):
         cache.small_files(asked.root, made, ["config.json"])
+    # Nor is a file read whose size tells that it is another.
+    with place.open("wb") as file:
+        file.truncate(256 * 2**20)
+    tracemalloc.start()
+    with pytest.raises(CollectionError, match="not what our list says"):
+        cache.small_files(asked.root, made, ["config.json"])
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
 
 
 def test_the_list_of_tensors_of_the_largest_models_is_read(tmp_path: pathlib.Path) -> None:
