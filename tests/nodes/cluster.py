@@ -20,6 +20,7 @@ VFS = {
 }  # what the plugin's files list
 STAND_IN = (
     f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}; "
+    f"flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANNEL')}; "
     "stand-ins: NVIDIA's device plugin, the engine (scripted)"
 )
 
