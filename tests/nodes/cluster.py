@@ -95,10 +95,11 @@ class Site(harness.Site, Asked):
     def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
         """Run the play, by default for the model that is served."""
         began = time.monotonic()
-        variables.setdefault("k8s_dgx_model_profile", self.served())
-        done = super().run(*options, **variables)
-        asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items())])
-        print(f"site ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}")
+        done = super().run(*options, **{"k8s_dgx_model_profile": self.served(), **variables})
+        asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items() if key[0] != "_")])
+        print(
+            f"{self.playbook} ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}"
+        )
         return done
 
     def served(self) -> str:
