@@ -19,11 +19,11 @@ NODES = {1: "vm1", 2: "vm2"}
 VFS = {
     f"dgxspark.cluster/p0f{function}v{index}" for function in (0, 1) for index in (0, 1)
 }  # what the plugin's files list
-STAND_IN = (
-    f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}; "
-    f"flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANNEL')}; "
-    "stand-ins: NVIDIA's device plugin, the engine (scripted)"
+DAEMONS = (
+    f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}"
 )
+MADE_UP = "stand-ins: NVIDIA's device plugin, the engine (scripted)"
+STAND_IN = f"{DAEMONS}; flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANNEL')}; {MADE_UP}"
 
 
 class Site(harness.Site, Asked):
