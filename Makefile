@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo demo-bench test test-long link setup lab-deps clean bench
+.PHONY: help demo demo-bench docs test test-long link setup lab-deps clean bench
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -14,6 +14,9 @@ demo: ## four virtual Sparks from bare to verified fabric, on this machine
 demo-bench: ## a small real model served on the CPU, measured, and its garbage caught
 	venv=$$(python3 tools/setup.py newest)
 	"$$venv/bin/python" tools/demo_bench.py
+
+docs: setup ## the documentation site: build/docs/html
+	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/docs.py
 
 test: setup lab-deps ## what CI runs
 	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py test $(STAGES)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 importlib.import_module("conftest")  # makes the collection importable
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import Asked  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, turns  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload  # noqa: E402
@@ -79,7 +79,7 @@ def measured(n: int, rate: float) -> str:
     server.start()
     while not port.value:
         time.sleep(0.01)
-    asked = Asked("m", f"http://127.0.0.1:{port.value}/v1", "", 1, 600.0, model="m")
+    asked = ChatRequest("m", f"http://127.0.0.1:{port.value}/v1", "", 1, 600.0, model="m")
     work = Workload("w", TOKENS, 0.0, 0, 600.0, ({"ask": "x"},))
     questions = [Question(index, index, f"Question {index}?", index) for index in range(n)]
     (turn,) = turns(asked, [Planned(n, work, questions, 600.0)], limits_of(knowledge.load("guards")))

@@ -67,7 +67,8 @@ def job(hosts: int, settings: dict[str, t.Any], seen: bool) -> t.Callable[[], t.
     plan = FilterModule().filters()["fabric_plan"]
     names = [f"spark{number}" for number in range(1, hosts + 1)]
     hostvars = {
-        name: {"ansible_host": f"192.0.2.{number % 250}"} | ({"dgxspark_roce": facts(number)} if seen else {})
+        name: {"ansible_host": f"198.18.{number >> 8}.{number & 255}"}
+        | ({"dgxspark_roce": facts(number)} if seen else {})
         for number, name in enumerate(names, 1)
     }
     return lambda: plan(names, settings, hostvars)

@@ -1,14 +1,13 @@
 """Run the test stages, with the time of each, and say at the end what passed, failed and was not run.
 
-Usage: run_tests.py test|long [STAGE …]. Stages run two at a time where the machine has two cores, the longest first;
-those with virtual machines have both cores to themselves. Output of each stage goes to build/logs/<stage>.log; the end of a failed
+Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time where the machine has two cores, the longest first;
+those with virtual machines have all cores to themselves. CPU seconds are those of a stage's processes and their children. Output of each stage goes to build/logs/<stage>.log; the end of a failed
 one's is shown. A stage of `make test` that is not done after LIMIT_S is stopped, and has failed. Exit status 0 only when
 no stage failed and at least one passed; what was not run is named as that.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import re
@@ -19,6 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -26,6 +26,7 @@ CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
 LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
+LANES = 3  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
 NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
 
 
@@ -33,8 +34,8 @@ NOT_RUN = 77  # the exit status of a command that cannot do its work on this mac
 class Stage:
     """One stage: commands run in order in the environment of one core.
 
-    `long` ones are only run by `make test-long`; `alone` ones beside no other. `seconds`: how long it took when
-    it was last measured; it says nothing but who begins first.
+    `long` ones are only run by `make test-long`; `alone` ones beside no other. `seconds`: about how long it takes; it
+    says nothing but who begins first.
     """
 
     name: str
@@ -44,6 +45,15 @@ class Stage:
     alone: bool = False
     seconds: int = 0
     environment: dict[str, str] = field(default_factory=dict)
+
+
+class Result(NamedTuple):
+    """How a stage ended: passed, failed or not run; the seconds it took, and those of CPU."""
+
+    name: str
+    status: str
+    seconds: float
+    cpu: float
 
 
 # The tests of ansible-test that ask the core or its Python. The rest reads files as text: once is enough.
@@ -61,6 +71,11 @@ SANITY_BY_CORE = (
 USES_ANSIBLE = re.compile(
     r"\bansible[.-]|^(?:from|import) ansible\b|plugins\.(?:action|filter|lookup|modules)\b", re.MULTILINE
 )
+
+
+# What runs ansible-playbook again and again is stages of its own, which are about as long as the others.
+PLAYS = ("tests/unit/playbooks", "tests/unit/roles")
+API_SERVE = tuple(f"tests/api/test_{name}.py" for name in ("images", "k8s_dgx", "secrets"))
 
 
 def tests_by_core() -> list[str]:
@@ -95,16 +110,21 @@ def stages() -> list[Stage]:
             ],
         ),
         Stage("types", [["python", "tools/check_types.py", *package]]),
-        # Whole runs of roles take long, and those of playbooks show what the older core does otherwise. What needs no
-        # Ansible is the same on both: there the older Python has to import it, which test_imports.py sees.
+        # Whole runs of roles and playbooks take long: of the latter the older core is asked those that are marked, one or two of
+        # each playbook. What needs no Ansible is the same on both: there the older Python has to import it, which test_imports.py sees.
         Stage(
             "unit-2.19",
-            [["pytest", "tests/unit/playbooks", "tests/unit/test_imports.py", *tests_by_core(), *unit]],
+            [
+                ["pytest", "tests/unit/playbooks", "-m", "older_core and not long", "--durations=10"],
+                ["pytest", "tests/unit/test_imports.py", *tests_by_core(), *unit],
+            ],
             "2.19",
             seconds=250,
         ),
-        Stage("unit-2.21", [["pytest", "tests/unit", *unit]], seconds=700),
-        Stage("api", [["pytest", "tests/api", "-m", "not long", "--durations=10"]], seconds=800),
+        Stage("unit-2.21", [["pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS), *unit]], seconds=700),
+        Stage("plays-2.21", [["pytest", *PLAYS, *unit]], seconds=690),
+        Stage("api-serve", [["pytest", *API_SERVE, *unit]], seconds=900),
+        Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *unit]], seconds=600),
         Stage("docs", [["pytest", "tests/docs"]], seconds=30),
         *(Stage(f"package-{core}", [["pytest", "tests/package"]], core, seconds=30) for core in CORES),
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", seconds=240),
@@ -124,7 +144,10 @@ def stages() -> list[Stage]:
         ),
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, alone=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
-        Stage("sanity-all-2.19", [[*sanity, str(ROOT / ".venv" / "2.19")]], "2.19", long=True),
+        *(
+            Stage(f"sanity-all-{core}", [[*sanity, "--all", str(ROOT / ".venv" / core)]], core, long=True)
+            for core in CORES
+        ),
         Stage("unit-all-2.19", [["pytest", "tests/unit", *unit]], "2.19", long=True),
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", long=True),
@@ -155,14 +178,29 @@ def stages() -> list[Stage]:
     ]
 
 
-def run(stage: Stage) -> tuple[str, float]:
-    """Run one stage; return `passed`, `failed` or `not run` and the seconds it took."""
+def ended(process: subprocess.Popen[bytes], until: float | None) -> tuple[int | None, float]:
+    """Wait for a process, until a time of the monotonic clock where one is given.
+
+    Return its exit status, None where it still runs, and the CPU seconds that it and its children took.
+    """
+    while True:
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, used.ru_utime + used.ru_stime
+        if until is not None and time.monotonic() > until:
+            return None, 0.0
+        time.sleep(0.2)
+
+
+def run(stage: Stage) -> tuple[str, float, float]:
+    """Run one stage; return `passed`, `failed` or `not run`, the seconds it took and the CPU seconds."""
     venv = ROOT / ".venv" / stage.core
-    start = time.monotonic()
+    start, cpu = time.monotonic(), 0.0
     log = LOGS / f"{stage.name}.log"
     if not venv.is_dir():
         log.write_text(f"not run: no environment for ansible-core {stage.core} (no fitting Python on this machine)\n")
-        return "not run", 0.0
+        return "not run", 0.0, 0.0
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(venv / "bin"), os.environ["PATH"]]),
@@ -185,32 +223,34 @@ def run(stage: Stage) -> tuple[str, float]:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-            try:
-                code = ran.wait(None if stage.long else start + LIMIT_S - time.monotonic())
-            except subprocess.TimeoutExpired:
+            code, used = ended(ran, None if stage.long else start + LIMIT_S)
+            if code is None:
                 ran.send_signal(signal.SIGINT)  # pytest then tells where it was, and with_lab takes its lab down
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    ran.wait(120)
-                ran.kill()
-                code = f"none: stopped after {LIMIT_S} s"
+                code, used = ended(ran, time.monotonic() + 120)
+                if code is None:
+                    ran.kill()
+                    _code, used = ended(ran, None)
+                output.write(f"stopped after {LIMIT_S} s\n")
+                return "failed", time.monotonic() - start, cpu + used
+            cpu += used
             if code == NOT_RUN:
-                return "not run", time.monotonic() - start
+                return "not run", time.monotonic() - start, cpu
             if code != 0:  # pytest's 5, no test collected, is a failure too
                 output.write(f"exit status {code}\n")
-                return "failed", time.monotonic() - start
-    return "passed", time.monotonic() - start
+                return "failed", time.monotonic() - start, cpu
+    return "passed", time.monotonic() - start, cpu
 
 
-def tell(stage: Stage) -> tuple[str, str, float]:
-    """Run one stage and say so; return its name, how it ended and the seconds it took."""
+def tell(stage: Stage) -> Result:
+    """Run one stage and say so."""
     print(f"{stage.name} …", flush=True)
-    status, seconds = run(stage)
+    status, seconds, cpu = run(stage)
     lines = [f"{stage.name} {status} ({seconds:.0f} s)"]
     if status != "passed":
         log = (LOGS / f"{stage.name}.log").read_text(encoding="utf-8", errors="replace")
         lines += [f"    {line}" for line in log.splitlines()[-TAIL:]]
     print("\n".join(lines), flush=True)  # in one piece: another stage may be talking
-    return stage.name, status, seconds
+    return Result(stage.name, status, seconds, cpu)
 
 
 def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
@@ -223,11 +263,11 @@ def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | No
     return max(free, key=lambda stage: stage.seconds, default=None)
 
 
-def run_all(chosen: Sequence[Stage], lanes: int) -> list[tuple[str, str, float]]:
+def run_all(chosen: Sequence[Stage], lanes: int) -> list[Result]:
     """Run the stages on so many lanes; return how each ended, in the order in which they ended."""
     waiting = list(chosen)
     running: list[Stage] = []
-    results: list[tuple[str, str, float]] = []
+    results: list[Result] = []
     changed = threading.Condition()
 
     def lane() -> None:
@@ -264,13 +304,14 @@ def main(arguments: list[str]) -> int:
     # A background job is deaf to SIGINT, and would pass that on to the stages.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
-    results = run_all(chosen, min(2, os.cpu_count() or 1))
-    width = max((len(name) for name, _status, _seconds in results), default=0)
-    print(f"\n{'stage':{width}}  result   seconds")
-    for name, status, seconds in results:
-        print(f"{name:{width}}  {status:7}  {seconds:7.0f}")
-    counts = {status: sum(1 for r in results if r[1] == status) for status in ("passed", "failed", "not run")}
-    print(f"{'total':{width}}  {'':7}  {time.monotonic() - start:7.0f}")
+    results = run_all(chosen, LANES if (os.cpu_count() or 1) > 1 else 1)
+    width = max((len(each.name) for each in results), default=0)
+    print(f"\n{'stage':{width}}  result   seconds      CPU")
+    for each in results:
+        print(f"{each.name:{width}}  {each.status:7}  {each.seconds:7.0f}  {each.cpu:7.0f}")
+    total = sum(each.cpu for each in results)
+    print(f"{'total':{width}}  {'':7}  {time.monotonic() - start:7.0f}  {total:7.0f}")
+    counts = {status: sum(1 for each in results if each.status == status) for status in ("passed", "failed", "not run")}
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['not run']} skipped")
     return 0 if counts["passed"] and not counts["failed"] else 1
 

@@ -1,12 +1,13 @@
 """Run ansible-test sanity over a staged copy, and fail where it tested nothing.
 
-Usage: sanity.py VENV [TEST …], the environment whose ansible-test is run, and the tests (all of them where none is named).
-Everything it needs lies in a temporary folder, its
-HOME too: nothing is left behind.
+Usage: sanity.py [--all] VENV [TEST …], the environment whose ansible-test is run, and the tests (all of them where none is named).
+What is looked at is what is built and shipped, as Galaxy does it; with --all the tests, tools and benchmarks of the repository, too,
+which are more than that. Everything it needs lies in a temporary folder, its HOME too: nothing is left behind.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import pathlib
 import re
@@ -17,9 +18,26 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import stage
+import yaml
 
 
-def main(venv: pathlib.Path, tests: list[str]) -> int:
+def leave_what_is_shipped(collection: pathlib.Path) -> None:
+    """Take out of the staged copy what the built collection has not, but for the lists of what sanity tests ignore."""
+    ignored = yaml.safe_load((collection / "galaxy.yml").read_text(encoding="utf-8"))["build_ignore"]
+    gone = [path for path in collection.iterdir() if any(fnmatch.fnmatch(path.name, pattern) for pattern in ignored)]
+    gone.remove(collection / "tests")
+    gone += [path for path in (collection / "tests").iterdir() if path.name != "sanity"]
+    for path in gone:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    for path in (collection / "tests" / "sanity").glob("ignore-*.txt"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if (collection / line.split()[0]).exists()), encoding="utf-8")
+
+
+def main(venv: pathlib.Path, tests: list[str], everything: bool = False) -> int:
     """Stage, run, judge."""
     python = venv / "bin" / "python"
     code = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
@@ -31,6 +49,8 @@ def main(venv: pathlib.Path, tests: list[str]) -> int:
         for release in ("24_2", "25_2"):
             shutil.copy(pathlib.Path(__file__).with_name("get_pip_stand_in.py"), cache / f"get_pip_{release}.py")
         collection = stage.main(pathlib.Path(folder, "staged"))
+        if not everything:
+            leave_what_is_shipped(collection)
         # pyenv's shims look like Pythons of versions that are not there.
         path = [p for p in os.environ["PATH"].split(os.pathsep) if ".pyenv/shims" not in p]
         environment = {
@@ -61,6 +81,7 @@ def main(venv: pathlib.Path, tests: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    arguments = [word for word in sys.argv[1:] if word != "--all"]
+    if not arguments:
         raise SystemExit(__doc__)
-    raise SystemExit(main(pathlib.Path(sys.argv[1]).absolute(), sys.argv[2:]))
+    raise SystemExit(main(pathlib.Path(arguments[0]).absolute(), arguments[1:], "--all" in sys.argv[1:]))

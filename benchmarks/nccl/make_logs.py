@@ -170,7 +170,7 @@ def run_case(case: Case, gpus: t.Sequence[int], folder: pathlib.Path, deadline: 
 
 
 def main() -> int:
-    """Run the cases, those on two GPUs two at a time, and pack what came of them."""
+    """Run the cases, those on two GPUs two at a time, and pack their logs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--gpus", type=int, default=4)

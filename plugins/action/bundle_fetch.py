@@ -5,37 +5,29 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.bundle_fetch import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import get, registry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 
 
-class ActionModule(ActionBase):
-    """Check the arguments, fetch, report."""
+class ActionModule(ControllerAction):
+    """Fetch, report."""
 
-    _supports_check_mode = True
-    _supports_diff = False
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return whether it was fetched, and what is there now."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        given = checked.validated_parameters
+        artefact = from_plain(Artefact, asked["artefact"], "artefact")
+        logins = registry.logins(asked["logins"])
+        mirrors = {str(key): str(value) for key, value in asked["mirrors"].items()}
         try:
-            artefact = from_plain(Artefact, given["artefact"], "artefact")
-            logins = registry.logins(given["logins"])
-            mirrors = {str(key): str(value) for key, value in given["mirrors"].items()}
-            with http_client.client() as asked:
-                way = get.Way(asked, mirrors, logins, given["refresh"])
-                had = get.have(given["folder"], artefact, way, check=self._task.check_mode)
-        except (CollectionError, OSError) as exc:
-            return {**result, "changed": False, "failed": True, "msg": f"bundle_fetch: {exc}"}
+            with http_client.client() as client:
+                way = get.Way(client, mirrors, logins, asked["refresh"])
+                had = get.have(asked["folder"], artefact, way, check=self._task.check_mode)
+        except OSError as exc:
+            raise CollectionError(str(exc)) from exc
         there = {"artefact": to_plain(had.there)} if had.there else {}
-        return {**result, "changed": had.changed, "said": had.said, **there}
+        return {"changed": had.changed, "said": had.said, **there}

@@ -6,92 +6,78 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
-import typing as t
-
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.image_inspect import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, inspect, pulls
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import inspected
 
 INTERVAL_S = 2
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Make the pod, wait, read, decide."""
 
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    initial = {"read": False, "files": []}  # noqa: RUF012 - never changed
+    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return the entries as files; nothing is written here."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        asked = checked.validated_parameters
-        self._asked, self._vars = asked, task_vars
-        result |= {"changed": False, "read": False, "files": []}
-        overlays = asked["knowledge_dirs"]
+        self._asked, overlays = asked, asked["knowledge_dirs"]
         try:
             needs, pod = inspect.objects(asked["image"], asked["host"], asked["kubernetes"], asked["timeout"], overlays)
             self._place = {**ask.where(asked), "namespace": pod["metadata"]["namespace"]}
             if self._task.check_mode:
-                return result
+                return {}
             digest, log = self._look(needs, pod)
             made = inspected.entries(inspected.document(log), asked["image"], digest, asked["folder"], overlays)
         except CollectionError as exc:
-            return {**result, "failed": True, "msg": f"image_inspect: {asked['image']}: {exc}"}
-        files = [dataclasses.asdict(file) for file in made.files]
-        table = (made.table or {}).get("id")
-        return {**result, "read": True, "digest": digest, "entry": made.image, "table": table, "files": files}
+            raise CollectionError(f"{asked['image']}: {exc}") from exc
+        return {"read": True, "digest": digest, **inspected.told(made)}
 
     def _look(self, needs: list[Plain], pod: Plain) -> tuple[str, str]:
         """Return the digest of what the pod ran, and its log."""
         self._remove(pod, needs)  # of a run that was killed
         try:
-            self._do("kubernetes.core.k8s", {"resource_definition": [*needs, pod]})
-            digest = self._wait(pod)
-            named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"], "container": "inspect"}
-            return digest, str(self._do("kubernetes.core.k8s_log", named).get("log") or "")
+            self._do({"resource_definition": [*needs, pod]})
+            return self._wait(pod), self._log(pod)
         finally:
             self._remove(pod, needs)
 
     def _wait(self, pod: Plain) -> str:
-        host, began = self._asked["host"], time.monotonic()
-        watch = pulls.Watch(pulls.Wanted(self._asked["image"], {}, {host: pod}, [], self._asked["timeout"]), began)
-        while time.monotonic() - began < self._asked["timeout"]:
-            pods = ask.objects(self, ("v1", "Pod"), self._place, inspect.selector(pod), self._vars)
-            failed, waiting = watch.look(
-                pods, ask.objects(self, ("v1", "Event"), self._place, [], self._vars), time.monotonic()
-            )
-            why = inspect.fault(pods[0]) if pods else None
-            if host in watch.digests and why is not None:
-                if why:  # what the program said of it comes first
-                    raise CollectionError(f"{host}: {why} {self._last(pod)}".strip())
-                return watch.digests[host]
-            if host in watch.digests and not pods:
-                failed = [f"{host}: its pod was taken away by somebody else. Run again."]
-            if failed:
-                raise CollectionError(" ".join(failed))
-            if waiting or why is None:
-                time.sleep(INTERVAL_S)
-        raise CollectionError(f"{host}: it was not read after {self._asked['timeout']} s (k8s_dgx_image_timeout).")
+        host, asked = self._asked["host"], self._asked
+        watch = pulls.Watch(pulls.Wanted(asked["image"], {}, {host: pod}, [], asked["timeout"]), time.monotonic())
+        while True:
+            pods = self._list("Pod", inspect.selector(pod))
+            ended = inspect.outcome(watch, host, pods, self._list("Event", []), time.monotonic())
+            if ended and ended[1]:  # what the program said of it comes first
+                raise CollectionError(f"{host}: {ended[1]} {self._last(pod)}".strip())
+            if ended:
+                return ended[0]
+            time.sleep(INTERVAL_S)
+
+    def _list(self, kind: str, labels: list[str]) -> list[Plain]:
+        return ask.objects(self, ("v1", kind), self._place, labels, self.task_vars)
+
+    def _log(self, pod: Plain) -> str:
+        place = {key: pod["metadata"][key] for key in ("name", "namespace")}
+        named = {**self._cluster(), **place, "container": "inspect"}
+        return str(ask.answer(self._execute_module, "kubernetes.core.k8s_log", named, self.task_vars).get("log") or "")
 
     def _last(self, pod: Plain) -> str:
-        named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"], "container": "inspect"}
         with contextlib.suppress(CollectionError):  # a container that was never started has no log
-            return inspected.printable(str(self._do("kubernetes.core.k8s_log", named).get("log") or ""))
+            return inspected.printable(self._log(pod))
         return ""
 
     def _remove(self, pod: Plain, needs: list[Plain]) -> None:
         gone = [pulls.bare(pod), {**pulls.bare(needs[1]), "kind": "ConfigMap"}]
-        self._do(
-            "kubernetes.core.k8s", {"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60}
-        )
+        self._do({"state": "absent", "resource_definition": gone, "wait": True, "wait_timeout": 60})
 
-    def _do(self, module: str, arguments: Plain) -> Plain:
-        place = {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}
-        return ask.answer(self._execute_module, module, {**place, **arguments}, self._vars)
+    def _do(self, arguments: Plain) -> Plain:
+        return ask.done(self, {**self._cluster(), **arguments}, self.task_vars)
+
+    def _cluster(self) -> Plain:
+        return {key: value for key, value in ask.where(self._asked).items() if key != "namespace"}

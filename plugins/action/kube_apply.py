@@ -6,31 +6,27 @@
 from __future__ import annotations
 
 import time
-import typing as t
-
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
 
 GONE_S = 60  # for objects that are being deleted
 
 
-class ActionModule(ActionBase):
-    """Check the arguments, hand them on, report each object."""
+class ActionModule(ControllerAction):
+    """Hand the objects on, report each."""
 
-    _supports_check_mode = True
+    arguments = ARGUMENTS
     _supports_diff = True
+    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return what changed, object by object."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        asked = checked.validated_parameters
         if not asked["objects"]:
-            return {**result, "changed": False, "objects": []}
+            return {"objects": []}
         arguments = {
             "resource_definition": asked["objects"],
             "apply": True,
@@ -44,19 +40,14 @@ class ActionModule(ActionBase):
             arguments |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
         until = time.monotonic() + GONE_S
         while True:
-            said = self._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
-            if said.get("failed"):
-                return {**result, **said}
+            said = ask.k8s(self, arguments, self.task_vars)
             # The server takes what is applied to them, and deletes it with them a moment later.
             leaving = [] if self._task.check_mode else apply.leaving(asked["objects"], said)
+            if said.get("failed") and not leaving:
+                return said
             if not leaving:
-                break
+                return apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
             if time.monotonic() > until:
-                text = f"{', '.join(leaving)}: being deleted, and still there after {GONE_S} s. See its finalizers."
-                return {**result, "failed": True, "msg": f"dgxspark.cluster.kube_apply: {text}"}
+                still = f"{', '.join(leaving)}: being deleted, and still there after {GONE_S} s. See its finalizers."
+                raise CollectionError(still)
             time.sleep(2)
-        try:
-            made = apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
-        except CollectionError as exc:
-            return {**result, "failed": True, "msg": f"dgxspark.cluster.kube_apply: {exc}"}
-        return {**result, **made}

@@ -5,34 +5,23 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_objects import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Ask kind by kind."""
 
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return the objects; failed with the reason where nobody answers."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        asked = checked.validated_parameters
-        try:
-            found = [self._list(asked, each, task_vars) for each in asked["kinds"]]
-        except CollectionError as exc:
-            return {**result, "changed": False, "failed": True, "msg": f"kube_objects: {exc}"}
-        return {**result, "changed": False, "found": found, "objects": [each for kind in found for each in kind]}
+        found = [self._list(asked, each) for each in asked["kinds"]]
+        return {"found": found, "objects": [each for kind in found for each in kind]}
 
-    def _list(self, asked: Plain, each: Plain, task_vars: dict[str, t.Any] | None) -> list[Plain]:
+    def _list(self, asked: Plain, each: Plain) -> list[Plain]:
         place = ask.where({**asked, "namespace": each["namespace"] or asked["namespace"]})
         labels = asked["label_selectors"] if each["label_selectors"] is None else each["label_selectors"]
-        return ask.objects(self, (each["api_version"], each["kind"]), place, labels, task_vars)
+        return ask.objects(self, (each["api_version"], each["kind"]), place, labels, self.task_vars)

@@ -8,36 +8,26 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_pull import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, pulls
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 display = Display()
 INTERVAL_S = 2
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Ask, make pods, wait, judge."""
 
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return the digest that all nodes have; failed with a line for each node that does not have the image."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        self._asked, self._vars = checked.validated_parameters, task_vars
-        self._place = {**ask.where(self._asked), "namespace": self._asked["served"]["namespace"]}
-        try:
-            return {**result, **self._have(self._asked["served"])}
-        except CollectionError as exc:
-            return {**result, "changed": False, "failed": True, "msg": f"kube_pull: {exc}"}
-
-    def _have(self, served: Plain) -> Plain:
+        self._asked, served = asked, asked["served"]
+        self._place = {**ask.where(asked), "namespace": served["namespace"]}
         watch = pulls.Watch(pulls.wanted(served, self._list("Node"), self._asked["timeout"]), time.monotonic())
         recorded, check = image.record(self._list("ConfigMap", image.OURS)), self._task.check_mode
         failed = [] if check or not watch.wanted.pods else self._pull(watch, pulls.selector(served["instance"]))
@@ -48,7 +38,7 @@ class ActionModule(ActionBase):
         pods = list(watch.wanted.pods.values())
         self._remove(self._list("Pod", labels))  # of a run that was killed
         try:
-            self._do("kubernetes.core.k8s", {"resource_definition": pods})
+            self._do({"resource_definition": pods})
             while True:
                 failed = watch.ended(self._list("Pod", labels), self._list("Event"), time.monotonic())
                 if failed is not None:
@@ -66,11 +56,11 @@ class ActionModule(ActionBase):
                 "wait": True,
                 "wait_timeout": 60,
             }
-            self._do("kubernetes.core.k8s", gone)
+            self._do(gone)
 
     def _list(self, kind: str, labels: t.Sequence[str] = ()) -> list[Plain]:
         place = self._place if kind != "Node" else {k: v for k, v in self._place.items() if k != "namespace"}
-        return ask.objects(self, ("v1", kind), place, labels, self._vars)
+        return ask.objects(self, ("v1", kind), place, labels, self.task_vars)
 
-    def _do(self, module: str, arguments: Plain) -> Plain:
-        return ask.answer(self._execute_module, module, {**ask.where(self._asked), **arguments}, self._vars)
+    def _do(self, arguments: Plain) -> Plain:
+        return ask.done(self, {**ask.where(self._asked), **arguments}, self.task_vars)

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import sys
-import typing as t
 
 from ansible import context
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.matrix import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session, steps
 
 display = Display()
@@ -25,29 +24,20 @@ _ASKED = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Check the arguments, measure, report."""
 
-    _supports_check_mode = True
-    _supports_diff = False
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return what was measured; failed where a node was lost, or what served before does not serve."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in checked.validated_parameters.items()}
-        wishes = session.Wishes(**given)
-        result["changed"] = False
-        try:
-            if self._task.check_mode:
-                matrix, found = session.planned(wishes)
-                return {**result, "table": report.plan_table(matrix.id, found)}
-            made = session.measure(wishes, _options(), display.display)
-        except CollectionError as exc:
-            return {**result, "failed": True, "msg": f"dgxspark.cluster.matrix: {exc}"}
+        wishes = session.Wishes(**{k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()})
+        if self._task.check_mode:
+            matrix, found = session.planned(wishes)
+            return {"table": report.plan_table(matrix.id, found)}
+        made = session.measure(wishes, _options(), display.display)
         failed = made["ended"] == "lost" or made.get("restored") is False
-        return {**result, **made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}
+        return {**made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}
 
 
 def _options() -> list[str]:

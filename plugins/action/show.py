@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible import constants
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.modules.show import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 
 display = Display()
 
@@ -19,19 +17,15 @@ display = Display()
 FOR_PROGRAMS = frozenset({"json", "jsonl"})
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Check the arguments, print."""
 
-    _supports_check_mode = True
-    _supports_diff = False
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Print; nothing is changed."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        lines = checked.validated_parameters["lines"]
-        answer = {**result, "changed": False, "count": len(lines)}
+        lines = asked["lines"]
+        answer: Plain = {"count": len(lines)}
         if str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] in FOR_PROGRAMS:
             display.display("\n".join(lines), stderr=True)
             return {**answer, "lines": lines}

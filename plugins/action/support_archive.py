@@ -9,56 +9,48 @@ import pathlib
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.support_archive import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support import archive, controller
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Check the arguments, redact, write."""
 
-    _supports_check_mode = True
-    _supports_diff = False
-    _requires_connection = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return what is in the archive; nothing of it is in the result that was not redacted."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        asked = checked.validated_parameters
         most, base = asked["most_kib"] * 1024, pathlib.Path.cwd()
-        try:
-            if not 1 <= asked["most_kib"] <= 65536:
-                raise CollectionError(f"most_kib: {asked['most_kib']} must be between 1 and 65536.")
-            private = controller.of_this_machine()
-            for host in dict.fromkeys([*asked["hosts"], *asked["names"]]):
-                spark = host in asked["hosts"]
-                private += controller.of_host(host, self._variables(host, task_vars or {}), spark, base)
-                private += archive.identities(host, asked["hosts"].get(host), spark)
-            pieces = controller.reports(pathlib.Path(asked["reports"]), 8 * most) if asked["reports"] else []
-            pieces += [controller.as_json(name, value) for name, value in asked["plans"].items() if value]
-            missing: dict[str, str] = {}
-            for host, seen in asked["hosts"].items():
-                found, why = archive.pieces_of(host, seen, most)
-                pieces += found
-                missing |= {host: why} if why else {}
-            about = {"collection": knowledge.collection_version(), "most_kib": asked["most_kib"], **asked["about"]}
-            name = pathlib.Path(asked["path"]).name.partition(".")[0]
-            made = archive.build(name, private, pieces, missing, about)
-            if not self._task.check_mode:
-                node_files.write(str(pathlib.Path(asked["path"]).absolute()), made.content, 0o600)
-        except CollectionError as exc:
-            return {**result, "failed": True, "msg": f"dgxspark.cluster.support_archive: {exc}"}
+        if not 1 <= asked["most_kib"] <= 65536:
+            raise CollectionError(f"most_kib: {asked['most_kib']} must be between 1 and 65536.")
+        private = controller.of_this_machine()
+        for host in dict.fromkeys([*asked["hosts"], *asked["names"]]):
+            spark = host in asked["hosts"]
+            private += controller.of_host(host, self._variables(host), spark, base)
+            private += archive.identities(host, asked["hosts"].get(host), spark)
+        pieces = controller.reports(pathlib.Path(asked["reports"]), 8 * most) if asked["reports"] else []
+        pieces += [controller.as_json(name, value) for name, value in asked["plans"].items() if value]
+        missing: dict[str, str] = {}
+        for host, seen in asked["hosts"].items():
+            found, why = archive.pieces_of(host, seen, most)
+            pieces += found
+            missing |= {host: why} if why else {}
+        about = {"collection": knowledge.collection_version(), "most_kib": asked["most_kib"], **asked["about"]}
+        name = pathlib.Path(asked["path"]).name.partition(".")[0]
+        made = archive.build(name, private, pieces, missing, about)
+        if not self._task.check_mode:
+            node_files.write(str(pathlib.Path(asked["path"]).absolute()), made.content, 0o600)
         told = {"files": list(made.files), "replaced": made.replaced, "lines": list(made.lines)}
-        return {**result, "changed": True, "path": asked["path"], **told}
+        return {"changed": True, "path": asked["path"], **told}
 
-    def _variables(self, host: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _variables(self, host: str) -> Plain:
         """Return those variables of a host that may hold something private; the others are not even evaluated."""
-        hostvars: t.Any = task_vars.get("hostvars") or {}
+        hostvars: t.Any = self.task_vars.get("hostvars") or {}
         if host not in hostvars:
             return {}
         found = {}

@@ -8,56 +8,54 @@ from __future__ import annotations
 import base64
 import json
 import time
-import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.modules.weights_wait import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Ask, tell, wait."""
 
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def act(self, asked: Plain) -> Plain:
         """Return the task's own result."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        checked, _arguments = self.validate_argument_spec(ARGUMENTS)
-        asked = checked.validated_parameters
-        host = str((task_vars or {}).get("inventory_hostname", ""))
+        host = str(self.task_vars.get("inventory_hostname", ""))
         said = ""
         while True:
             began = time.monotonic()
-            seen = self._job(asked["jid"], "status", task_vars)
+            seen = self._job(asked["jid"], "status")
             if seen.get("failed") or seen.get("finished"):
-                self._job(asked["jid"], "cleanup", task_vars)
+                self._job(asked["jid"], "cleanup")
                 if seen.get("failed") and not seen.get("msg"):
                     seen["msg"] = (
                         f"{host}: {asked['what']}: the task ended without a word. Run again: it goes on from here."
                     )
-                return {**result, **seen}
-            line = pace.line(host, asked["what"], self._told(asked["progress"], task_vars))
+                return seen
+            line = pace.line(host, asked["what"], self._told(asked["progress"]))
             if line and line != said:
                 said = line
                 display.display(line)
             time.sleep(pace.pause(asked["interval"], time.monotonic() - began))
 
-    def _job(self, jid: str, mode: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+    def _job(self, jid: str, mode: str) -> Plain:
         folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))
         arguments = {"jid": jid, "mode": mode, "_async_dir": folder}
-        seen: dict[str, t.Any] = self._execute_module(
-            module_name="ansible.builtin.async_status", module_args=arguments, task_vars=task_vars
+        seen: Plain = self._execute_module(
+            module_name="ansible.builtin.async_status", module_args=arguments, task_vars=self.task_vars
         )
         return seen
 
-    def _told(self, path: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        seen = self._execute_module(module_name="ansible.builtin.slurp", module_args={"src": path}, task_vars=task_vars)
+    def _told(self, path: str) -> Plain:
+        seen = self._execute_module(
+            module_name="ansible.builtin.slurp", module_args={"src": path}, task_vars=self.task_vars
+        )
         try:
             told = json.loads(base64.b64decode(seen["content"]))
         except (KeyError, ValueError):  # nothing yet, or no more

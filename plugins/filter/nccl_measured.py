@@ -10,7 +10,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Takes what Ansible saw of the ranks of the benchmark of the role P(dgxspark.cluster.nccl#role), and returns the evidence
-    for the step C(nccl) of P(dgxspark.cluster.fabric_report#filter), or the reason why nothing was measured.
+    for the step C(nccl) of M(dgxspark.cluster.fabric_report), or the reason why nothing was measured.
 positional: transport, knowledge_dirs
 options:
   _input:

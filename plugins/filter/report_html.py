@@ -5,21 +5,33 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: report_html
-short_description: Make a page for people of a report of the fabric's proof
+short_description: Make a page for people of a report
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns one HTML page that needs nothing else, no network and no script. It shows what passed, what failed and why, what
-    was not run, bandwidth over message size against its bands, the fabric with its GIDs, and versions.
+  - Returns one HTML page that needs nothing else, no network and no script.
+  - Of a report of C(verify.yml) it shows what passed, what failed and why, what was not run, bandwidth over message size against its
+    bands, the fabric with its GIDs, and versions. Of one of C(bench.yml) the figures of each level, what is garbage or failed and
+    why, and what users get. Of a matrix the table of each traffic shape, and charts.
   - It is made of the report alone, so that one written earlier can be looked at, too.
+positional: knowledge_dirs
 options:
   _input:
-    description: A report, as P(dgxspark.cluster.fabric_report#filter) returns it and C(verify.yml) writes it.
-    type: dict
+    description: >-
+      A report, as C(verify.yml) or C(bench.yml) writes it (a dictionary), or the folder of a matrix, its journal, or the id of a
+      shipped matrix (a text).
+    type: raw
     required: true
+  knowledge_dirs:
+    description: The owner's folders of knowledge, where a matrix of theirs is named.
+    type: list
+    elements: str
+    default: []
+requirements:
+  - jsonschema (Python library, on the controller)
 seealso:
-  - plugin: dgxspark.cluster.fabric_report
-    plugin_type: filter
+  - module: dgxspark.cluster.bench
+  - module: dgxspark.cluster.fabric_report
 """
 
 EXAMPLES = r"""
@@ -27,6 +39,12 @@ EXAMPLES = r"""
   ansible.builtin.copy:
     content: "{{ lookup('ansible.builtin.file', 'reports/fabric.json') | from_json | dgxspark.cluster.report_html }}"
     dest: reports/fabric.html
+    mode: "0644"
+
+- name: Show what a matrix measured
+  ansible.builtin.copy:
+    content: "{{ 'own-model' | dgxspark.cluster.report_html }}"
+    dest: own-model.html
     mode: "0644"
 """
 
@@ -43,4 +61,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"report_html": as_filter("report_html", "html_report.page:page", convert=False)}
+        return {"report_html": as_filter("report_html", "html_report.pages:of_report", convert=False)}

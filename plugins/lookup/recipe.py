@@ -29,7 +29,7 @@ options:
 EXAMPLES = r"""
 - name: See whether a recipe would run
   ansible.builtin.debug:
-    msg: "{{ (lookup('dgxspark.cluster.recipe', 'qwen3.6-27b.yaml') | dgxspark.cluster.launch_plan).verdict }}"
+    msg: "{{ (lookup('dgxspark.cluster.recipe', 'recipe.yaml') | dgxspark.cluster.launch_plan).verdict }}"
 """
 
 RETURN = r"""

@@ -23,6 +23,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A pipe would be waited for without O_NONBLOCK.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ABSENT = (FileNotFoundError,)
+MOST = 128 * 2**20  # bytes of a file that is read whole: memory is the host's
+CHUNK = 4 * 2**20
+DEEPEST = 64
 
 
 def parts(root: str, path: str) -> tuple[str, ...]:
@@ -83,12 +86,16 @@ class Beneath:
         with self._beside(path) as (here, name):
             return self._plain(os.open(name, os.O_RDONLY | _FILE, dir_fd=here), path, "rb")
 
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a plain file; None where there is none."""
-        if self.stat(path) is None:
+    def read(self, path: str, most: int = MOST) -> bytes | None:
+        """Return the content of a plain file; None where there is none, or one of more bytes than ours have."""
+        seen = self.stat(path)
+        if seen is None or seen.st_size > most:
             return None
+        content = bytearray()
         with self.open(path) as file:
-            return file.read()
+            while len(content) <= most and (data := file.read(CHUNK)):
+                content += data
+        return bytes(content) if len(content) <= most else None
 
     def create(self, path: str, mode: int = 0o644) -> t.IO[bytes]:
         """Make a file, empty, in place of whatever has its name; for reading and writing."""
@@ -158,10 +165,17 @@ class Beneath:
 
     def walk(self, path: str) -> t.Iterator[tuple[str, bool]]:
         """Yield everything in a folder, deepest first: its path, and whether it is a folder. Links are not gone into."""
+        if path.count("/") > DEEPEST:
+            raise CollectionError(
+                f"{self.root}/{path} lies deeper than any folder of ours ({DEEPEST} folders). See who has put it there, and remove it."
+            )
         for name in self.names(path):
             below = f"{path}/{name}"
-            with self._beside(below) as (here, _name):
-                deeper = stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
+            try:
+                with self._beside(below) as (here, _name):
+                    deeper = stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
+            except FileNotFoundError:  # whoever else writes there has removed it
+                continue
             if deeper:
                 yield from self.walk(below)
             yield below, deeper

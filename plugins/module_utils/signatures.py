@@ -14,6 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.secret_names import ALWAYS, CODED
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 PIECE = 2048  # of a physical line, searched at a time: some logs are one line of progress bars
@@ -36,16 +37,14 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     # The rest of a long token whose beginning lies in the piece before.
     (re.compile(r"[A-Za-z0-9_.=-]{160,4000}"), _MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[A-Za-z0-9._~+/=-]{6,2000}"), rf"\1\2{_MASK}"),
-    # What stands behind a telling name: password=…, "secret": "…"; token=…, --api-key …, where it is no mere word.
+    # What stands behind a telling name: password=…, "secret": "…"; token=…, --api-key …, where it is no mere word (secret_names).
     (
-        re.compile(
-            r"(?i)((?:passw(?:or)?d|passphrase|secret|credentials?)[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*)[^\s\"',;]{3,2000}"
-        ),
+        re.compile(r"(?i)((?:" + ALWAYS + r")[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*)[^\s\"',;]{3,2000}"),
         rf"\1{_MASK}",
     ),
     (
         re.compile(
-            r"((?i:token|(?:api|access)[_-]?key)[\"']?(?:\s{0,4}[=:]\s{0,4}|(?<=key)\s{1,4}|(?<=token)\s{1,4})[\"']?)"
+            r"((?i:" + CODED + r")[\"']?(?:\s{0,4}[=:]\s{0,4}|(?<=key)\s{1,4}|(?<=token)\s{1,4})[\"']?)"
             r"(?=[^\s\"',;]{0,200}[A-Za-z])(?=[^\s\"',;]{0,200}[0-9A-Z])[^\s\"',;]{8,2000}"
         ),
         rf"\1{_MASK}",

@@ -93,7 +93,7 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
         )
     said = [digest["renderer"] for digest in digests if digest["renderer"]]
     asked = [*units, *([] if said else _RENDERERS)]
-    states = _units(run, asked)
+    states = unit_states(run, asked)
     active = [_RENDERERS[unit] for unit in ([] if said else _RENDERERS) if states[unit][1] == "active"]
     netplan = Netplan(
         renderer=str(said[-1]) if said else next(iter(active), None),
@@ -173,10 +173,10 @@ def _digest(run: Run, paths: t.Sequence[str]) -> list[dict[str, t.Any]]:
 
 def unit_state(run: Run, unit: str) -> tuple[str, str]:
     """Return whether a systemd unit is enabled ("enabled", "masked", "not-found" …) and active ("active" …)."""
-    return _units(run, [unit])[unit]
+    return unit_states(run, [unit])[unit]
 
 
-def _units(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
+def unit_states(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return whether each unit is enabled ("enabled", "disabled", "not-found" …) and active."""
     if not units:
         return {}

@@ -20,6 +20,14 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import R
 from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile, Undo
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
+# The arguments of a module that lays such a set.
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "files": {"type": "list", "elements": "dict", "default": []},
+    "enable": {"type": "list", "elements": "str", "default": []},
+    "restart": {"type": "list", "elements": "str", "default": []},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -29,6 +37,13 @@ class Wanted:
     enable: tuple[str, ...] = ()
     restart: tuple[str, ...] = ()
     adjust: dict[str, int] = field(default_factory=dict)
+
+
+def wanted(given: t.Mapping[str, t.Any], adjust: t.Mapping[str, t.Any] | None = None) -> Wanted:
+    """Return what a module's ARGUMENTS say is to be there. adjust: as of Wanted, where the module has it."""
+    files = tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"])
+    scores = {str(unit): int(score) for unit, score in (adjust or {}).items()}
+    return Wanted(files, tuple(given["enable"]), tuple(given["restart"]), scores)
 
 
 class UnitFiles:
@@ -41,6 +56,29 @@ class UnitFiles:
             self.ours: dict[str, t.Any] = json.loads(there[0]) if there else {}
         except ValueError:
             self.ours = {}
+
+    def settle(
+        self,
+        wanted: Wanted | None,
+        check: bool,
+        note: t.Mapping[str, t.Any] | None = None,
+        keep_running: t.Collection[str] = (),
+    ) -> list[Change]:
+        """Bring the node to what is wanted, and return what differed.
+
+        wanted: None takes all away, see `remove` for keep_running. check: change nothing. note: what the record keeps beside; where
+        that alone differs, the record is written again and nothing is said.
+        """
+        changes = self.removal() if wanted is None else self.changes(wanted)
+        if check:
+            return changes
+        if wanted is None and self.ours:
+            self.remove(keep_running)
+        elif wanted is not None:
+            noted = {key: value for key, value in (note or {}).items() if value or self.ours.get(key)}
+            if changes or any(self.ours.get(key) != value for key, value in noted.items()):
+                self.apply(wanted, changes, **(note or {}))
+        return changes
 
     def changes(self, wanted: Wanted) -> list[Change]:
         """Return what differs."""

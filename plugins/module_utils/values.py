@@ -287,6 +287,12 @@ class Change:
     after: t.Any
 
 
+def told(changes: t.Sequence[Change]) -> dict[str, t.Any]:
+    """Return what a module answers of its changes: changed, the changes in plain form, and Ansible's diff of them."""
+    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
+    return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff}
+
+
 class CollectionError(Exception):
     """An expected failure, with its cause and remedy in plain words. Modules turn it into fail_json."""
 

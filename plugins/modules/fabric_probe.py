@@ -11,10 +11,12 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Sends test traffic from a node's VFs to those of its peers and returns the results. It judges nothing;
-    P(dgxspark.cluster.fabric_report#filter) does.
+    M(dgxspark.cluster.fabric_report) does.
   - It changes nothing on the node. In check mode it sends the same traffic, on the fabric only.
+  - With O(links) it asks the wires themselves who is on them. That needs no address, only interfaces that are up, and that all
+    nodes do it at the same time.
   - ARP requests and pings of all targets run at the same time. RDMA tests need a peer that runs the other end at the same
-    time; P(dgxspark.cluster.fabric_schedule#filter) says who runs which.
+    time; M(dgxspark.cluster.fabric_schedule) says who runs which.
   - Everything ends within the given times, and no program is left running.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -120,6 +122,19 @@ options:
       together:
         description: Tests of one name that follow each other run at the same time.
         type: str
+  links:
+    description: Interfaces (of physical functions) out of which to call, and on which to listen for others that call.
+    type: list
+    elements: str
+    default: []
+  links_word:
+    description: What names this run. Only calls with the same word are heard.
+    type: str
+    default: any
+  links_window:
+    description: For how long to call and to listen, in seconds. The windows of all nodes must overlap.
+    type: float
+    default: 10.0
   arp_window:
     description: For how long to collect answers to ARP requests, in seconds.
     type: float
@@ -143,12 +158,10 @@ options:
 requirements:
   - perftest on the node, for O(rdma)
 notes:
-  - Needs root (C(become)) for O(arp) and O(ping).
+  - Needs root (C(become)) for O(arp), O(ping) and O(links).
 seealso:
-  - plugin: dgxspark.cluster.fabric_schedule
-    plugin_type: filter
-  - plugin: dgxspark.cluster.fabric_report
-    plugin_type: filter
+  - module: dgxspark.cluster.fabric_schedule
+  - module: dgxspark.cluster.fabric_report
 """
 
 EXAMPLES = r"""
@@ -158,6 +171,11 @@ EXAMPLES = r"""
       - {netdev: enp1s0f0v0, source: 10.100.0.1, address: 10.100.0.2}
     ping:
       - {netdev: enp1s0f0v0, source: 10.100.0.1, address: 10.100.0.2, mtu: 9000}
+  register: probe
+
+- name: See who is at the other end of the cables
+  dgxspark.cluster.fabric_probe:
+    links: [enp1s0f0np0, enP2p1s0f0np0]
   register: probe
 
 - name: Write over RDMA, this node being the client
@@ -198,6 +216,12 @@ rdma:
   type: list
   elements: dict
   sample: [{id: spark1-spark2-p0f0v0, role: client, program: ib_write_bw, status: ok, message: "", figures: {gbps: 106.2}}]
+links:
+  description: For each of O(links), the C(macs) that called there in order, and an C(error) where nobody could be heard.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{netdev: enp1s0f0np0, macs: ["4c:bb:47:00:00:01"], error: null}]
 programs:
   description: Where the node has each RDMA test program, null for one that it lacks.
   returned: success
@@ -210,6 +234,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import ArpTest, PingTest, ask_arp, ping
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.link_probe import listen
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe import Bounds, programs, run_tests
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
@@ -243,6 +268,9 @@ def main() -> None:
             "arp": {**LIST, "options": ARP},
             "ping": {**LIST, "options": {**ARP, "mtu": NUMBER}},
             "rdma": {**LIST, "options": RDMA},
+            "links": {"type": "list", "elements": "str", "default": []},
+            "links_word": {"type": "str", "default": "any"},
+            "links_window": {"type": "float", "default": 10.0},
             "arp_window": {"type": "float", "default": 1.0},
             "ping_timeout": {"type": "float", "default": 1.0},
             "ping_tries": {"type": "int", "default": 2},
@@ -260,6 +288,7 @@ def main() -> None:
             arp = pool.submit(ask_arp, asked, given["arp_window"] if asked else 0.0)
             echo = pool.submit(ping, pinged, given["ping_timeout"], given["ping_tries"])
             answers = {"arp": to_plain(arp.result()), "ping": to_plain(echo.result())}
+        answers["links"] = to_plain(listen(given["links"], given["links_word"], given["links_window"]))
         answers["rdma"] = to_plain(run_tests(tests, Bounds(given["meet_timeout"], given["test_timeout"])))
     except CollectionError as exc:
         module.fail_json(msg=str(exc))

@@ -112,7 +112,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
     from_plain,
-    to_plain,
+    told,
 )
 
 WANTED = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token")
@@ -187,8 +187,7 @@ def main() -> None:
         changes = present(module) if module.params["state"] == "present" else absent(module)
     except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[])
-    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
-    module.exit_json(changed=bool(changes), changes=to_plain(changes), diff=diff)
+    module.exit_json(**told(changes))
 
 
 if __name__ == "__main__":

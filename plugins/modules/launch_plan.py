@@ -222,6 +222,13 @@ plan:
       type: list
       elements: dict
       returned: always
+table:
+  description: >-
+    The plan as a person reads it: the verdict and what qualifies it, memory as a bar, findings with their remedy, measured rows with
+    what differs, the settings that run by who says them, start-up patches, and what each rank is started with.
+  type: list
+  elements: str
+  returned: always
 recommendation:
   description: >-
     The choice for O(traffic_shape), as P(dgxspark.cluster.recommend#filter) returns it. Its variant is planned, unless

@@ -86,8 +86,8 @@ seealso:
 EXAMPLES = r"""
 - name: Measure the cases of a matrix
   dgxspark.cluster.matrix:
-    matrix: 002-gemma-4-31b
-    folder: matrix/gemma
+    matrix: own-model  # an entry of the kind `matrices`, shipped or the owner's
+    folder: matrix/own-model
     rows_to: "{{ inventory_dir }}/dgxspark"
     hours: 8
   run_once: true

@@ -10,7 +10,7 @@ short_description: Lay the memory guard on a node, or take it away
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Writes the files that P(dgxspark.cluster.memory_guard_plan#filter) made, enables their units, and gives running
+  - Writes the files that M(dgxspark.cluster.memory_guard_plan) made, enables their units, and gives running
     daemons their OOM score. No daemon but those in O(restart) is restarted.
   - Files of an earlier plan are removed; a record on the node says which are ours.
 extends_documentation_fragment:
@@ -75,10 +75,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import unit_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile
-from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles, Wanted
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, told
 
 RECORD = "/var/lib/dgxspark/memory_guard.json"
 PROGRAM = "/usr/bin/earlyoom"
@@ -89,38 +89,16 @@ def run(module: t.Any) -> dict[str, t.Any]:
     """Bring the node to what is wanted; return what differed."""
     given, node = module.params, UnitFiles(module_runner(module), RECORD)
     ours = bool(node.ours.get("package") or given["package_ours"])
-    if given["state"] == "absent":
-        changes = node.removal()
-        if node.ours and not module.check_mode:
-            node.remove(keep_running=[EARLYOOM])
-    else:
-        wanted = Wanted(
-            tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"]),
-            tuple(given["enable"]),
-            tuple(given["restart"]),
-            {str(unit): int(score) for unit, score in given["adjust"].items()},
-        )
-        changes = node.changes(wanted)
-        if (changes or ours != bool(node.ours.get("package"))) and not module.check_mode:
-            node.apply(wanted, changes, package=ours)
-    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
-    return {
-        "changed": bool(changes),
-        "changes": to_plain(changes),
-        "diff": diff,
-        "earlyoom": node.installed(PROGRAM),
-        "package_ours": ours,
-    }
+    wanted = None if given["state"] == "absent" else unit_files.wanted(given, given["adjust"])
+    changes = node.settle(wanted, module.check_mode, {"package": ours}, keep_running=[EARLYOOM])
+    return {**told(changes), "earlyoom": node.installed(PROGRAM), "package_ours": ours}
 
 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "files": {"type": "list", "elements": "dict", "default": []},
-            "enable": {"type": "list", "elements": "str", "default": []},
-            "restart": {"type": "list", "elements": "str", "default": []},
+            **unit_files.ARGUMENTS,
             "adjust": {"type": "dict", "default": {}},
             "package_ours": {"type": "bool", "default": False},
         },

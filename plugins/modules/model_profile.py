@@ -99,6 +99,11 @@ plan:
   description: The first plan, as M(dgxspark.cluster.launch_plan) returns it.
   type: dict
   returned: success
+table:
+  description: The first plan as lines for a terminal.
+  type: list
+  elements: str
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -193,7 +193,7 @@ log:
   returned: with O(return_log)
 readings:
   description: >-
-    What known lines are in each log, as P(dgxspark.cluster.fabric_report#filter) takes it. Each has C(name), C(lines) and
+    What known lines are in each log, as M(dgxspark.cluster.fabric_report) takes it. Each has C(name), C(lines) and
     C(hits).
   type: list
   elements: dict

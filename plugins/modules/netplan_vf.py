@@ -22,7 +22,7 @@ description:
   - An action plugin of the same name runs this module twice when something changes (once when not).
 notes:
   - The renderer is the node's own choice; with NetworkManager the text in O(content) has to say so in each stanza, as
-    the filter P(dgxspark.cluster.fabric_netplan#filter) does.
+    M(dgxspark.cluster.fabric_changes) does.
   - netplan matches C(macaddress) with a device's permanent MAC. A VF has the MAC that its PF was given for it as its
     permanent one once its driver is bound again, which M(dgxspark.cluster.sriov_vf) does.
 requirements:
@@ -38,7 +38,7 @@ options:
     type: path
     default: /etc/netplan/90-dgxspark-fabric.yaml
   content:
-    description: Its text, as P(dgxspark.cluster.fabric_netplan#filter) makes it. Needed with O(state=present).
+    description: Its text, as M(dgxspark.cluster.fabric_changes) makes it. Needed with O(state=present).
     type: str
   state:
     description:
@@ -94,15 +94,16 @@ options:
 """
 
 EXAMPLES = r"""
+- name: Make the file of the plan
+  dgxspark.cluster.fabric_changes:
+    parts: [netplan]
+  register: difference
+
 - name: Give VFs and functions their addresses and MTU
   dgxspark.cluster.netplan_vf:
-    content: "{{ file.content }}"
-    devices: "{{ file.devices }}"
+    content: "{{ difference.netplan.content }}"
+    devices: "{{ difference.netplan.devices }}"
     foreign_stanzas: absorb
-  vars:
-    file: >-
-      {{ dgxspark_plan.hosts[inventory_hostname]
-         | dgxspark.cluster.fabric_netplan(dgxspark_roce.netplan.renderer) }}
 
 - name: Take them away again and give other files back as they were
   dgxspark.cluster.netplan_vf:

@@ -25,8 +25,7 @@ options:
     elements: str
     default: []
 seealso:
-  - plugin: dgxspark.cluster.fabric_report
-    plugin_type: filter
+  - module: dgxspark.cluster.fabric_report
 """
 
 EXAMPLES = r"""

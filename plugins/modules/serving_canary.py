@@ -79,8 +79,7 @@ options:
 requirements:
   - jsonschema (Python library, on the controller)
 seealso:
-  - plugin: dgxspark.cluster.fabric_report
-    plugin_type: filter
+  - module: dgxspark.cluster.fabric_report
 """
 
 EXAMPLES = r"""

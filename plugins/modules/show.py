@@ -10,7 +10,7 @@ short_description: Print lines on the terminal as they are
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Prints a table such as that of P(dgxspark.cluster.fabric_table#filter) or P(dgxspark.cluster.serving_table#filter) on
+  - Prints a table such as that of M(dgxspark.cluster.fabric_table) or M(dgxspark.cluster.launch_plan) on
     the controller's terminal, neither quoted nor wrapped, whatever the format of results is.
   - With a stdout callback for programs, such as P(ansible.posix.json#callback), the lines are in the result, and go to standard
     error instead.
@@ -30,7 +30,7 @@ seealso:
 EXAMPLES = r"""
 - name: Show the plan
   dgxspark.cluster.show:
-    lines: "{{ dgxspark_plan | dgxspark.cluster.fabric_table }}"
+    lines: "{{ shown.table }}"
   run_once: true
 """
 

@@ -113,6 +113,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedFunction,
     from_plain,
     to_plain,
+    told,
 )
 
 
@@ -182,8 +183,7 @@ def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], opti
         if changes:
             node = gather(module)
             refuse([vfs.left(change) for change in differences(node)])
-    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
-    return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff, "roce": to_plain(node)}
+    return {**told(changes), "roce": to_plain(node)}
 
 
 def main() -> None:

@@ -74,10 +74,10 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils import unit_files as core
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile
-from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles, Wanted
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, told
 
 RECORDS = "/var/lib/dgxspark"
 
@@ -86,30 +86,18 @@ def run(module: t.Any) -> dict[str, t.Any]:
     """Bring the node to what is wanted; return what differed."""
     given = module.params
     node = UnitFiles(module_runner(module), f"{RECORDS}/{given['name']}.json")
-    written = list(node.ours.get("output", ()))
-    if given["state"] == "absent":
-        changes = node.removal()
-        if node.ours and not module.check_mode:
-            node.remove()
-            _forget(written)
-    else:
+    written, wanted, output = list(node.ours.get("output", ())), None, []
+    if given["state"] == "present":
         missing = [folder for folder in given["needs"] if not pathlib.Path(folder).is_dir()]
         if missing:
             raise CollectionError(f"{missing[0]}: the folder is not there. {given['needs'][missing[0]]}")
-        files = tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"])
-        wanted = Wanted(files, tuple(given["enable"]), tuple(given["restart"]))
-        changes = node.changes(wanted)
-        if changes and not module.check_mode:
-            node.apply(wanted, changes, output=given["output"])
-            _forget(path for path in written if path not in given["output"])
-    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
-    return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff}
-
-
-def _forget(paths: t.Iterable[str]) -> None:
-    for path in paths:
-        node_files.remove(path)
-        node_files.remove(node_files.beside(path))
+        wanted, output = core.wanted(given), given["output"]
+    changes = node.settle(wanted, module.check_mode, {"output": output})
+    for path in () if module.check_mode else written:
+        if path not in output:  # a program that was stopped may have left a half of it
+            node_files.remove(path)
+            node_files.remove(node_files.beside(path))
+    return told(changes)
 
 
 def main() -> None:
@@ -117,10 +105,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "files": {"type": "list", "elements": "dict", "default": []},
-            "enable": {"type": "list", "elements": "str", "default": []},
-            "restart": {"type": "list", "elements": "str", "default": []},
+            **core.ARGUMENTS,
             "output": {"type": "list", "elements": "path", "default": []},
             "needs": {"type": "dict", "default": {}},
         },

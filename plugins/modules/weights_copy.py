@@ -26,7 +26,7 @@ options:
     required: true
   link:
     description: >-
-      The node's place in the chain, as P(dgxspark.cluster.weights_plan#filter) returns it - C(name), C(port), C(parent) (name and
+      The node's place in the chain, as M(dgxspark.cluster.weights_plan) returns it - C(name), C(port), C(parent) (name and
       address), C(children), C(listen) and C(patience_s).
     type: dict
     required: true

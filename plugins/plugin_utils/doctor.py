@@ -24,10 +24,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     from_plain,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import links
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Step
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import causes
@@ -196,18 +195,7 @@ def _gids(state: SiteState) -> t.Iterator[Diagnosis]:
 
 def platform(state: SiteState, name: str) -> dict[str, str]:
     """Return a host's versions by component, those of the fabric's functions among them."""
-    found = dict(state.health[name].versions) if name in state.health else {}
-    node = state.evidence.node(name)
-    if node:
-        if node.kernel:
-            found.setdefault("kernel", node.kernel)
-        for key, values in (
-            ("firmware", {f.firmware for f in node.functions if f.firmware}),
-            ("nic_driver", {f"{f.driver} {f.driver_version}" for f in node.functions if f.driver_version}),
-        ):
-            if values:
-                found[key] = ", ".join(sorted(values))
-    return found
+    return known_bad.node_versions(state.health.get(name), state.evidence.node(name))
 
 
 def _versions(state: SiteState) -> t.Iterator[Diagnosis]:
@@ -234,17 +222,10 @@ def _known_bad(state: SiteState) -> t.Iterator[Diagnosis]:
     hosts: dict[str, list[str]] = defaultdict(list)
     found: dict[str, t.Any] = {}
     for name in state.evidence.hosts:
-        versions = platform(state, name)
-        if name in state.health:
-            versions["cmdline"] = state.health[name].cmdline
-        for entry in state.known_bad:
-            try:
-                bad, _environment = platform_findings(versions, [entry])
-            except CollectionError:  # a version that does not begin with a number cannot be compared
-                continue
-            for finding in bad:
-                hosts[finding.id].append(name)
-                found[finding.id] = (finding, versions[entry["component"]])
+        node, health = state.evidence.node(name), state.health.get(name)
+        for finding, version in known_bad.node_findings(health, node, state.known_bad):
+            hosts[finding.id].append(name)
+            found[finding.id] = (finding, version)
     for key, (finding, version) in found.items():
         yield Diagnosis(
             key,

@@ -19,6 +19,26 @@ _HEAD = ("HOST", "STATUS", "UP", "KERNEL", "DRIVER", "NIC FIRMWARE", "FREE GiB",
 Plain = dict[str, t.Any]
 
 
+def seen(facts: Plain | None, read: Plain | None, fault: str | None, health: Plain | None) -> Plain:
+    """Return what was seen of a host, as `build` takes it.
+
+    facts: a plain Node. read: the result of roce_info. fault: why reading it failed. health: the result of node_health, None where
+    this run did not come so far on the host.
+    """
+    if health is None:
+        return {"error": "an earlier part of this run failed on it"}
+    read = read or {}
+    whole = health.get("health")
+    return {
+        # One that answered is up, though it may have let nothing be read (no root, a full disk).
+        "reached": not read.get("unreachable") and not health.get("unreachable"),
+        "facts": facts,
+        "error": None if facts else fault or read.get("msg") or "no answer",
+        "health": whole,
+        "health_error": None if whole or health.get("skipped") else health.get("msg") or "no answer",
+    }
+
+
 def build(
     plan: t.Mapping[str, t.Any],
     hosts: t.Mapping[str, t.Any],

@@ -16,6 +16,7 @@ Two kinds do not lie in a folder of their own name: the shipped model profiles a
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 import pathlib
@@ -289,6 +290,11 @@ def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:
     if name not in loaded:
         raise KnowledgeError(f"There is no {kind} entry {name!r}. Known: {', '.join(sorted(loaded))}.")
     return loaded[name]
+
+
+def now() -> str:
+    """Return the time for a report, in UTC."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def collection_version() -> str | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Severity
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, Node, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
 
@@ -45,3 +46,35 @@ def platform_findings(
             )
         )
     return found, environment
+
+
+def node_versions(health: Health | None, node: Node | None) -> dict[str, str]:
+    """Return a node's versions by component, those of the fabric's functions among them."""
+    found = dict(health.versions) if health else {}
+    if node:
+        if node.kernel:
+            found.setdefault("kernel", node.kernel)
+        for key, values in (
+            ("firmware", {f.firmware for f in node.functions if f.firmware}),
+            ("nic_driver", {f"{f.driver} {f.driver_version}" for f in node.functions if f.driver_version}),
+        ):
+            if values:
+                found[key] = ", ".join(sorted(values))
+    return found
+
+
+def node_findings(
+    health: Health | None, node: Node | None, known_bad: t.Sequence[knowledge.Entry]
+) -> list[tuple[Finding, str]]:
+    """Return what is known bad of a node's versions, each with the version."""
+    versions = node_versions(health, node)
+    if health:
+        versions["cmdline"] = health.cmdline
+    found = []
+    for entry in known_bad:
+        try:
+            bad, _environment = platform_findings(versions, [entry])
+        except CollectionError:  # a version that does not begin with a number cannot be compared
+            continue
+        found += [(finding, versions[entry["component"]]) for finding in bad]
+    return found

@@ -29,15 +29,16 @@ class Reader(harness.Site):
         self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
         super().__init__(folder, folder / "kubeconfig")
 
-    def start(self, **serving: str) -> None:
-        """Put the ranks of a model there, and a log into each pod."""
+    def start(self) -> None:
+        """Put the ranks of a model there, behind a port of the nodes."""
         self.play()
-        self.good(k8s_dgx_serving=serving)
+        self.good(k8s_dgx_serving={"service_type": "NodePort"})
         for pod in self.cluster.pods().values():
             pod["status"]["hostIP"] = f"192.0.2.{pod['metadata']['labels']['dgxspark.cluster/rank']}"
-        if serving.get("service_type") == "NodePort":
-            service = self.cluster.objects["v1", "services", "dgx-serving", "serve-default"]
-            service["spec"]["ports"][0]["nodePort"] = 30123
+        self.service()["spec"]["ports"][0]["nodePort"] = 30123
+
+    def service(self) -> Plain:
+        return t.cast(Plain, self.cluster.objects["v1", "services", "dgx-serving", "serve-default"])
 
     def log(self, logs: t.Sequence[t.Sequence[str]]) -> None:
         self.cluster.logs = {f"serve-default-rank{n}-0": "\n".join(lines) for n, lines in enumerate(logs)}
@@ -63,7 +64,7 @@ def site(tmp_path: pathlib.Path) -> t.Iterator[Reader]:
 
 
 def test_the_ranks_logs_are_read_and_judged_and_the_model_is_found(site: Reader) -> None:
-    site.start(service_type="NodePort")
+    site.start()
     logs = nccl_logs.build(nccl_logs.Job(nodes=4))
     site.log([*logs[:3], [*logs[3], OOM]])
     writes = len(site.cluster.writes)
@@ -76,15 +77,14 @@ def test_the_ranks_logs_are_read_and_judged_and_the_model_is_found(site: Reader)
     (group,) = found["tokens"]["groups"]
     assert group["url"] == "http://192.0.2.0:30123/v1"
     assert len(site.cluster.writes) == writes
-
-
-def test_a_rank_that_is_missing_leaves_the_transport_unknown_and_a_quiet_one_is_a_reason(site: Reader) -> None:
-    site.start()
-    logs = nccl_logs.build(nccl_logs.Job(nodes=4))
+    # A rank that is missing leaves the transport unknown, and a service inside the cluster the model unasked.
+    site.service()["spec"]["type"] = "ClusterIP"
+    del site.service()["spec"]["ports"][0]["nodePort"]
     site.log(logs[:3])
     found = site.read()
     assert found["pod"]["transport"]["verdict"] == "unknown"
     assert "ClusterIP" in found["tokens"]["reason"]
+    # Logs that say nothing of NCCL are a reason.
     site.log([["Loading weights"]] * 4)
     found = site.read()
     assert "nothing of NCCL" in found["pod"]["reason"]

@@ -113,8 +113,28 @@ def waiting(reason: str, message: str) -> Plain:
     return {"phase": "Pending", "containerStatuses": [state], "conditions": [{"type": "Ready", "status": "False"}]}
 
 
-def test_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(site: StandIn) -> None:
-    site.good()
+def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(
+    site: StandIn,
+) -> None:
+    late, never = ("spark2", "dgxspark.cluster/p0f1v0"), ("spark3", "dgxspark.cluster/p0f0v0")
+    soon = {"__k8s_dgx_devices_patience": 2}
+    site.cluster.late = {late, never}
+    site.play(tasks_from="platform.yml")
+    site.good(**soon)
+    again = [name for name in site.cluster.writes if name.startswith("-Pod/dgxspark-sriov")]
+    assert again == [f"-Pod/dgxspark-sriov-device-plugin-spark{number}" for number in (2, 3)]
+    site.cluster.late = {never}
+    site.play()
+    code, said, _changed = site.run(**soon)
+    said = " ".join(said.split())
+    assert code != 0
+    assert "spark3: node spark3 does not offer dgxspark.cluster/p0f0v0: the SR-IOV device plugin runs" in said
+    assert "spark2: node" not in said and "No rank was stopped or started." in said
+    assert not site.cluster.pods()
+    site.cluster.late = set()
+    site.good(**soon)
+    assert len(site.cluster.pods()) == 4
+    # The new model is not to be had.
     new = "registry.example/new:2"
     site.say({new: waiting("ImagePullBackOff", "no such manifest")})
     code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_image=new)
@@ -148,27 +168,6 @@ def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> Non
     assert not site.cluster.pods()
     # Who has a Multus of his own, or no need of one, is not asked for ours.
     site.good(k8s_dgx_parts={"cni_plugins": "unmanaged", "multus": "unmanaged"}, k8s_dgx_networks_timeout=1)
-    assert len(site.cluster.pods()) == 4
-
-
-def test_vfs_that_came_late_are_found_and_those_that_never_come_are_named(site: StandIn) -> None:
-    late, never = ("spark2", "dgxspark.cluster/p0f1v0"), ("spark3", "dgxspark.cluster/p0f0v0")
-    soon = {"__k8s_dgx_devices_patience": 2}
-    site.cluster.late = {late, never}
-    site.play(tasks_from="platform.yml")
-    site.good(**soon)
-    again = [name for name in site.cluster.writes if name.startswith("-Pod/dgxspark-sriov")]
-    assert again == [f"-Pod/dgxspark-sriov-device-plugin-spark{number}" for number in (2, 3)]
-    site.cluster.late = {never}
-    site.play()
-    code, said, _changed = site.run(**soon)
-    said = " ".join(said.split())
-    assert code != 0
-    assert "spark3: node spark3 does not offer dgxspark.cluster/p0f0v0: the SR-IOV device plugin runs" in said
-    assert "spark2: node" not in said and "No rank was stopped or started." in said
-    assert not site.cluster.pods()
-    site.cluster.late = set()
-    site.good(**soon)
     assert len(site.cluster.pods()) == 4
 
 

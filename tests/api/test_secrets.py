@@ -43,7 +43,9 @@ class Owner(harness.Site):
         self.cluster = kube_api.Cluster(["spark1"])
         self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
         (folder / "facts").mkdir(mode=0o700)
-        super().__init__(folder, folder / "kubeconfig", dgxspark_fabric={"topology": "single"})
+        # How much this machine has free does not count.
+        free = {"k8s_dgx_free_gib": {"spark1": 110}}
+        super().__init__(folder, folder / "kubeconfig", dgxspark_fabric={"topology": "single"}, **free)
         inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))
         inventory["dgx"]["hosts"] = {"spark1": inventory["dgx"]["hosts"]["spark1"]}
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
@@ -82,39 +84,6 @@ def pod(owner: Owner) -> Pod:
     return made
 
 
-def test_the_hub_s_token_is_read_by_the_rank_and_seen_by_nobody_else(owner: Owner) -> None:
-    with leaks.Watch() as watch:
-        code, said, _changed = owner.run("--diff", "-vvv", k8s_dgx_model_profile=PROFILE, k8s_dgx_hf_token=TOKEN)
-        assert code == 0, said
-        os.umask(0o022)  # from here on as in a container
-        rank = pod(owner)
-        rank.start()
-        try:
-            rank.wait("ready", PATIENCE)
-        finally:
-            rank.stop()
-    log = rank.log.read_text(encoding="utf-8")
-    assert f"a token of {len(TOKEN)} characters is here" in log
-    assert watch.texts
-    assert not watch.holding(TOKEN)
-    texts = {
-        "output": said,
-        "log": (owner.folder / "ansible.log").read_text(encoding="utf-8"),
-        "facts": (owner.folder / "facts/spark1.json").read_text(encoding="utf-8"),
-        "container": log + rank.last_word(),
-    }
-    assert all(texts.values())
-    assert {name: found for name, text in texts.items() if (found := leaks.lines(text, TOKEN))} == {}
-    # In the cluster it is in its Secret alone; on disk in the owner's file and in the pod's, which others cannot read.
-    holding = {made["kind"] for made in owner.cluster.objects.values() if leaks.lines(str(made), TOKEN)}
-    assert holding == {"Secret"}
-    assert not leaks.files([owner.folder], TOKEN)
-    kept = {
-        str(pathlib.Path(path).relative_to(owner.folder)) for path in leaks.files([owner.folder], TOKEN, anyone=False)
-    }
-    assert kept == {"variables.json", "pod/run/secrets/dgxspark/token"}
-
-
 def answered(rank: Pod, key: str) -> int:
     """Ask the rank's API, as a client with this key."""
     port = next(port["containerPort"] for port in rank.container["ports"] if port["name"] == "http")
@@ -132,12 +101,13 @@ def keys(owner: Owner) -> list[str]:
     return [base64.b64decode(made["data"]["key"]).decode() for made in found]
 
 
-def test_the_api_s_key_is_read_by_the_first_rank_and_seen_by_nobody_else(owner: Owner) -> None:
+def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobody_else(owner: Owner) -> None:
+    both = {"k8s_dgx_model_profile": PROFILE, "k8s_dgx_hf_token": TOKEN, "k8s_dgx_api_key": KEY}
     with leaks.Watch() as watch:
-        code, said, _changed = owner.run("--diff", "-vvv", k8s_dgx_model_profile=PROFILE, k8s_dgx_api_key=KEY)
+        code, said, _changed = owner.run("--diff", "-vvv", **both)
         assert code == 0, said
         assert "Its API asks for a key." in said
-        before = os.umask(0o022)
+        before = os.umask(0o022)  # from here on as in a container
         rank = pod(owner)
         rank.start()
         try:
@@ -146,31 +116,34 @@ def test_the_api_s_key_is_read_by_the_first_rank_and_seen_by_nobody_else(owner: 
         finally:
             rank.stop()
         os.umask(before)
+    log = rank.log.read_text(encoding="utf-8")
+    assert f"a token of {len(TOKEN)} characters is here" in log
     assert watch.texts
-    assert not watch.holding(KEY)
+    assert not watch.holding(TOKEN, KEY)
     texts = {
         "output": said,
         "log": (owner.folder / "ansible.log").read_text(encoding="utf-8"),
         "facts": (owner.folder / "facts/spark1.json").read_text(encoding="utf-8"),
-        "container": rank.log.read_text(encoding="utf-8") + rank.last_word(),
+        "container": log + rank.last_word(),
     }
     assert all(texts.values())
-    assert {name: found for name, text in texts.items() if (found := leaks.lines(text, KEY))} == {}
-    assert {made["kind"] for made in owner.cluster.objects.values() if leaks.lines(str(made), KEY)} == {"Secret"}
-    assert not leaks.files([owner.folder], KEY)
-    kept = {
-        str(pathlib.Path(path).relative_to(owner.folder)) for path in leaks.files([owner.folder], KEY, anyone=False)
-    }
-    assert kept == {"variables.json", "pod/run/secrets/dgxspark-api/key"}
+    assert {name: found for name, text in texts.items() if (found := leaks.lines(text, TOKEN, KEY))} == {}
+    # In the cluster each is in its Secret alone; on disk in the owner's file and in the pod's, which others cannot read.
+    assert not leaks.files([owner.folder], TOKEN, KEY)
+    for secret, place in ((TOKEN, "dgxspark/token"), (KEY, "dgxspark-api/key")):
+        assert [made["kind"] for made in owner.cluster.objects.values() if leaks.lines(str(made), secret)] == ["Secret"]
+        found = leaks.files([owner.folder], secret, anyone=False)
+        kept = {str(pathlib.Path(path).relative_to(owner.folder)) for path in found}
+        assert kept == {"variables.json", f"pod/run/secrets/{place}"}
     # Again, nothing changes; another key, now out of a file, takes the place of the first.
-    code, said, changed = owner.run(k8s_dgx_model_profile=PROFILE, k8s_dgx_api_key=KEY)
+    code, said, changed = owner.run(**both)
     assert (code, changed) == (0, 0), said
     (owner.folder / "key").write_text(f"{NEXT_KEY}\n")
-    given = {"k8s_dgx_model_profile": PROFILE, "k8s_dgx_api_key": "", "k8s_dgx_api_key_file": str(owner.folder / "key")}
+    given = {**both, "k8s_dgx_api_key": "", "k8s_dgx_api_key_file": str(owner.folder / "key")}
     code, said, _changed = owner.run("--diff", "-vvv", **given)
     assert code == 0, said
     assert "its ranks will be stopped" in said
-    assert not leaks.lines(said, KEY, NEXT_KEY)
+    assert not leaks.lines(said, TOKEN, KEY, NEXT_KEY)
     assert keys(owner) == [NEXT_KEY]
     # A file without a key stops the run: nobody takes an open API for a closed one.
     (owner.folder / "key").write_text("\n")
@@ -181,7 +154,7 @@ def test_the_api_s_key_is_read_by_the_first_rank_and_seen_by_nobody_else(owner: 
     # Without serving there is no key.
     code, said, _changed = owner.run("--diff", "-vvv", **given, k8s_dgx_state="absent")
     assert code == 0, said
-    assert not leaks.lines(said, KEY, NEXT_KEY)
+    assert not leaks.lines(said, TOKEN, KEY, NEXT_KEY)
     assert [made for made in owner.cluster.objects.values() if made["kind"] == "Secret"] == []
 
 

@@ -21,6 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 NODES = ("spark1", "spark2", "spark3", "spark4")
+WHOLE: set[str] = (
+    set()
+)  # the nodes whose fabric a test has just seen to be as planned, and which nobody has broken since
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,10 @@ def play(
     *arguments: str,
     limit: str = "spark[1:4]",
     timeout: float = 900,
+    inventory: pathlib.Path | str = "inventories/lab",
     **environment: str,
 ) -> Run:
-    command = [BIN / "ansible-playbook", playbook, "-i", "inventories/lab", "-l", limit, *arguments]
+    command = [BIN / "ansible-playbook", playbook, "-i", inventory, "-l", limit, *arguments]
     env = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment}
     done = subprocess.run(
         [str(word) for word in command],

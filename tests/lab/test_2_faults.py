@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from harness import Proof, lab, make_so, play, prove, sh, wait_for
+from harness import NODES, WHOLE, Proof, lab, make_so, play, prove, sh, wait_for
 
 V0 = "enp1s0f0v0"  # function 0, VF 0
 V1 = "enp1s0f0v1"
@@ -23,7 +23,9 @@ def whole_fabric() -> None:
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proof]:
     """Prove a fabric with a fault on each node: their causes must be told apart, and `site.yml` must mend them all."""
     report = tmp_path_factory.mktemp("faults") / "report.json"
-    make_so()
+    if not set(NODES) <= WHOLE:  # as the main job leaves it
+        make_so()
+    WHOLE.clear()
     sh("spark1", "for k in all default " + f"{V0} {TWIN}; do sysctl -qw net.ipv4.conf.$k.arp_ignore=0; done")
     sh("spark2", f"ip -4 address flush dev {V1}")
     sh("spark3", f"ip link set {V0} mtu 1500")

@@ -39,16 +39,23 @@ COMPRESSED = {
 
 # Engines look up the marks of thinking and of tool calls in the tokenizer: one with nothing else in it.
 MARKS = ("<unk>", "<s>", "</s>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<function=", "</function>")
-TOKENIZER = {
-    "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "pre_tokenizer": {"type": "Whitespace"},
-    "post_processor": None, "decoder": None,
-    "added_tokens": [
-        {"id": number, "content": mark, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-         "special": number < 3}
-        for number, mark in enumerate(MARKS)
-    ],
-    "model": {"type": "WordLevel", "vocab": {mark: number for number, mark in enumerate(MARKS)}, "unk_token": "<unk>"},
-}  # fmt: skip
+HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+
+
+def tokenizer(*marks: str) -> dict[str, Any]:
+    """Return a tokenizer that knows some marks and nothing else."""
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+        "added_tokens": [
+            {"id": number, "content": mark, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+             "special": number < 3}
+            for number, mark in enumerate(marks)
+        ],
+        "model": {"type": "WordLevel", "vocab": {mark: number for number, mark in enumerate(marks)}, "unk_token": "<unk>"},
+    }  # fmt: skip
+
+
 TOKENIZER_CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     "unk_token": "<unk>",
@@ -66,10 +73,11 @@ def architectures() -> dict[str, pathlib.Path]:
 
 
 def files(architecture: str, checkpoint: str = "bf16") -> dict[str, Any]:
-    """Return the files of a model: checkpoint is bf16, fp8, nvfp4, mixed (both by modelopt) or compressed-tensors."""
+    """Return the files of a model: checkpoint is bf16, fp8, mxfp4, nvfp4, mixed (both by modelopt) or compressed-tensors."""
     held = json.loads(architectures()[architecture].read_text(encoding="utf-8"))
     config = copy.deepcopy(held["config.json"])
-    out = {"config.json": config, "tokenizer.json": TOKENIZER, "tokenizer_config.json": TOKENIZER_CONFIG}
+    marks = MARKS + (HARMONY if architecture == "GptOssForCausalLM" else ())
+    out = {"config.json": config, "tokenizer.json": tokenizer(*marks), "tokenizer_config.json": TOKENIZER_CONFIG}
     if checkpoint in ("nvfp4", "mixed"):
         stated = NVFP4 if checkpoint == "nvfp4" else MIXED
         config["quantization_config"] = {"quant_method": "modelopt", **stated, "ignore": stated["exclude_modules"]}
@@ -79,6 +87,9 @@ def files(architecture: str, checkpoint: str = "bf16") -> dict[str, Any]:
         config["quantization_config"] = block
     elif checkpoint == "compressed-tensors":
         config["quantization_config"] = COMPRESSED
+    elif checkpoint == "mxfp4":
+        left_out = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": left_out}
     elif checkpoint != "bf16":
         raise KeyError(checkpoint)
     return out

@@ -59,6 +59,8 @@ def _vllm(says: t.Callable[[str], t.Any]) -> dict[str, t.Any]:
         "max_running_requests": says("max_running_requests"),
         "gpu_memory_utilization": says("gpu_memory_utilization"),
         "quantization": says("quantization"),
+        "radix_cache": _either(says("disable_radix_cache"), False, True),
+        "prefill_chunk": says("chunked_prefill_size"),
     }
 
 

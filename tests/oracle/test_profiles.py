@@ -101,7 +101,7 @@ def model_files(entry: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any]) -
         modelopt = quantization or entry.get("engine", {}).get("name") == "sglang"
         form = "compressed-tensors" if quantization == "compressed-tensors" or not modelopt else mixed
     else:
-        form = "fp8" if "fp8" in stored else "bf16"
+        form = next((form for form in ("fp8", "mxfp4") if form in stored), "bf16")
     files = families.files(architecture, form)
     text = files["config.json"].get("text_config", files["config.json"])
     if facts.get("native_context"):

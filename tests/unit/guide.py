@@ -15,7 +15,7 @@ def blocks(name: str, language: str) -> list[str]:
     return [re.sub(r"(?m)^   ", "", block) for block in found]
 
 
-def commands(name: str) -> list[str]:
-    """Return the commands of a guide, each in one line and without the prompt."""
+def commands(name: str, *, prompt: bool = True) -> list[str]:
+    """Return the commands of a guide, each in one line and without its prompt; `prompt`: only those that have one."""
     lines = [line for block in blocks(name, "console") for line in block.replace("\\\n", "").splitlines()]
-    return [line[2:] for line in lines if line.startswith("$ ")]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ") or (line and not prompt)]

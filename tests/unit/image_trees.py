@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import subprocess
 import sys
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import inspect
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
 
 REPO, DIGEST = "registry.example/fork:nightly", f"sha256:{'ab' * 32}"
 FLAG: dict[str, t.Any] = {
@@ -63,10 +61,9 @@ def about(name: str, version: str, *requires: str) -> dict[str, str]:
 
 def run(site: str | pathlib.Path, programs: pathlib.Path) -> subprocess.CompletedProcess[str]:
     """Run the program of a pod on a tree (or several, with colons between them), as the pod has it: texts in one folder."""
-    told = json.dumps([patch.told for patch in load_patches()])
-    lay(programs, {**inspect.sources(), inspect.PATCHES: told})
+    lay(programs, {**inspect.sources(), inspect.ASKED: inspect.asked()})
     return subprocess.run(
-        [sys.executable, "-S", str(programs / "reader.py"), str(programs / inspect.PATCHES)],
+        [sys.executable, "-S", str(programs / "reader.py"), str(programs / inspect.ASKED)],
         env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
         cwd=programs,
         check=False,

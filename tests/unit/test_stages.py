@@ -36,23 +36,51 @@ def test_who_begins(waiting: list, running: list, begins: object) -> None:
     assert run_tests.next_stage(waiting, running) is begins
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("lanes", [1, 2, run_tests.LANES])
 def test_every_stage_is_run_once_and_never_beside_what_it_must_not_be(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now: list = []
 
-    def tell(stage: object) -> tuple[str, str, float]:
+    def tell(stage: object) -> object:
         now.append(stage)
         beside = [other for other in now if other is not stage]
         assert not (beside and stage.alone)
         now.remove(stage)
-        return stage.name, "passed", 0.0
+        return run_tests.Result(stage.name, "passed", 0.0, 0.0)
 
     monkeypatch.setattr(run_tests, "tell", tell)
     chosen = [ALONE, SHORT, LONG]
     done = run_tests.run_all(chosen, lanes)
-    assert sorted(name for name, _status, _seconds in done) == sorted(stage.name for stage in chosen)
+    assert sorted(each.name for each in done) == sorted(stage.name for stage in chosen)
+
+
+def test_every_test_is_in_one_stage_of_make_test_and_none_in_two() -> None:
+    """Where a folder is divided: what one stage leaves out is what the other runs."""
+    told = {stage.name: stage.commands[0] for stage in run_tests.stages() if not stage.long}
+    for rest, part, folder in (("unit-2.21", "plays-2.21", "tests/unit"), ("api-other", "api-serve", "tests/api")):
+        own = [word for word in told[part] if word.startswith("tests/")]
+        assert folder in told[rest]
+        assert own == [word.partition("=")[2] for word in told[rest] if word.startswith("--ignore=")]
+        assert own and all((ROOT / place).exists() and place.startswith(folder) for place in own)
+
+
+def test_a_stage_tells_what_it_cost(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """CPU seconds of the children, too; one that hangs is stopped, and has failed."""
+    (tmp_path / ".venv" / run_tests.NEWEST).mkdir(parents=True)
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
+    status, seconds, cpu = run_tests.run(run_tests.Stage("burns", [[sys.executable, "-c", child]]))
+    assert (status, seconds >= cpu >= 0.3) == ("passed", True)
+    assert run_tests.run(run_tests.Stage("fails", [[sys.executable, "-c", "raise SystemExit(3)"]]))[0] == "failed"
+    skips = f"raise SystemExit({run_tests.NOT_RUN})"
+    assert run_tests.run(run_tests.Stage("skips", [[sys.executable, "-c", skips]]))[0] == "not run"
+    monkeypatch.setattr(run_tests, "LIMIT_S", 0.5)
+    hangs = run_tests.Stage("hangs", [[sys.executable, "-c", "import time; time.sleep(600)"]])
+    assert run_tests.run(hangs)[0] == "failed"
+    assert "stopped after 0.5 s" in (tmp_path / "hangs.log").read_text()
 
 
 def test_the_older_core_is_asked_whatever_knows_ansible() -> None:

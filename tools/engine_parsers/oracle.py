@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import reader
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from engine_parsers.sources import Source, cache, packages, source
 
 Files = Mapping[str, Mapping[str, Any]]
@@ -70,7 +71,8 @@ def _local(case: Case) -> list[str]:
 
 def read(engine: Source) -> dict[str, Any]:
     """Return the real parser's flags, and what else a table has."""
-    return reader.read(engine.engine, engine.folder, packages(engine), engine.requires)
+    probe = knowledge.get("probes", "dense")["config"]
+    return reader.read(engine.engine, engine.folder, packages(engine), engine.requires, probe)
 
 
 def ask(engine: str, version: str, cases: Sequence[Case]) -> list[Answer]:

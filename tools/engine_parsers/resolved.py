@@ -8,6 +8,9 @@ from typing import Any
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import graphs
 from engine_parsers.oracle import Answer
 
+# vLLM's names in the words of knowledge/settings.
+ATTENTION = {"FLASHINFER": "flashinfer", "TRITON_ATTN": "triton", "FLASH_ATTN": "fa3"}
+
 
 def resolved(engine: str, answer: Answer) -> dict[str, Any]:
     """Return draft_tokens, draft_steps, attention_backend, graph_max_bs, mamba_strategy, page_size and the like.
@@ -43,15 +46,18 @@ def _vllm(said: Mapping[str, Any]) -> dict[str, Any]:
     speculative = said.get("speculative_config") or {}
     steps = speculative.get("num_speculative_tokens")
     cache, scheduler = said.get("cache_config") or {}, said.get("scheduler_config") or {}
+    backend = (said.get("attention_config") or {}).get("backend")
     return {
         "speculative_algorithm": speculative.get("method"),
         "draft_steps": steps,
         "draft_tokens": None if steps is None else steps + 1,
-        "attention_backend": (said.get("attention_config") or {}).get("backend"),
+        "attention_backend": ATTENTION.get(backend, backend),
         "page_size": cache.get("block_size"),
         "max_running_requests": scheduler.get("max_num_seqs"),
         "gpu_memory_utilization": cache.get("gpu_memory_utilization"),
         "quantization": (said.get("model_config") or {}).get("quantization"),
+        "radix_cache": cache.get("enable_prefix_caching"),
+        "prefill_chunk": scheduler.get("max_num_batched_tokens"),
     }
 
 

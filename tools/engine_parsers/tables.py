@@ -14,7 +14,7 @@ from engine_parsers.sources import source
 __all__ = ["VERSIONS", "entry", "path", "scalar", "text"]
 VERSIONS = {
     "sglang": tuple(f"0.5.{patch}" for patch in range(10, 24)),
-    "vllm": ("0.17.0", "0.17.1", "0.20.0", "0.33.0"),
+    "vllm": ("0.17.0", "0.17.1", "0.20.0", "0.23.0", "0.25.1", "0.29.0", "0.33.0"),
 }
 HEADER = """\
 ---

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
 import pathlib
 import re
@@ -15,11 +16,18 @@ import typing as t
 
 COMPILED = re.compile(r"vllm\.(_C\w*|_moe_C\w*|_\w+_C|cumem_allocator|_flashmla\w*|vllm_flash_attn\._vllm\w*)$").match
 PLATFORM = "vllm.platforms.cuda.CudaPlatform"
+# vLLM 0.33 on asks CUDA where NVML does not say.
+_FALLS_BACK = re.compile(r"nvmlDeviceGetMemoryInfo\(handle\)\.total\)\n\s+except ").search
 SOURCE: list[pathlib.Path] = []
 
 
 class Refused(Exception):
     """The parser's own refusal (argparse would print its usage and exit)."""
+
+
+def _no_total_memory(platform: t.Any, device_id: int = 0) -> t.NoReturn:
+    """Fail as NVML does on a GB10, which has no memory of its own (vllm#57378): defaults are those of a small GPU then."""
+    raise RuntimeError("NVMLError_NotSupported")
 
 
 def prepare(request: t.Mapping[str, t.Any]) -> None:
@@ -29,6 +37,8 @@ def prepare(request: t.Mapping[str, t.Any]) -> None:
     platforms.resolve_current_platform_cls_qualname = lambda: PLATFORM
     platforms._current_platform = None
     cuda = platforms.current_platform
+    if not _FALLS_BACK(SOURCE[0].joinpath("vllm", "platforms", "cuda.py").read_text(encoding="utf-8")):
+        type(cuda).get_device_total_memory = classmethod(_no_total_memory)
     for module in list(sys.modules.values()):  # some took the undetected platform while vllm was imported
         if getattr(module, "__name__", "").startswith("vllm.") and "current_platform" in vars(module):
             t.cast(t.Any, module).current_platform = cuda
@@ -84,7 +94,10 @@ def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
 
 def _fields(part: t.Any) -> dict[str, t.Any] | None:
     simple = (str, int, float, bool, type(None), list, tuple, dict)
-    return None if part is None else {k: v for k, v in vars(part).items() if isinstance(v, simple) and k[0] != "_"}
+    if part is None:
+        return None
+    named = {k: v.name if isinstance(v, enum.Enum) else v for k, v in vars(part).items() if k[0] != "_"}
+    return {k: v for k, v in named.items() if isinstance(v, simple)}
 
 
 def _know_models_by_their_source() -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read an installed engine: its real parser, what a planner must know beside the flags, its packages and start-up patches.
 
-    python3 reader.py PATCHES.json
+    python3 reader.py ASKED.json
 
 Runs in an engine's image (plugin_utils/kube/inspect.py), with the files of this folder and `patches.py` beside it; needs Python 3.10
 or newer, its standard library, and a folder to write to (TMPDIR). No GPU, no weights, no network: the parser runs in a bare
@@ -55,13 +55,6 @@ PACKAGES = (
     "nvidia-cutlass-dsl-libs-base", "xgrammar", "ray", "compressed-tensors",
 )  # fmt: skip
 
-# A small dense model: what an engine chooses for it on a GB10 is what it chooses before a model's family has a say.
-PROBE = {
-    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
-    "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
-    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "dtype": "bfloat16",
-    "torch_dtype": "bfloat16", "tie_word_embeddings": False, "hidden_act": "silu",
-}  # fmt: skip
 FOUR = {
     "sglang": ["--tp-size", "4", "--nnodes", "4", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:5000"],
     "vllm": ["--tensor-parallel-size", "4", "--nnodes", "4", "--node-rank", "0", "--master-addr", "10.0.0.1"],
@@ -127,10 +120,19 @@ def child(
         return said
 
 
-def read(engine: str, source: pathlib.Path, packages: pathlib.Path, requires: t.Mapping[str, str]) -> Plain:
-    """Return an engine's `flags` (every action of its parser), `facts` and declared `environment`. Unread says what is missing."""
+def read(
+    engine: str,
+    source: pathlib.Path,
+    packages: pathlib.Path,
+    requires: t.Mapping[str, str],
+    probe: t.Mapping[str, t.Any],
+) -> Plain:
+    """Return an engine's `flags` (every action of its parser), `facts` and declared `environment`. Unread says what is missing.
+
+    probe: the config.json of the model for which its defaults are asked.
+    """
     with tempfile.TemporaryDirectory(prefix="engine-probe-") as place:
-        pathlib.Path(place, "config.json").write_text(json.dumps(PROBE), encoding="utf-8")
+        pathlib.Path(place, "config.json").write_text(json.dumps(probe), encoding="utf-8")
         model = ["--model-path", place] if engine == "sglang" else [place]
         said = child(engine, source, packages, requires, [model, [*model, *FOUR[engine]]], flags=True)
     found = _sglang(source) if engine == "sglang" else _vllm(source)
@@ -206,7 +208,7 @@ def _sglang(source: pathlib.Path) -> Plain:
         "resolution": _fact("own stage", own_stage) if own_stage
         else _fact("constructor", _cite(source, r"def __post_init__\(self\)", server)),
         "eagle_topk1_draft_tokens": _fact("steps + 1, whatever is asked", _cite(source, adjusted, server, hooks)),
-        "frozen_kv_mtp": _fact("promoted from NEXTN for a Gemma 4 assistant; draft tokens are taken as given", frozen)
+        "frozen_kv_mtp": _fact("promoted from NEXTN for a frozen-KV drafter; draft tokens are taken as given", frozen)
         if frozen else {"value": "unknown to this version"},
     }  # fmt: skip
 
@@ -386,8 +388,11 @@ def patches_of(entries: t.Iterable[Plain], place: pathlib.Path) -> dict[str, str
     return found
 
 
-def look(patches: t.Sequence[Plain]) -> Plain:
-    """Return the document about this image. Unread where there is no engine in it."""
+def look(asked: t.Mapping[str, t.Any]) -> Plain:
+    """Return the document about this image. Unread where there is no engine in it.
+
+    asked: `patches`, which may be there or be needed, and `probe`, see `read`.
+    """
     engine, distribution = installed()
     requires = required(distribution.requires or ())
     document: Plain = {
@@ -406,7 +411,7 @@ def look(patches: t.Sequence[Plain]) -> Plain:
         place = pathlib.Path(folder)
         for part in (_parser, _torch, _patches):
             try:
-                document.update(part(engine, requires, patches, place))
+                document.update(part(engine, requires, asked, place))
             except Exception as exc:  # an image holds anything; what it breaks is told, and the rest is read
                 why = str(exc) if isinstance(exc, Unread) else f"{type(exc).__name__}: {exc}"
                 lines = [" ".join(line.split())[:300] for line in why.splitlines() if line.strip()] or [
@@ -416,19 +421,19 @@ def look(patches: t.Sequence[Plain]) -> Plain:
     return document
 
 
-def _parser(engine: str, requires: t.Mapping[str, str], _patches: t.Sequence[Plain], place: pathlib.Path) -> Plain:
+def _parser(engine: str, requires: t.Mapping[str, str], asked: t.Mapping[str, t.Any], place: pathlib.Path) -> Plain:
     mirror(engine, metadata.distribution(engine), place / "source")
     link(place / "packages")
-    return {"parser": read(engine, place / "source", place / "packages", requires)}
+    return {"parser": read(engine, place / "source", place / "packages", requires, asked["probe"])}
 
 
-def _torch(_engine: str, _requires: t.Mapping[str, str], _patches: t.Sequence[Plain], _place: pathlib.Path) -> Plain:
+def _torch(_engine: str, _requires: t.Mapping[str, str], _asked: t.Mapping[str, t.Any], _place: pathlib.Path) -> Plain:
     architectures, libraries = torch_of()
     return {"architectures": architectures, "libraries": libraries}
 
 
-def _patches(_engine: str, _requires: t.Mapping[str, str], patches: t.Sequence[Plain], place: pathlib.Path) -> Plain:
-    return {"patches": patches_of(patches, place)}
+def _patches(_engine: str, _requires: t.Mapping[str, str], asked: t.Mapping[str, t.Any], place: pathlib.Path) -> Plain:
+    return {"patches": patches_of(asked["patches"], place)}
 
 
 def framed(document: Plain) -> str:
@@ -442,7 +447,7 @@ def framed(document: Plain) -> str:
 def main(arguments: t.Sequence[str]) -> int:
     """Run as a command; return the exit status."""
     if len(arguments) != 1:
-        sys.stderr.write("usage: reader.py PATCHES.json\n")
+        sys.stderr.write("usage: reader.py ASKED.json\n")
         return 2
     try:
         document = look(json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8")))

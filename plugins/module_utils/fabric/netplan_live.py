@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Cha
 
 NETWORKD = "systemd-networkd.service"
 _MADE_BY_NETPLAN = "10-netplan-"
+_DROPS = ("/etc/systemd/network", "/run/systemd/network")
 _RULES = ("/etc/udev/rules.d", "/run/udev/rules.d")
 _FIELD = re.compile(r"^\s*(Network File|Link File):\s*(\S.*?)\s*$", re.MULTILINE)
 _NAMES = re.compile(r"\bNAME:?=\"")
@@ -83,6 +84,10 @@ def winners(
             message = f"{lacks}: {files.network} configures it, and wins over netplan's file by its name."
             remedy = f"Move {files.network} away, or have its [Match] leave {name} out; then run again."
             findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
+        elif drops := _drop_ins(files.network, system_root):
+            message = f"{lacks}: {' and '.join(drops)} changes what {files.network} gives it."
+            remedy = f"Take what speaks of {change.what} out of it, and run again."
+            findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
         elif patterns:
             by = _namer(files, system_root)
             message = (
@@ -91,6 +96,15 @@ def winners(
             remedy = "Take that away, so that it has its usual name again (reboot, or bind its driver again); then run again."
             findings.setdefault((name, "renamed"), Finding("netplan.renamed", "error", name, message, remedy))
     return list(findings.values())
+
+
+def _drop_ins(network: str | None, system_root: str) -> list[str]:
+    """Return an owner's drop-in files beside a file of systemd-networkd."""
+    name = pathlib.PurePath(network).name if network else None
+    places = [f"{folder}/{name}.d" for folder in _DROPS] if name else []
+    return [
+        f"{place}/{file.name}" for place in places for file in sorted(pathlib.Path(system_root + place).glob("*.conf"))
+    ]
 
 
 def _namer(files: Used, system_root: str) -> str:

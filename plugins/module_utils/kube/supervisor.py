@@ -242,7 +242,8 @@ def _beat(rank: Rank) -> None:
 
 def _serve(rank: Rank, connection: socket.socket) -> None:
     """Answer one connection: a probe's request, or another rank's hello."""
-    with contextlib.suppress(OSError, ValueError), connection:
+    # Whoever reaches the port may say anything, such as nothing, or brackets without end.
+    with contextlib.suppress(OSError, ValueError, LookupError, AttributeError, RecursionError), connection:
         connection.settimeout(10)
         stream = connection.makefile("rb", buffering=0)  # unbuffered: what follows is read by others
         first = b""

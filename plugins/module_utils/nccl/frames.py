@@ -4,8 +4,8 @@
 """What container runtimes and collectors wrap around each line of a log, taken off; lines that they cut, put together.
 
 CRI (containerd, CRI-O: `/var/log/pods`): time, stream and `P` or `F`; the pieces of a line above 16 KiB have P, its last
-one F. Docker's json-file: only a line's last piece has its end. Collectors write a record of JSON per line, the text
-under a name of their own.
+one F. Docker's json-file: only a line's last piece has its end. Collectors write a record of JSON per line, behind a time or a name
+or as one of a list, the text under a name of their own; journald gives it as numbers of bytes where it holds colours.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typing as t
 
 LONGEST = 64 * 1024  # characters of a line that is put together; what is longer goes on in pieces
 DEEPEST = 6  # records in records
+MOST_AHEAD = 300  # characters of a time, a pod's name and the like before a record
 
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([PF])(?::\S*)?(?: |$)")
 _DOCKER = frozenset({"log", "stream", "time"})
@@ -30,7 +31,7 @@ def unwrapped(raw_lines: t.Iterable[str]) -> t.Iterator[str]:
         if framed is not None:
             text = raw[framed.end() :]
             yield from _records(_whole(waiting, framed[1], text, framed[2] == "F"))
-        elif raw.startswith("{"):
+        elif "{" in raw[:MOST_AHEAD]:
             yield from _records([raw], waiting)
         else:
             yield raw
@@ -50,7 +51,7 @@ def _whole(waiting: dict[str, str], stream: str, text: str, ends: bool) -> list[
 def _records(texts: t.Iterable[str], waiting: dict[str, str] | None = None) -> t.Iterator[str]:
     """Return the text in a record of JSON; what is none stays as it is."""
     for raw in texts:
-        record = _record(raw) if raw.startswith("{") else None
+        record = _record(raw)
         text = None if record is None else _text(record)
         if record is None or text is None:
             yield raw
@@ -62,8 +63,11 @@ def _records(texts: t.Iterable[str], waiting: dict[str, str] | None = None) -> t
 
 
 def _record(raw: str) -> dict[str, t.Any] | None:
+    start, end = raw.find("{", 0, MOST_AHEAD), raw.rstrip(",] \t\r\n")
+    if start < 0 or not end.endswith("}"):
+        return None
     try:
-        record = json.loads(raw)
+        record = json.loads(end[start:])
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
@@ -74,6 +78,17 @@ def _text(record: dict[str, t.Any], depth: int = 0) -> str | None:
         value = record.get(name)
         if isinstance(value, str):
             return value
+        if isinstance(value, list) and value and all(isinstance(byte, int) and 0 <= byte < 256 for byte in value):
+            return bytes(value).decode("utf-8", "replace")
         if isinstance(value, dict) and depth < DEEPEST and (inner := _text(value, depth + 1)) is not None:
             return inner
-    return None
+    return None if depth else "\n".join(_said(record)) or None
+
+
+def _said(value: t.Any, depth: int = 0) -> t.Iterator[str]:
+    """Return what NCCL says anywhere in a record whose names nobody knows."""
+    if isinstance(value, str):
+        yield from [value] if "NCCL " in value else []
+    elif isinstance(value, (dict, list)) and depth <= 2 * DEEPEST:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _said(each, depth + 1)

@@ -68,12 +68,13 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rank's communicator has come to a step: `complete`, `destroyed` or `aborted`."""
+    """A rank's communicator has come to a step: `complete`, `destroyed` or `aborted`. comm_id: where the line has it."""
 
     comm: str
     rank: int
     nranks: int
     step: str
+    comm_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,8 +398,8 @@ def _parse_init(text: str) -> Event | None:
     if not match:
         return None
     rank, nranks = int(match["rank"]), int(match["nranks"])
+    known = _ID.search(match["rest"])
     if match["step"] == "Init START":
-        known = _ID.search(match["rest"])
         parent = _PARENT.search(match["rest"])
         return Started(
             match["comm"],
@@ -410,7 +411,7 @@ def _parse_init(text: str) -> Event | None:
             int(parent["color"]) if parent else None,
         )
     step = {"Init COMPLETE": "complete", "Destroy COMPLETE": "destroyed", "Abort COMPLETE": "aborted"}[match["step"]]
-    return Step(match["comm"], rank, nranks, step)
+    return Step(match["comm"], rank, nranks, step, known[1] if known else None)
 
 
 def _parse_comm(text: str) -> Event | None:

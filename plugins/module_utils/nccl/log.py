@@ -307,6 +307,8 @@ class Reader:
     def _stepped(self, process: Process, thread: _Thread, event: lines.Step) -> None:
         self._goes_on(process, thread)
         member = self._known(process, thread, event.comm, event.rank, event.nranks)
+        if event.comm_id and member.comm_id and event.comm_id != member.comm_id:
+            process.headless = True  # another one, at the same place in memory
         if event.step == "complete":
             member.complete = True
         else:

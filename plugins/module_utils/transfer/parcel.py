@@ -6,7 +6,8 @@
 A file that was verified once is not read again while its size and time of change stay what they were: the seal, a small
 file of the node's own, notes both. Whatever the seal does not know is read and counted, never trusted by its name.
 
-Who uses the files may be able to write beside them, so everything is reached by handles of folders, without following links.
+Who uses the files may be able to write beside them, and at any time: everything is reached by handles of folders, without
+following links; what comes is written where root alone is; and the seal has the times of before a file was read.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
 CHUNK = 4 * 1024 * 1024  # bytes
 Told = t.Callable[[int], None]
+Known = dict[str, t.Any]  # path -> [size, times, sha256]: what was verified, as it was then
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +79,22 @@ def place(parcel: Parcel, path: str) -> pathlib.Path:
     return pathlib.Path(parcel.root, *parts(parcel.root, path))
 
 
-def part(path: str) -> str:
-    """Return where what has come of a file lies until all of it is there and right."""
-    return f"{path}.part"
+def part(parcel: Parcel, path: str) -> str:
+    """Return where what has come of a file lies until all of it is there and right: in root's own folder, where there is one."""
+    return f"{parcel.own}/{pathlib.PurePosixPath(path).name}.part" if parcel.own else f"{path}.part"
 
 
-def stamp(parcel: Parcel, path: str) -> list[int] | None:
+def stamp(files: Beneath, path: str) -> list[int] | None:
     """Return size, times of writing and of any change (ns) of a plain file; None where there is none.
 
     The second time cannot be set back by who writes to the file.
     """
-    seen = parcel.files.stat(path)
+    seen = files.stat(path)
     return [seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns] if seen else None
 
 
-def read_seal(parcel: Parcel) -> dict[str, t.Any]:
-    """Return path → [size, times, sha256]; empty where there is no seal, or none that can be read."""
+def read_seal(parcel: Parcel) -> Known:
+    """Return what the seal knows; nothing where there is no seal, or none that can be read."""
     try:
         known = json.loads(parcel.files.read(parcel.seal) or b"")
     except (OSError, ValueError):
@@ -105,15 +107,20 @@ def break_seal(parcel: Parcel) -> None:
     parcel.files.unlink(parcel.seal)
 
 
-def write_seal(parcel: Parcel) -> None:
-    """Note that all items are verified as they are now."""
-    known = {item.path: [*(stamp(parcel, item.path) or [0, 0, 0]), item.sha256] for item in parcel.items}
-    parcel.files.write(parcel.seal, (json.dumps(known, sort_keys=True) + "\n").encode())
+def note(parcel: Parcel, item: Item, known: Known, seen: t.Sequence[int] | None) -> None:
+    """Note that a file was verified. seen: its stamp of before it was read, so that no later change passes for verified."""
+    known[item.path] = [*(seen or ()), item.sha256]
+
+
+def write_seal(parcel: Parcel, known: Known) -> None:
+    """Keep what is known of the items."""
+    kept = {item.path: known[item.path] for item in parcel.items if item.path in known}
+    parcel.files.write(parcel.seal, (json.dumps(kept, sort_keys=True) + "\n").encode())
 
 
 def sealed(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any]) -> bool:
     """Whether a file is as it was when it was verified."""
-    return known.get(item.path) == [*(stamp(parcel, item.path) or ()), item.sha256]
+    return known.get(item.path) == [*(stamp(parcel.files, item.path) or ()), item.sha256]
 
 
 def state(parcel: Parcel) -> State:
@@ -125,12 +132,12 @@ def state(parcel: Parcel) -> State:
         if sealed(parcel, item, known):
             continue
         path = str(place(parcel, item.path))
-        seen = stamp(parcel, item.path)
+        seen = stamp(parcel.files, item.path)
         if seen and seen[0] == item.size:
             unread += item.size
             changes.append(Change(path, "seal", None, "verified"))
             continue
-        begun = stamp(parcel, part(item.path))
+        begun = stamp(parcel.files, part(parcel, item.path))
         missing += item.size - (min(begun[0], item.size) if begun else 0)
         changes.append(Change(path, "file", f"{seen[0]} bytes" if seen else None, f"{item.size} bytes"))
     for name, target in parcel.links.items():
@@ -138,32 +145,36 @@ def state(parcel: Parcel) -> State:
         if before != target:
             changes.append(Change(str(place(parcel, name)), "link", before, target))
     for name, text in parcel.texts.items():
-        if parcel.files.read(name) != text.encode():
+        if parcel.files.read(name, len(text.encode())) != text.encode():
             changes.append(Change(str(place(parcel, name)), "file", None, text if len(text) < 200 else "its text"))
     return State(sum(item.size for item in parcel.items), missing, unread, tuple(changes))
 
 
-def lay(parcel: Parcel) -> None:
-    """Lay links and texts beside files that are there and verified, and seal them."""
-    files = parcel.files
+def lay(parcel: Parcel, known: Known) -> None:
+    """Lay links and texts beside files that are there, and seal those that are known."""
+    files, name = parcel.files, parcel.own or parcel.seal
     try:
         keep_own(parcel)
         for name, target in parcel.links.items():
             if files.target(name) != target:
                 files.symlink(name, target)
         for name, text in parcel.texts.items():
-            if files.read(name) != text.encode():
+            if files.read(name, len(text.encode())) != text.encode():
                 files.write(name, text.encode())
-        write_seal(parcel)
+        name = parcel.seal
+        write_seal(parcel, known)
     except OSError as exc:
-        raise node_files.cannot_write(parcel.root, exc) from exc
+        raise node_files.cannot_write(str(place(parcel, name)), exc) from exc
 
 
 def keep_own(parcel: Parcel) -> None:
-    """Have root's own folder there, for nobody else."""
+    """Have root's own folder there, for nobody else. CollectionError where it cannot be made."""
     if parcel.own:
-        with parcel.files.folder(parcel.own, make=True, mode=0o700) as folder:
-            os.fchmod(folder, 0o700)
+        try:
+            with parcel.files.folder(parcel.own, make=True, mode=0o700) as folder:
+                os.fchmod(folder, 0o700)
+        except OSError as exc:
+            raise node_files.cannot_write(str(place(parcel, parcel.own)), exc) from exc
 
 
 def digest(parcel: Parcel, path: str, told: Told = lambda _bytes: None) -> str:
@@ -188,23 +199,25 @@ def forget(descriptor: int) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def verified(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any], told: Told = lambda _bytes: None) -> bool:
-    """Whether a file is there and right. One of the right size that is wrong is removed: it has to be moved again."""
+def verified(parcel: Parcel, item: Item, known: Known, told: Told = lambda _bytes: None) -> bool:
+    """Whether a file is there and right, which is noted. One of the right size that is wrong is removed: it has to be moved again."""
     if sealed(parcel, item, known):
         return True
-    seen = stamp(parcel, item.path)
+    seen = stamp(parcel.files, item.path)
     if not seen or seen[0] != item.size:
         return False
     if digest(parcel, item.path, told) == item.sha256:
+        note(parcel, item, known, seen)
         return True
     parcel.files.unlink(item.path)
     return False
 
 
-def keep(parcel: Parcel, item: Item, source: t.IO[bytes], told: Told = lambda _bytes: None) -> str:
+def keep(parcel: Parcel, item: Item, source: t.IO[bytes], known: Known, told: Told = lambda _bytes: None) -> str:
     """Write a stream into a part, and keep it as the file where its SHA-256 is right; return the SHA-256 that it has."""
-    begun, made, files = part(item.path), hashlib.sha256(), parcel.files
+    begun, made, files = part(parcel, item.path), hashlib.sha256(), parcel.files
     try:
+        keep_own(parcel)
         with files.create(begun) as file:
             while data := source.read(CHUNK):
                 made.update(data)
@@ -213,12 +226,18 @@ def keep(parcel: Parcel, item: Item, source: t.IO[bytes], told: Told = lambda _b
             os.fsync(file.fileno())
             forget(file.fileno())
         if made.hexdigest() == item.sha256:
-            files.rename(begun, item.path)
+            settle(parcel, item, known)
         else:
             files.unlink(begun)
     except OSError as exc:
         raise node_files.cannot_write(str(place(parcel, begun)), exc) from exc
     return made.hexdigest()
+
+
+def settle(parcel: Parcel, item: Item, known: Known) -> None:
+    """Put a part that is whole and right into its place."""
+    parcel.files.rename(part(parcel, item.path), item.path)
+    note(parcel, item, known, stamp(parcel.files, item.path))
 
 
 def write(file: t.IO[bytes], data: bytes | memoryview) -> None:

@@ -19,6 +19,7 @@ import http.client
 import os
 import queue
 import re
+import socket
 import threading
 import time
 import typing as t
@@ -91,8 +92,25 @@ class _Served:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     served: _Served
+    stranger: threading.Timer
     timeout = _STRANGER_S
     bound: float
+
+    def setup(self) -> None:
+        """Give a stranger his time: a bound on each byte alone would let him hold the place for as long as he drips."""
+        super().setup()
+        self.stranger = threading.Timer(_STRANGER_S, self._let_go)
+        self.stranger.daemon = True
+        self.stranger.start()
+
+    def finish(self) -> None:
+        """End the connection."""
+        self.stranger.cancel()
+        super().finish()
+
+    def _let_go(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, *_arguments: t.Any) -> None:
         """Say nothing: paths and tokens are nobody's business."""
@@ -106,6 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         if hmac.compare_digest(given.encode(), f"Bearer {self.served.token}".encode()):
             self.served.asked = time.monotonic()
+            self.stranger.cancel()
             self.connection.settimeout(self.bound)
             return True
         self.close_connection = True
@@ -200,6 +219,7 @@ class _Puller:
     ) -> None:
         self.parcel, self.link, self.token, self.served, self.counter = parcel, link, token, served, counter
         self.peer, self.address = parent
+        self.known: parcels.Known = {}
         self.todo: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.failed: list[CollectionError] = []
 
@@ -230,10 +250,10 @@ class _Puller:
                 self.failed.append(node_files.cannot_write(str(parcels.place(self.parcel, item.path)), exc))
 
     def _one(self, item: Item) -> None:
-        files, part = self.parcel.files, parcels.part(item.path)
+        files, part = self.parcel.files, parcels.part(self.parcel, item.path)
         for _again in range(2):
             if self._receive(item, part) == item.sha256:
-                files.rename(part, item.path)
+                parcels.settle(self.parcel, item, self.known)
                 self.served.ready[item.path] = item
                 return
             files.unlink(part)
@@ -362,13 +382,15 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
                 else:
                     missing.append(item)
             if puller:
+                puller.known = known
+                parcels.keep_own(parcel)
                 puller.pull(missing)
             elif missing:
                 raise CollectionError(
                     f"{link.name}: {missing[0].path} is not as its list says: it is gone, or its SHA-256 is another. It is "
                     "available again: run once more."
                 )
-            parcels.lay(parcel)
+            parcels.lay(parcel, known)
         _see_off(link, served)
     finally:
         for server in servers:

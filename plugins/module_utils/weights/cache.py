@@ -124,7 +124,7 @@ def current(root: str, repo: str) -> str | None:
 
 
 def _commit(root: str, path: str) -> str | None:
-    there = Beneath(root).read(path)
+    there = Beneath(root).read(path, 1024)
     return there.decode("ascii", "replace").strip() if there else None
 
 
@@ -149,7 +149,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
             raise CollectionError(
                 f"{where} has {file.size} bytes, more than the {JSON_MOST} that are read of such a file."
             )
-        content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob))
+        content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob), file.size)
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
             raise CollectionError(
                 f"{where} is not there, or not what our list says. Have the weights verified (k8s_dgx_weights_verify=true)."
@@ -182,21 +182,29 @@ def _list(root: str, path: str, revision: str | None) -> Manifest | None:
 
 
 def listed(
-    root: str, repo: str, listing: t.Mapping[str, t.Any], ignore: t.Sequence[str], told: parcels.Told
+    root: str,
+    repo: str,
+    listing: t.Mapping[str, t.Any],
+    ignore: t.Sequence[str],
+    known: parcels.Known,
+    told: parcels.Told,
 ) -> Manifest:
-    """Read downloaded files, put those that are new into their place, and return the list. CollectionError for one whose bytes
+    """Read downloaded files, put those that are new into their place, note them, and return the list. CollectionError for one whose bytes
     are not what the hub promised; it is removed, so that the next download brings it again.
 
     listing: `revision` and `files` (path, size, blob, sha256 or None) as the hub tells them.
     """
-    files, right = [], {}
+    files, right, seen = [], {}, {}
     for each in listing["files"]:
         blob = each["sha256"] or each["blob"]
         if blob not in right:
+            seen[blob] = parcels.stamp(Beneath(root), _blob(HUB, repo, blob))
             right[blob] = _right(root, repo, each, blob, told)
         files.append(File(each["path"], blob, each["size"], right[blob]))
-    for blob in right:
-        _settle(root, repo, blob)
+    for blob, sha256 in right.items():
+        if _settle(root, repo, blob):
+            seen[blob] = parcels.stamp(Beneath(root), _blob(HUB, repo, blob))
+        known[_blob(HUB, repo, blob)] = [*(seen[blob] or ()), sha256]
     return Manifest(repo, str(listing["revision"]), tuple(files), tuple(ignore))
 
 
@@ -234,16 +242,16 @@ def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: p
     )
 
 
-def _settle(root: str, repo: str, blob: str) -> None:
-    """Put a blob that came and is right where ranks read it."""
+def _settle(root: str, repo: str, blob: str) -> bool:
+    """Put a blob that came and is right where ranks read it; tell whether it came."""
     files, here, there = Beneath(root), _blob(COMING, repo, blob), _blob(HUB, repo, blob)
-    seen = files.stat(here)
-    if seen is None:
-        return
+    if files.stat(here) is None:
+        return False
     try:
         files.rename(here, there)
     except OSError as exc:
         raise node_files.cannot_write(f"{root}/{there}", exc) from exc
+    return True
 
 
 def lacking(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
@@ -306,7 +314,8 @@ def removal(root: str, repo: str) -> list[str]:
         for file in manifest.files if manifest else ():
             gone.append(f"{base}/snapshots/{revision}/{file.path}")
             if file.blob not in kept:
-                blobs |= {f"{base}/blobs/{file.blob}", parcels.part(f"{base}/blobs/{file.blob}")}
+                # What was begun lay beside the blobs once.
+                blobs |= {f"{base}/blobs/{file.blob}", f"{base}/blobs/{file.blob}.part", f"{own}/{file.blob}.part"}
         gone += [f"{base}/dgxspark-{revision}.json", f"{own}/{revision}.json", f"{own}/{revision}.seal.json"]
         gone.append(f"{base}/trees/{revision}.json")
     if ours and _commit(root, f"{base}/refs/main") in ours:

@@ -144,9 +144,12 @@ def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = la
     if there and wanted.verify:
         parcels.break_seal(cache.parcel(wanted.root, there))
         there = _confirmed(wanted, there, warn)
-    if there is None or not _right(cache.parcel(wanted.root, there), progress):
-        there = _copied(wanted, progress) if wanted.source else _downloaded(_pinned(wanted, there), progress)
-    parcels.lay(cache.parcel(wanted.root, there))
+    known: parcels.Known = {}
+    if there is None or not _right(cache.parcel(wanted.root, there), known, progress):
+        there = (
+            _copied(wanted, known, progress) if wanted.source else _downloaded(_pinned(wanted, there), known, progress)
+        )
+    parcels.lay(cache.parcel(wanted.root, there), known)
     return there
 
 
@@ -172,9 +175,10 @@ def _pinned(wanted: Wanted, there: Manifest | None) -> Wanted:
     return dataclasses.replace(wanted, revision=wanted.revision or (there.revision if there else None))
 
 
-def _right(goal: parcels.Parcel, progress: Progress) -> bool:
+def _right(goal: parcels.Parcel, known: parcels.Known, progress: Progress) -> bool:
     """Whether all files are there and right; those that are not are gone then."""
-    known, done = parcels.read_seal(goal), [0]
+    known.update(parcels.read_seal(goal))
+    done = [0]
     progress.phase, progress.total, progress.bytes = "verify", sum(item.size for item in goal.items), lambda: done[0]
 
     def count(more: int) -> None:
@@ -184,7 +188,7 @@ def _right(goal: parcels.Parcel, progress: Progress) -> bool:
     return not wrong
 
 
-def _downloaded(wanted: Wanted, progress: Progress) -> Manifest:
+def _downloaded(wanted: Wanted, known: parcels.Known, progress: Progress) -> Manifest:
     told = listing(wanted)
     cache.sweep(wanted.root, wanted.repo, time.time())
     lacking = cache.lacking(wanted.root, wanted.repo, told)
@@ -203,7 +207,7 @@ def _downloaded(wanted: Wanted, progress: Progress) -> Manifest:
         read[0] += more
 
     progress.bytes = lambda: read[0]
-    made = cache.listed(wanted.root, wanted.repo, told, wanted.ignore, count)
+    made = cache.listed(wanted.root, wanted.repo, told, wanted.ignore, known, count)
     Beneath(wanted.root).clear(f"{cache.COMING}/{cache.folder(wanted.repo)}")
     return made
 
@@ -221,20 +225,21 @@ def source_manifest(wanted: Wanted) -> Manifest:
     return manifest
 
 
-def _copied(wanted: Wanted, progress: Progress) -> Manifest:
+def _copied(wanted: Wanted, known: parcels.Known, progress: Progress) -> Manifest:
     manifest = source_manifest(wanted)
     there, here = cache.hub_parcel(str(wanted.source), manifest), cache.parcel(wanted.root, manifest)
     parcels.refuse_full_disk(wanted.root, parcels.state(here).missing, wanted.reserve_gib, wanted.repo)
-    known, done = parcels.read_seal(here), [0]
+    known.update(parcels.read_seal(here))
+    done = [0]
     progress.phase, progress.total, progress.bytes = "copy", manifest.size, lambda: done[0]
     for source, item in zip(there.items, here.items, strict=True):
         if not parcels.verified(here, item, known):
-            _copy(there, source.path, here, item)
+            _copy(there, source.path, here, item, known)
         done[0] += item.size
     return manifest
 
 
-def _copy(origin: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels.Item) -> None:
+def _copy(origin: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels.Item, known: parcels.Known) -> None:
     source = parcels.place(origin, path)
     try:
         stream = origin.files.open(path)
@@ -245,7 +250,7 @@ def _copy(origin: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels
     except OSError as exc:
         raise CollectionError(f"{source} cannot be read: {exc.strerror}. See to the folder, and run as root.") from exc
     with stream:
-        made = parcels.keep(goal, item, stream)
+        made = parcels.keep(goal, item, stream, known)
     if made != item.sha256:
         raise CollectionError(
             f"{source} has the SHA-256 {made}, but its list says {item.sha256}: it is damaged. Nothing of it was "

@@ -137,20 +137,21 @@ class _Window:
     n: int
     words: deque[str] = field(default_factory=deque)
     grams: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    _order: deque[tuple[str, ...]] = field(default_factory=deque)
+    _last: tuple[str, ...] = ()
 
     def add(self, word: str) -> None:
         self.words.append(word)
-        if len(self.words) >= self.n:
-            self.grams[self._gram(len(self.words) - self.n)] += 1
+        gram = self._last = (*self._last, word)[-self.n :]
+        if len(gram) == self.n:
+            self.grams[gram] += 1
+            self._order.append(gram)
         if len(self.words) > self.size:
-            oldest = self._gram(0)
+            oldest = self._order.popleft()
             self.grams[oldest] -= 1
             if not self.grams[oldest]:
                 del self.grams[oldest]
             self.words.popleft()
-
-    def _gram(self, start: int) -> tuple[str, ...]:
-        return tuple(self.words[start + offset] for offset in range(self.n))
 
 
 def _marks(text: str) -> tuple[int, int]:
@@ -185,6 +186,7 @@ class TextGuard:
         self.limits = limits
         self.trip: GuardHit | None = None
         self.length = 0
+        self._waiting = ""  # less than what leads to the next look
         self._judged = 0  # characters in the lines whose words were looked at
         self._line = ""
         self._tail = ""
@@ -194,19 +196,19 @@ class TextGuard:
         self._recent = _Window(limits.stagnation.window, 1)
 
     def feed(self, text: str) -> GuardHit | None:
-        """Take more text; return what was found so far."""
-        at = 0
-        while at < len(text) and self.trip is None:
-            # To the next multiple of STEP, wherever this piece began.
-            piece = text[at : at + STEP - self.length % STEP]
-            at += len(piece)
+        """Take more text; return what was found so far. It is looked at in whole steps: most pieces are one token."""
+        self._waiting += text
+        while len(self._waiting) >= STEP and self.trip is None:
+            piece, self._waiting = self._waiting[:STEP], self._waiting[STEP:]
             self._take(piece)
-            if self.trip is None and self.length % STEP == 0:
+            if self.trip is None:
                 self._look_at_end()
         return self.trip
 
     def close(self) -> GuardHit | None:
         """Say that the text has ended; return what was found."""
+        if self.trip is None and self._waiting:
+            self._take(self._waiting)
         if self.trip is None and self._line:
             self._words(self._line)
         if self.trip is None:

@@ -10,6 +10,7 @@ token), so that it, and not the server, is what a level with many streams measur
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 import typing as t
@@ -126,6 +127,13 @@ class Exchange(asyncio.Protocol):
     def _chunks(self, data: bytes) -> tuple[bytes, bool]:
         """Take the chunked coding off (RFC 9112, section 7.1). _left: bytes of the chunk to come, with its CR LF."""
         at, found = 0, []
+        if not self._left and not self._buffer:
+            end = data.find(b"\r\n")
+            # One whole chunk, as nearly all pieces are.
+            if 0 < end <= 8 and data[:end].isalnum() and data.endswith(b"\r\n"):
+                with contextlib.suppress(ValueError):
+                    if 0 < int(data[:end], 16) == len(data) - end - 4:
+                        return data[end + 2 : -2], False
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
         while at < len(data):

@@ -287,6 +287,9 @@ async def _read(
 
     def take(piece: bytes, now: float) -> bool:
         # In parts, so that of a burst no more is taken than up to what is garbage.
+        if len(piece) <= _PART:
+            _feed(stream, guards, piece, now)
+            return stream.done
         for at in range(0, len(piece), _PART):
             _feed(stream, guards, piece[at : at + _PART], now)
         return stream.done

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
+_DECODE = json.JSONDecoder().decode
 _MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server
 
 
@@ -36,6 +37,10 @@ class EventReader:
 
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
         """Yield the data of each event that this piece completes. final: nothing comes after it."""
+        fresh = not self._rest and not self._data and piece.startswith(b"data:") and piece.endswith(b"\n\n")
+        if fresh and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
+            yield piece[5:-2].removeprefix(b" ").decode("utf-8", "replace")
+            return
         lines = (self._rest + piece).splitlines(keepends=True)  # of bytes: at LF, CR LF and CR alone
         # After a CR an LF may follow in the next piece.
         whole = not lines or lines[-1].endswith(b"\n") or (final and lines[-1].endswith(b"\r"))
@@ -98,7 +103,7 @@ class ChatStream:
 
     def _event(self, data: str) -> Delta:
         try:
-            event = json.loads(data)
+            event = _DECODE(data)
         except ValueError:
             raise StreamError(f"an event of the stream is no JSON: {data[:80]!r}.") from None
         if not isinstance(event, dict):
@@ -108,7 +113,8 @@ class ChatStream:
             words = error.get("message") if isinstance(error, dict) else error
             raise StreamError(f"the server gave up in the middle: {' '.join(str(words).split())[:200]}.")
         self.model = event.get("model") or self.model
-        self._counted(event.get("usage"))
+        if "usage" in event:
+            self._counted(event["usage"])
         choices = event.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return Delta()

@@ -103,7 +103,7 @@ def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
     told: set[tuple[str, str]] = set()
     remedy = "Take one of the two out of the group, or correct its ansible_host."
     for host in hosts:
-        address = (host.management or host.name).strip("[]").lower()
+        address = _spelt(host.management or host.name)
         if not _loopback(address):
             other = by_address.setdefault((address, *host.by), host.name)
             if other != host.name:
@@ -118,6 +118,16 @@ def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
                 message = f"both have the MAC {mac} on {_shown(function)}: that is one machine under two names."
                 findings.append(_wrong("one-machine", f"{other} and {host.name}", message, remedy))
     return findings
+
+
+def _spelt(address: str) -> str:
+    """Return an address or a name in the one spelling that all others of it have."""
+    plain = address.strip("[]").rstrip(".").lower()
+    try:
+        found = ip_address(plain)
+    except ValueError:
+        return plain
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def _loopback(address: str) -> bool:

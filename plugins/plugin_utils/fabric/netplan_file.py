@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node, PlannedHost
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node, PlannedHost, from_plain
 
 
 def content(planned: PlannedHost, renderer: str | None = None) -> str:
@@ -19,3 +21,16 @@ def content(planned: PlannedHost, renderer: str | None = None) -> str:
 def changes(node: Node, planned: PlannedHost, path: str = netplan.PATH) -> list[Change]:
     """Return what netplan_vf would change on a node, which roce_info has read."""
     return netplan.drift(node, planned, content(planned, node.netplan.renderer), path=path)
+
+
+def file_of(planned: t.Any, renderer: str | None = None) -> dict[str, t.Any]:
+    """Return `content` and `devices` (name, MAC, addresses, MTU) as the module netplan_vf takes them.
+
+    planned: a host of the plan in its plain form. Raises CollectionError for a wrong form.
+    """
+    host = from_plain(PlannedHost, planned)
+    devices = [
+        {"name": device.name, "mac": device.mac, "addresses": list(device.addresses), "mtu": device.mtu}
+        for device in netplan.planned_devices(host)
+    ]
+    return {"content": content(host, renderer), "devices": devices}

@@ -24,9 +24,9 @@ _NAME = 20  # characters of a host's name, beside the word that it was not seen
 
 
 def picture(report: Plain) -> str:
-    """Return the SVG of the fabric, from the report's hosts and the results that failed."""
+    """Return the SVG of the fabric, from the report's hosts and the results that failed. A function may hang on no segment."""
     hosts = report["hosts"]
-    segments = list(dict.fromkeys(f["segment"] for host in hosts for f in host["functions"]))
+    segments = list(dict.fromkeys(f["segment"] for host in hosts for f in host["functions"] if f["segment"]))
     bad = failing(report)
     top = 14.0 if len(segments) <= 1 else 2.0
     height = top + sum(_height(host) + 10 for host in hosts)
@@ -99,14 +99,15 @@ def _host(
     for function in host["functions"]:
         broken = (name, function["slot"], None) in bad
         middle = at + 8
-        x = rails[function["segment"]]
-        tie = svg.add(root, "line", "tie fail" if broken else "tie", x1=_BOX + 1, x2=x, y1=middle, y2=middle)
-        svg.hint(tie, f"{name} {function['slot']} on {function['segment']}")
-        svg.add(
-            root, "circle", "plug fail" if broken else "plug" if seen else "plug unseen", cx=_BOX + 1, cy=middle, r=3.2
-        )
-        svg.add(root, "circle", "joint", cx=x, cy=middle, r=2.6)
-        ties[function["segment"]].append(middle)
+        x = rails.get(function["segment"])
+        if x is not None:
+            tie = svg.add(root, "line", "tie fail" if broken else "tie", x1=_BOX + 1, x2=x, y1=middle, y2=middle)
+            svg.hint(tie, f"{name} {function['slot']} on {function['segment']}")
+        plug = "plug fail" if broken else "plug" if seen and x is not None else "plug unseen"
+        svg.add(root, "circle", plug, cx=_BOX + 1, cy=middle, r=3.2)
+        if x is not None:
+            svg.add(root, "circle", "joint", cx=x, cy=middle, r=2.6)
+            ties[function["segment"]].append(middle)
         svg.text(root, 10, at + 12, function["slot"], "slot fail" if broken else "slot")
         svg.text(root, 46, at + 12, function["netdev"], "netdev")
         for position, vf in enumerate(function["vfs"]):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
@@ -21,7 +22,13 @@ def title(made: Object) -> str:
 
 
 def leaving(objects: t.Sequence[Object], said: Object) -> list[str]:
-    """Return which of the objects took what was applied while they are being deleted: they go, and it goes with them."""
+    """Return which of the objects took what was applied while they are being deleted: they go, and it goes with them.
+
+    A namespace that is being deleted takes nothing: then the server refuses what is to lie in it.
+    """
+    if said.get("failed"):
+        going = re.findall(r"new content in namespace (\S+) because it is being terminated", str(said.get("msg")))
+        return sorted({f"Namespace/{name}" for name in going})
     results = [said] if len(objects) == 1 else list((said.get("result") or {}).get("results") or ())
     stored = [result.get("result") or {} for result in results]
     return [

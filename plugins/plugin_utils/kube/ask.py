@@ -1,17 +1,21 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have an action plugin run a module, and list the cluster's objects by kubernetes.core: one way, and one way to fail.
+"""Have an action plugin run a module, and list and apply the cluster's objects by kubernetes.core: one way, and one way to fail.
 
 A module run costs a second of a process that imports the Kubernetes client. Where it would run on the controller anyway, by
-the same user and in the same environment, the lookup of kubernetes.core asks from here, and the client is imported once.
+the same user and in the same environment, kubernetes.core works from here. Client and collection are imported with this file,
+which Ansible does once, before it forks the process of each task.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import typing as t
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
@@ -21,6 +25,14 @@ try:
     from kubernetes.dynamic.exceptions import ResourceNotFoundError
 except ImportError:
     ResourceNotFoundError = None
+
+CORE = "ansible_collections.kubernetes.core.plugins"
+try:
+    CLIENT = importlib.import_module(f"{CORE}.module_utils.k8s.core")
+    RUNNER = importlib.import_module(f"{CORE}.module_utils.k8s.runner")
+    MODULE = importlib.import_module(f"{CORE}.modules.k8s")
+except ImportError:
+    RUNNER = None  # type: ignore[assignment,unused-ignore]
 
 WHERE = ("namespace", "kubeconfig", "context")  # options of the doc fragments `kube`
 
@@ -46,9 +58,69 @@ def answer(execute: Execute, module: str, arguments: Plain, task_vars: t.Any) ->
         said = execute(module_name=module, module_args=arguments, task_vars=task_vars)
     except AnsibleError as exc:
         raise CollectionError(f"{module} cannot be run: {exc}") from exc
+    return _good(said)
+
+
+def _good(said: Plain) -> Plain:
     if said.get("failed"):
         raise CollectionError(" ".join(str(said.get("msg", said)).split()))
     return said
+
+
+class _Ended(Exception):
+    """A module has ended, with this answer."""
+
+    def __init__(self, said: Plain) -> None:
+        super().__init__()
+        self.said = said
+
+
+class _Module:
+    """What kubernetes.core needs of an AnsibleModule: its options, its modes, and to end with an answer."""
+
+    def __init__(self, params: Plain, check_mode: bool, diff: bool) -> None:
+        self.params, self.check_mode, self._diff, self._name = params, check_mode, diff, "kubernetes.core.k8s"
+        self.warnings: list[str] = []  # the API server's, too: of a field that it does not know
+
+    def exit_json(self, **said: t.Any) -> t.NoReturn:
+        raise _Ended({**said, "warnings": [*said.get("warnings", ()), *self.warnings]} if self.warnings else said)
+
+    def fail_json(self, **said: t.Any) -> t.NoReturn:
+        self.exit_json(**said, failed=True)
+
+    def warn(self, said: str, *_more: t.Any, **_further: t.Any) -> None:
+        self.warnings.append(said)
+
+    def debug(self, *_said: t.Any, **_more: t.Any) -> None:
+        """What a module logs on its node is of no use here."""
+
+    deprecate = debug
+
+
+def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
+    """Return the answer of the module kubernetes.core.k8s, with `failed` and `msg` where it failed."""
+    if RUNNER is None or not _is_here(action):
+        try:
+            return action._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
+        except AnsibleError as exc:
+            return {"failed": True, "msg": f"kubernetes.core.k8s cannot be run: {exc}"}
+    # Plain values, as a module gets them: a template's results know where they are from.
+    checked = ArgumentSpecValidator(MODULE.argspec()).validate(json.loads(json.dumps(arguments)))
+    if checked.error_messages:
+        return {"failed": True, "msg": "; ".join(checked.error_messages)}
+    made = _Module(checked.validated_parameters, action._task.check_mode, action._task.diff)
+    try:
+        RUNNER.run_module(CLIENT.AnsibleK8SModule(module_class=lambda: made))
+    except _Ended as ended:
+        return ended.said
+    except Exception as exc:  # the client's, urllib3's and the collection's own have nothing in common
+        return {"failed": True, "msg": " ".join(str(exc).split()) or type(exc).__name__}
+    raise AssertionError("a module ends with an answer")
+
+
+def done(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
+    """Return the answer of the module kubernetes.core.k8s. Raises CollectionError with its words where it failed."""
+    return _good(k8s(action, arguments, task_vars))
 
 
 def where(asked: Plain) -> Plain:
@@ -73,6 +145,23 @@ def objects(
         return list(said["resources"])
     except CollectionError as exc:
         raise CollectionError(f"the Kubernetes API did not answer: {str(exc)[:300]}") from exc
+
+
+def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
+    """Return name and log of every pod that has the labels, one at a time. Raises CollectionError where none has.
+
+    pods: `namespace`, `label_selectors`, `container`, `previous` and `connection` (kubeconfig, context).
+    """
+    place = {**pods["connection"], "namespace": pods["namespace"]}
+    listed = objects(action, ("v1", "Pod"), place, pods["label_selectors"], task_vars)
+    if not listed:
+        labels = ", ".join(pods["label_selectors"])
+        raise CollectionError(f"pods: none with {labels} in namespace {pods['namespace']}. Correct the labels.")
+    for pod in listed:
+        name = pod["metadata"]["name"]
+        asked = {**place, "name": name, "previous": pods["previous"]}
+        asked |= {"container": pods["container"]} if pods["container"] else {}
+        yield f"pod {name}", answer(action._execute_module, "kubernetes.core.k8s_log", asked, task_vars)["log"]
 
 
 def _is_here(action: Action) -> bool:

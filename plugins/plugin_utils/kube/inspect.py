@@ -20,7 +20,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser imp
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     HOSTNAME,
     MANAGER,
@@ -35,7 +37,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches i
 
 INSPECT = f"{MANAGER}/inspect"  # label: a checksum of the image that is read
 SCRATCH, ROOM = "/dgxspark-scratch", "2Gi"
-PATCHES = "patches.json"
+ASKED = "asked.json"
 
 
 @functools.cache
@@ -43,6 +45,12 @@ def sources() -> dict[str, str]:
     """Return the programs: file name → text."""
     programs = (reader, run, stubs, fake_torch, engine_sglang, engine_vllm, patches)
     return {f"{program.__name__.rpartition('.')[2]}.py": source_of(program) for program in programs}
+
+
+def asked(overlays: t.Sequence[str] = ()) -> str:
+    """Return what the reader is asked, in JSON: for which patches it looks, and the model for which the parser tells its defaults."""
+    patches_ = [patch.told for patch in load_patches(overlays)]
+    return json.dumps({"patches": patches_, "probe": knowledge.get("probes", "dense")["config"]})
 
 
 def objects(
@@ -56,8 +64,7 @@ def objects(
     named = image(reference, "the image to be read")
     name = f"inspect-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
     own = labels() | {"app.kubernetes.io/component": "image-inspect", INSPECT: name}
-    told = json.dumps([patch.told for patch in load_patches(overlays)], sort_keys=True)
-    files = thing("v1", "ConfigMap", name, chosen.namespace, own, data={**sources(), PATCHES: told})
+    files = thing("v1", "ConfigMap", name, chosen.namespace, own, data={**sources(), ASKED: asked(overlays)})
     spec: Plain = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": timeout_s,
@@ -76,7 +83,7 @@ def objects(
                 "name": "inspect",
                 "image": named,
                 "imagePullPolicy": chosen.image_pull,
-                "command": ["python3", f"{pod.PROGRAMS}/reader.py", f"{pod.PROGRAMS}/{PATCHES}"],
+                "command": ["python3", f"{pod.PROGRAMS}/reader.py", f"{pod.PROGRAMS}/{ASKED}"],
                 # An image's own word would have the NVIDIA runtime hand it every GPU.
                 "env": [
                     {"name": key, "value": value}
@@ -125,3 +132,26 @@ def fault(made: t.Mapping[str, t.Any]) -> str | None:
     if "OOMKilled" in told:
         return "the pod took more than its 6 GiB of memory"
     return f"the program did not end well: exit status {ended.get('exitCode', 'unknown')}. {told}".strip()
+
+
+def outcome(
+    watch: pulls.Watch,
+    host: str,
+    pods: t.Sequence[t.Mapping[str, t.Any]],
+    events: t.Sequence[t.Mapping[str, t.Any]],
+    now: float,
+) -> tuple[str, str] | None:
+    """Return the digest of what ran on the host and why it did not end well ("" where it did); None while it is at work.
+
+    Raises CollectionError where it cannot come to an end.
+    """
+    runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
+    failed = watch.ended(pods, events, now, runs)
+    if host in watch.digests and not pods:
+        failed = [f"{host}: its pod was taken away by somebody else. Run again."]
+    why = fault(pods[0]) if pods else None
+    if host in watch.digests and why is not None:
+        return watch.digests[host], why
+    if failed:
+        raise CollectionError(" ".join(failed))
+    return None

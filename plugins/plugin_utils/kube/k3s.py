@@ -181,9 +181,9 @@ def plan(
         "installed": machine.k3s.version is not None,
         "text": text,
         "signs": list(signs),
-        "changed": changed(role, step, bool(files["fetch"]) or cdi, text, machine),
+        "differs": changed(role, step, bool(files["fetch"]) or cdi, text, machine),
         "refusals": [str(finding) for finding in findings if finding.severity == "error"],
-        "warnings": [str(finding) for finding in findings if finding.severity != "error"],
+        "notes": [str(finding) for finding in findings if finding.severity != "error"],
         "findings": to_plain(findings),
     }
 
@@ -192,7 +192,7 @@ def _refused(findings: t.Sequence[Finding]) -> Plain:
     return {
         "seen": False,
         "refusals": [str(f) for f in findings if f.severity == "error"],
-        "warnings": [str(f) for f in findings if f.severity != "error"],
+        "notes": [str(f) for f in findings if f.severity != "error"],
         "findings": to_plain(list(findings)),
     }
 
@@ -400,9 +400,9 @@ def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine
 def turns(plans: t.Mapping[str, Plain], order: t.Sequence[str]) -> list[list[str]]:
     """Return who changes when: servers one by one, then all agents that are new at once, then the others one by one.
 
-    plans: by host, those with a difference (key `changed`); order: servers, then agents.
+    plans: by host, those with a difference (key `differs`); order: servers, then agents.
     """
-    due = [host for host in order if plans.get(host, {}).get("changed")]
+    due = [host for host in order if plans.get(host, {}).get("differs")]
     servers = [host for host in due if plans[host]["role"] == "server"]
     new = [host for host in due if plans[host]["role"] == "agent" and not plans[host]["installed"]]
     others = [host for host in due if host not in servers and host not in new]

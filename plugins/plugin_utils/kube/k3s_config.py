@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import ipaddress
+import pathlib
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, from_plain
@@ -79,6 +82,20 @@ class Settings:
     config: dict[str, t.Any] = field(default_factory=dict)
     gpu: t.Any = "auto"
     known_bad: t.Literal["refuse", "warn"] = "refuse"
+
+
+def settings_of(variable: t.Callable[[str], t.Any]) -> Config:
+    """Return the raw settings; variable: returns a variable of the role, evaluated. A folder is taken from where the owner is."""
+    raw = {key.name: variable(f"k3s_{key.name}") for key in fields(Settings) if key.name != "source_files"}
+    raw["embedded_registry"] = boolean(raw["embedded_registry"], strict=False)
+    raw["gpu"] = raw["gpu"] if raw["gpu"] == "auto" else boolean(raw["gpu"], strict=False)
+    if "://" not in raw["source"]:
+        # Of a folder, what is in it is known before a node is asked for anything.
+        folder = pathlib.Path(raw["source"]).expanduser().absolute() if raw["source"] else None
+        place = folder / str(raw["version"]) if folder else None
+        raw["source"] = str(folder or "")
+        raw["source_files"] = sorted(file.name for file in place.glob("*") if file.is_file()) if place else []
+    return raw
 
 
 def read_settings(raw: t.Any) -> Settings:

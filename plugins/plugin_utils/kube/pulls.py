@@ -131,9 +131,15 @@ class Watch:
     waiting: list[str] = field(default_factory=list)
     failed_at: float | None = None
 
-    def ended(self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float) -> list[str] | None:
-        """Return what failed, a line for each host, once nothing more is waited for; None while something is."""
+    def ended(
+        self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float, others: t.Sequence[str] = ()
+    ) -> list[str] | None:
+        """Return what failed, a line for each host, once nothing more is waited for; None while something is.
+
+        others: what the caller waits for beside the pulls, a line each; it has no more time than they have.
+        """
         failed, self.waiting = self.look(pods, events, now)
+        self.waiting += others
         if failed and self.failed_at is None:
             self.failed_at = now
         if not self.waiting or (self.failed_at is not None and now - self.failed_at >= OTHERS_S):

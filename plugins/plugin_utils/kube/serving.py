@@ -40,9 +40,13 @@ NAME_MOST = 40  # characters of an instance's name: what is appended must fit in
 BEAT_S = 2
 PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop, half of the pod's grace period
-# What would show a key to all who see objects.
-_KEY_FLAGS = ("--api-key", "--api_key", "--admin-api-key", "--admin_api_key")
-_KEY_VARIABLES = ("VLLM_API_KEY", "SGLANG_API_KEY")
+# What would show a key to all who see objects: by a flag or a variable, and the setting that keeps it in a Secret.
+_SHOWN = {
+    **dict.fromkeys(("--api-key", "--api_key", "--admin-api-key", "--admin_api_key"), "k8s_dgx_api_key"),
+    **dict.fromkeys(("VLLM_API_KEY", "SGLANG_API_KEY"), "k8s_dgx_api_key"),
+    **dict.fromkeys(("--hf-token", "--hf_token"), "k8s_dgx_hf_token"),
+    **dict.fromkeys(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"), "k8s_dgx_hf_token"),
+}
 # vLLM's socket in place of a port, and TLS, which the door does not speak to the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
@@ -216,12 +220,12 @@ def _files(
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
     """Return the engine's command, by way of what it needs: a program that finds the first rank's address, the API's door."""
     argv = list(member.argv)
-    open_to_all = next((flag for flag in (word.partition("=")[0] for word in argv) if flag in _KEY_FLAGS), None)
-    open_to_all = open_to_all or next((name for name in member.env if name in _KEY_VARIABLES), None)
-    if open_to_all:
+    words = (*(word.partition("=")[0] for word in argv), *member.env)
+    if open_to_all := next((word for word in words if word in _SHOWN), None):
+        what = "its API's key" if _SHOWN[open_to_all] == "k8s_dgx_api_key" else "the hub's token"
         raise CollectionError(
-            f"plan: rank {member.rank} is told its API's key by {open_to_all}, which everybody reads who may see pods and "
-            "ConfigMaps. Take it out of the profile or the overrides, and give the key in k8s_dgx_api_key."
+            f"plan: rank {member.rank} is told {what} by {open_to_all}, which everybody reads who may see pods and "
+            f"ConfigMaps. Take it out of the profile or the overrides, and give it in {_SHOWN[open_to_all]}."
         )
     if any(instance.meeting in word for word in argv):
         named = [word.replace(instance.meeting, meeting) for word in argv]

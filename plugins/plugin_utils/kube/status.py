@@ -358,3 +358,25 @@ def _owner(made: t.Mapping[str, t.Any]) -> Finding:
         "its pods are gone, and it is still terminating.",
         f"The cluster's garbage collector takes it away: see the server's log, and kubectl get statefulset {name} -o yaml.",
     )
+
+
+def judge(
+    asked: t.Mapping[str, t.Any],
+    pods: t.Sequence[Pod],
+    events: t.Sequence[t.Mapping[str, t.Any]],
+    before: Before | None = None,
+    sets: t.Sequence[t.Mapping[str, t.Any]] | None = None,
+) -> Plain:
+    """Return what `leaving`, `ended` or `group` says, by the state that is asked for; asked: `state`, `ranks`, `plan`."""
+    if asked["state"] == "gone":
+        return leaving(pods, events, sets or ())
+    if asked["state"] == "ended":
+        return ended(pods, events, asked["ranks"], asked["plan"])
+    return group(pods, events, asked["ranks"], asked["plan"], before, sets)
+
+
+def late(asked: t.Mapping[str, t.Any], seen: Plain, seconds: float) -> str:
+    """Return the message of a group that is not in the state asked for when the time is over."""
+    counted = f" ({len(seen['ready'])} of {asked['ranks']} are)" if asked["state"] != "gone" else ""
+    why = " ".join(map(str, seen["findings"])) or "No cause is known: see the pods' logs and events."
+    return f"{asked['instance']} is not {asked['state']}{counted} after {seconds:.0f} s. {why}"

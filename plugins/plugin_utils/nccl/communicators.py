@@ -150,6 +150,8 @@ def _gaps_of_channels(comm: Communicator, members: dict[int, Member]) -> list[st
     most = max((member.most for member in members.values() if member.most), default=None)
     if most is not None and (beyond := sorted({key[0] for key in usual if key[0] >= most})):
         gaps.append(f"channel {beyond[0]} is not one of its {most}: two runs mixed")
+    if alone := [rank for rank, member in members.items() if member.local_ranks == 1 and _inside(member)]:
+        gaps.append(f"{numbers(alone)}: channels inside a node on which no other rank is: two runs mixed")
     if not any(member.links for member in members.values()):
         gaps.append("there is no line of a channel: it is not used, or the log ends before")
     for channel in range(comm.channels or 0):
@@ -160,6 +162,11 @@ def _gaps_of_channels(comm: Communicator, members: dict[int, Member]) -> list[st
         if len(gaps) > MOST_GAPS:
             return gaps
     return gaps + _one_sided(members) + _peer_gaps(members)
+
+
+def _inside(member: Member) -> bool:
+    """Whether a rank has channels inside a node. NVLink between nodes (MNNVL) is said like those."""
+    return any(link.inside and "MNNVL" not in link.inside for link in member.links.values())
 
 
 def _ring_gaps(comm: Communicator, members: dict[int, Member], channel: int) -> list[str]:

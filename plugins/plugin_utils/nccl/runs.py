@@ -53,6 +53,10 @@ def gaps(
         listed_none = process.no_device or process.devices.get("IB") == ()
         if listed_none and any(link.startswith("IB") for link in networks(process)):
             found.append(f"{name(number)}: it found no RDMA device, and has channels over RDMA: two runs in one log")
+        if used and process.devices.get("Socket") and networks(process) and "Socket" not in networks(process):
+            found.append(
+                f"{name(number)}: it took the network Socket up, and has no channel over it: two runs in one log"
+            )
         if process.headless:
             found.append(f"{name(number)}: there are lines of a communicator whose start is not in the log")
     runs = apart(comms)

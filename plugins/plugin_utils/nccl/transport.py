@@ -68,3 +68,12 @@ def refusal(made: t.Mapping[str, t.Any], expect: str) -> str | None:
     causes = [finding for finding in made["findings"] if finding["severity"] != "info"]
     named = [f"{c['subject']}: {c['message']} {c['remedy']} [{c['id']}]".strip() for c in causes[:3]]
     return " ".join([text, *named])
+
+
+def of_host(evidence: Evidence, host: str | None) -> Evidence:
+    """Say of which host the files are: the same path may be on all."""
+    if host:
+        evidence.sources = {f"{host}:{name}": count for name, count in evidence.sources.items()}
+        for process in evidence.processes:
+            process.source = f"{host}:{process.source}"
+    return evidence

@@ -274,4 +274,6 @@ def model_facts(
     if "drafter" in of.entry:
         whole = sum(item.params for item in tensors(facts, collections.defaultdict(lambda: "bf16")))
         answer["drafter"] = {"params": round(whole), "precision": "bf16", **of.entry["drafter"]}
+        if not of.entry["drafter"].get("frozen_kv"):
+            answer["drafter"]["attention"] = answer["facts"]["attention"]
     return answer

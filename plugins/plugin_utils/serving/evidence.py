@@ -12,12 +12,14 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import Images, find_image, load_images
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
-    SECRET,
     Tables,
     load_tables,
     read_layer,
@@ -34,7 +36,7 @@ class Configuration:
     """What is to be run, or was: enough to say whether two runs are the same.
 
     image: None where unknown. settings: the engine's settings by our names (its flags with underscores). environment: the
-    owner's variables that say no setting.
+    owner's variables that say no setting. patches: the start-up patches of its launch.
     """
 
     model: str
@@ -48,6 +50,7 @@ class Configuration:
     settings: t.Mapping[str, t.Any] = field(default_factory=dict)
     revision: str | None = None
     environment: t.Mapping[str, str] = field(default_factory=dict)
+    patches: tuple[str, ...] = ()
 
     @functools.cached_property
     def spread(self) -> tuple[t.Any, ...]:
@@ -131,11 +134,15 @@ class MatchingRows:
 
 @dataclass(frozen=True, eq=False)
 class Standard:
-    """How rows are compared: harmless and decisive settings with their conditions, and images that are known to be one."""
+    """How rows are compared: harmless and decisive settings with their conditions, and images that are known to be one.
+
+    same_numerics: patches that change nothing of what is computed.
+    """
 
     harmless: t.Mapping[str, Condition | None]
     decisive: t.Mapping[str, Condition | None]
-    images: t.Mapping[str, str]
+    images: Images
+    same_numerics: frozenset[str] = frozenset()
 
     def same_image(self, one: str | None, other: str | None) -> bool:
         """Whether two references name one image: the same text, or two names of one known entry. Unknown is not equal."""
@@ -143,8 +150,8 @@ class Standard:
             return False
         if one == other:
             return True
-        known = [self.images.get(name) or self.images.get(name.partition("@")[2]) for name in (one, other)]
-        return known[0] is not None and known[0] == known[1]
+        entries = [find_image(self.images, name) for name in (one, other)]
+        return bool(entries[0]) and entries[0] is entries[1]
 
 
 def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
@@ -153,12 +160,8 @@ def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
     for entry in knowledge.load("comparison", overlays).values():
         where = f"{entry['origin']}: {entry['id']!r}"
         kinds[entry["kind"]][entry["id"]] = compiled(entry["when"], where) if "when" in entry else None
-    images = {
-        name: entry["id"]
-        for entry in knowledge.load("images", overlays).values()
-        for name in (entry["image"], *filter(None, [entry.get("digest")]))
-    }
-    return Standard(kinds["harmless"], kinds["decisive"], images)
+    same_numerics = frozenset(patch.id for patch in load_patches(overlays) if patch.effect != "numerics")
+    return Standard(kinds["harmless"], kinds["decisive"], load_images(overlays), same_numerics)
 
 
 def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
@@ -183,6 +186,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
             settings={key: value for key, value in settings.items() if value is not None},
             revision=entry.get("revision"),
             environment={key: str(value) for key, value in environment.items()},
+            patches=tuple(entry.get("patches", ())),
         ),
         verdict=entry["verdict"],
         measured=entry["measured"],
@@ -266,6 +270,10 @@ def _identity(run: Configuration, row: Row, standard: Standard) -> dict[str, tup
         differs["revision"] = (measured.revision, run.revision)
     if run.environment or measured.environment:
         differs |= _variables(run.environment, measured.environment, standard)
+    if run.patches or measured.patches:
+        theirs, ours = (sorted(set(each.patches) - standard.same_numerics) for each in (measured, run))
+        if theirs != ours:
+            differs["patches"] = (theirs or NOT_STATED, ours)
     return differs
 
 
@@ -276,7 +284,7 @@ def _variables(
     return {
         f"environment.{name}": (theirs.get(name, NOT_SET), ours.get(name, NOT_SET))
         for name in sorted(ours.keys() | theirs.keys())
-        if name not in standard.harmless and not SECRET.search(name) and ours.get(name) != theirs.get(name)
+        if name not in standard.harmless and not secret_names.NAME.search(name) and ours.get(name) != theirs.get(name)
     }
 
 
@@ -477,8 +485,10 @@ def row_to_export(
         "source": list(source),
         "verified": "measured",
     }
-    if own := {name: value for name, value in run.environment.items() if not SECRET.search(name)}:
+    if own := {name: value for name, value in run.environment.items() if not secret_names.NAME.search(name)}:
         row["environment"] = own
+    if run.patches:
+        row["patches"] = sorted(run.patches)
     if str(release(run.version)) != run.version:
         row["engine"]["build"] = run.version
     if note:

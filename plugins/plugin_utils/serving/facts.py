@@ -75,20 +75,21 @@ def _fits(facts: Facts | None, tp: int, ep: int) -> bool:
     return kv_heads_misfit(facts, tp) is None
 
 
+def spread(profile: Profile) -> Document:
+    """Return how a model is spread: nodes, tp, pp, ep, and tp_pp, which is the number of ranks."""
+    cut = profile.cut
+    return {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp}
+
+
 def parallel_facts(profile: Profile) -> Document:
-    """Return the spread: nodes, tp, pp, ep, tp_pp; tp_alone: the most of these ranks that tensor parallelism can have alone.
+    """Return the spread with tp_alone, the most of these ranks that tensor parallelism can have alone.
 
     ep_alone: the expert parallelism that goes with it (each runner takes one of 1 and TP).
     """
     cut, facts = profile.cut, profile.facts
-    ranks = cut.tp * cut.pp
-    alone = next((tp for tp in range(ranks, 0, -1) if _fits(facts, tp, 1)), 1)
+    alone = next((tp for tp in range(cut.tp * cut.pp, 0, -1) if _fits(facts, tp, 1)), 1)
     return {
-        "nodes": profile.nodes,
-        "tp": cut.tp,
-        "pp": cut.pp,
-        "ep": cut.ep,
-        "tp_pp": ranks,
+        **spread(profile),
         "tp_alone": alone,
         "ep_alone": alone if cut.ep > 1 and _fits(facts, alone, alone) else 1,
     }

@@ -17,10 +17,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import MARK
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import concerned, load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import Patch, concerned, load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import of_image
 
 Plain = dict[str, t.Any]
@@ -90,7 +90,7 @@ class File:
 
 @dataclass(frozen=True)
 class Entries:
-    """What came of an image. table: None where its parser could not be read."""
+    """What was made of an image. table: None where its parser could not be read."""
 
     image: Plain
     table: Plain | None
@@ -102,8 +102,8 @@ def printable(text: str, most: int = 400) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[-most:]
 
 
-def document(log: str) -> Plain:
-    """Return the document that a log has. CollectionError where it has none that is whole and of the known form."""
+def document(log: str) -> Seen:
+    """Return what a log says of its image. CollectionError where it has none that is whole and of the known form."""
     if len(log) > LARGEST:
         raise CollectionError(
             f"the image's log has {len(log)} characters, more than {LARGEST}. It is not what was asked of it."
@@ -120,28 +120,32 @@ def document(log: str) -> Plain:
     if [word[1] for word in chunks] != [str(number) for number in range(len(chunks))] or words[-1][2:] != [whole]:
         raise CollectionError("what the image said of itself is not whole. Run again.")
     try:
-        found = json.loads(text, parse_constant=_no_number)
-        from_plain(Seen, found, "the image's document")
+        return from_plain(Seen, json.loads(text, parse_constant=_no_number), "the image's document")
     except (ValueError, RecursionError, CollectionError) as exc:
         raise CollectionError(
             f"what the image said of itself is not of the known form: {printable(str(exc))} Nothing was written."
         ) from exc
-    return t.cast(Plain, found)
 
 
 def _no_number(name: str) -> t.NoReturn:
     raise ValueError(f"{name} is no number.")
 
 
-def entries(
-    said: t.Mapping[str, t.Any], image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()
-) -> Entries:
+def told(made: Entries) -> Plain:
+    """Return what came of an image as plain data: `entry`, the `table`'s id or None, `files`."""
+    return {
+        "entry": made.image,
+        "table": (made.table or {}).get("id"),
+        "files": [{"path": file.path, "text": file.text} for file in made.files],
+    }
+
+
+def entries(seen: Seen, image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()) -> Entries:
     """Return the entries of an image, as files below an owner's folder.
 
-    said: as `document` returns it. digest: of what the pod ran. overlays: all of the owner's folders that are there.
+    digest: of what the pod ran. overlays: all of the owner's folders that are there.
     CollectionError where an entry would not fit its schema, or the owner has one of this image in a file of his own.
     """
-    seen = from_plain(Seen, dict(said), "the image's document")
     if not _VERSION.fullmatch(seen.version):
         raise CollectionError(
             f"{image}: {printable(seen.version, 80)!r} is no version of {seen.engine}. Nothing was written."
@@ -151,10 +155,12 @@ def entries(
     version, table = seen.version, None
     if seen.parser is not None:
         version = of_image(version, digest)
-        table = _table(said, image, digest, version)
+        table = _table(seen, seen.parser, image, digest, version)
     path = f"images/{_slug(image)}.yml"
     before = _before(image, pathlib.Path(folder).expanduser() / path, overlays)
-    own = _own(seen, image, digest, version, table, before, _features(seen, overlays))
+    own = _own(
+        seen, image, digest, version, table, before, concerned(load_patches(overlays), seen.engine, seen.version)
+    )
     checked = {key: value for key, value in own.items() if key != "replaces"}
     files = [_written(own, checked, "images", path)]
     if table is not None:
@@ -162,9 +168,9 @@ def entries(
     return Entries(own, table, tuple(files))
 
 
-def _table(said: t.Mapping[str, t.Any], image: str, digest: str, version: str) -> Plain:
+def _table(seen: Seen, parser: Parser, image: str, digest: str, version: str) -> Plain:
     try:
-        return engine_table.entry(said["engine"], version, f"{image} {digest}", said["requires"], said["parser"])
+        return engine_table.entry(seen.engine, version, f"{image} {digest}", seen.requires, to_plain(parser))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise CollectionError(
             f"{image}: its parser's flags are not what a parser has ({type(exc).__name__}: {printable(str(exc))}). Nothing was written."
@@ -191,10 +197,10 @@ def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
     return {}
 
 
-def _features(seen: Seen, overlays: t.Sequence[str]) -> dict[str, bool]:
+def _features(seen: Seen, patches: t.Sequence[Patch]) -> dict[str, bool]:
     """Return the features that an image shows: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
     states: dict[str, list[str | None]] = {}
-    for patch in concerned(load_patches(overlays), seen.engine, seen.version):
+    for patch in patches:
         if patch.unless:
             states.setdefault(patch.unless, []).append(seen.patches.get(patch.id))
     found = {}
@@ -215,26 +221,23 @@ def _own(
     version: str,
     table: Plain | None,
     before: t.Mapping[str, t.Any],
-    features: t.Mapping[str, bool],
+    patches: t.Sequence[Patch],
 ) -> Plain:
+    """Return the entry of an image. patches: those that concern its release; of others the entry says nothing."""
     own: Plain = {"id": before.get("id", f"own-{_slug(image)}")}
     own |= {"replaces": before["replaces"]} if "replaces" in before else {}
     own |= {"image": image, "digest": digest, "engine": {"name": seen.engine, "version": version}}
     own |= {"table": table["id"]} if table is not None else {}
-    own["features"] = dict(sorted({**before.get("features", {}), **features}.items()))
+    own["features"] = dict(sorted({**before.get("features", {}), **_features(seen, patches)}.items()))
     read = {
         "packages": seen.packages,
         "libraries": seen.libraries,
         "architectures": list(seen.architectures),
-        "patches": {name: state for name, state in seen.patches.items() if name in _known_patches(seen)},
+        "patches": {patch.id: seen.patches[patch.id] for patch in patches if patch.id in seen.patches},
         "unread": [printable(text) for text in seen.unread],
     }
     own |= {key: value for key, value in read.items() if value}
     return {**own, "source": [f"Read of {image} {digest}"], "verified": "measured"}
-
-
-def _known_patches(seen: Seen) -> set[str]:
-    return {patch.id for patch in concerned(load_patches(), seen.engine, seen.version)}
 
 
 def _written(entry: Plain, checked: Plain, kind: str, path: str) -> File:

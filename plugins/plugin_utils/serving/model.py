@@ -153,9 +153,8 @@ class Facts:
 
     @property
     def head_dim_max(self) -> int:
-        """The widest attention head, which attention kernels must have."""
-        dims = [a.head_dim for a in self.attention]
-        return max(dims + ([self.mla.nope_dim + self.mla.rope_dim] if self.mla else []), default=0)
+        """The widest head of softmax attention; 0 where there is none. MLA has kernels of its own, for its own widths."""
+        return max((a.head_dim for a in self.attention), default=0)
 
 
 @dataclass(frozen=True)
@@ -393,13 +392,15 @@ def kv_bytes(facts: Facts, dtype: str, cut: Cut, head: bool = False, window_shar
     return total
 
 
-def state_bytes(linear: Linear, cut: Cut) -> float:
+def state_bytes(linear: Linear, cut: Cut, drafts: int = 0) -> float:
     """Bytes of state per slot on one GPU: convolution and recurrent state.
+
+    drafts: tokens that the convolution keeps beside its own (vLLM 0.17.1 layers/mamba/mamba_utils.py, num_spec).
 
     SGLang 0.5.12 configs/mamba_utils.py (Mamba2StateShape, mamba_cache_per_req): conv (kernel − 1) × width in BF16,
     state heads × head_dim × state size in `mamba_ssm_dtype`.
     """
-    conv = (linear.conv - 1) * linear.conv_width / cut.tp * 2
+    conv = (linear.conv - 1 + drafts) * linear.conv_width / cut.tp * 2
     state = linear.value_heads / cut.tp * linear.value_dim * linear.key_dim * linear.state_bytes
     return linear.layers / cut.pp * (conv + state)
 

@@ -103,10 +103,10 @@ def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | 
         and engine in (None, entry["engine"]["name"])
     ]
 
-    def near(entry: Plain) -> tuple[bool, int]:
+    def near(entry: Plain) -> tuple[bool, int, int]:
         kinds = ("experts", "dense")
         other = any(entry.get("precision", {}).get(kind, "bf16") != precision.get(kind, "bf16") for kind in kinds)
-        return other, _PROVEN.index(entry["proven"])
+        return other, _PROVEN.index(entry["proven"]), ENGINES.index(entry["engine"]["name"])
 
     return min(same, key=near, default=None)
 

@@ -28,7 +28,10 @@ TOLD = ("id", "title", "why", "package", "file", "moved", "edits")
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """One entry with its compiled condition. told: for a plan; unless: the feature that makes it unnecessary."""
+    """One entry with its compiled condition. told: for a plan; unless: the feature that makes it unnecessary.
+
+    effect: on a run that goes well without it, see the schema.
+    """
 
     id: str
     origin: str
@@ -36,6 +39,7 @@ class Patch:
     engines: t.Mapping[str, str]
     condition: Condition | None
     unless: str | None
+    effect: t.Literal["needed", "speed", "numerics"]
 
     @property
     def where(self) -> str:
@@ -61,7 +65,8 @@ def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
             )
         condition = compiled(entry["when"], where) if "when" in entry else None
         told = {key: entry[key] for key in TOLD if key in entry}
-        found.append(Patch(entry["id"], entry["origin"], told, entry["engines"], condition, unless))
+        effect = entry.get("effect", "numerics")
+        found.append(Patch(entry["id"], entry["origin"], told, entry["engines"], condition, unless, effect))
     return tuple(sorted(found, key=lambda patch: patch.id))
 
 

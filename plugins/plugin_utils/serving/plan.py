@@ -351,7 +351,7 @@ def evidence_export(
     source: t.Sequence[str],
     note: str = "",
 ) -> Plain:
-    """Return what came of a plan as a row for `knowledge/evidence`, with all that it was started with.
+    """Return a plan's outcome as a row for `knowledge/evidence`, with all that it was started with.
 
     Limits that the plan added are left out: a later plan may add others, and they never made a row another one.
     """
@@ -374,6 +374,7 @@ def evidence_export(
         ep=plan["parallel"]["ep"],
         settings=own,
         environment=plan.get("environment") or {},
+        patches=tuple(patch["id"] for patch in plan.get("patches") or ()),
     )
     return evidence.row_to_export(run, row_id, outcome, measured, source, note)
 

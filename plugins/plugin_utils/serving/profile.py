@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, Format, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Attention,
+    Cut,
+    Facts,
+    Format,
+    check_cut,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
     Tables,
     canonical,
@@ -37,7 +43,10 @@ _OVERRIDES = frozenset({"variant", *_LAID_OVER})
 
 @dataclass(frozen=True)
 class Drafter:
-    """A draft model beside the model. params: weights; gamma: DSPARK's block; revision: a commit of its repository."""
+    """A draft model beside the model. params: weights; gamma: DSPARK's block; revision: a commit of its repository.
+
+    attention: its layers that keep a cache of their own, as facts have them; empty where it reads the model's.
+    """
 
     model: str
     params: float = 0
@@ -45,6 +54,7 @@ class Drafter:
     frozen_kv: bool = False
     gamma: int | None = None
     revision: str | None = None
+    attention: tuple[Attention, ...] = ()
 
 
 @dataclass(frozen=True)

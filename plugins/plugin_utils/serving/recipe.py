@@ -10,14 +10,15 @@ import pathlib
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table, recipe_flags, recipe_formats
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import KIND, extended
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_shell import unset
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
     ELSEWHERE,
-    SECRET,
     Dialect,
     load_tables,
 )
@@ -80,10 +81,10 @@ class _Maker:
         self.model, self.revision = source.model, source.revision
         self.port: int | None = None
         self.profiles = knowledge.shared(KIND, tuple(overlays))
-        self.images = knowledge.load("images", overlays)
-        known = knowledge.shared(_KIND, tuple(overlays)).values()
-        self.names = {theirs: ours for each in known for theirs, ours in each.get("settings", {}).items()}
-        self.set_by_plan = frozenset(name for each in known for name in each.get("variables", ()))
+        self.images = load_images(overlays)
+        recipes = knowledge.shared(_KIND, tuple(overlays)).values()
+        self.names = {theirs: ours for each in recipes for theirs, ours in each.get("settings", {}).items()}
+        self.set_by_plan = frozenset(name for each in recipes for name in each.get("variables", ()))
         self.engine, self.version = self.engine_of()
         self.dialect: Dialect = load_tables(overlays).dialect(self.engine, self.version)
 
@@ -93,9 +94,8 @@ class _Maker:
     def engine_of(self) -> tuple[str, str]:
         """Return the engine and its version: of a known image, else by the image's tag, which may name no release."""
         image = self.source.image
-        for entry in self.images.values():
-            if image and image in (entry["image"], entry.get("digest")) and "engine" in entry:
-                return entry["engine"]["name"], entry["engine"]["version"]
+        if named := find_image(self.images, image):
+            return named["engine"]["name"], named["engine"]["version"]
         repository, _at, digest = image.partition("@")
         tag = repository.rpartition("/")[2].partition(":")[2]
         engine = self.source.engine or next((e for e in ("sglang", "vllm") if e in repository), "")
@@ -157,7 +157,7 @@ class _Maker:
     def flag(self, one: recipe_flags.Given) -> None:
         """Take one flag."""
         name = one.name.replace("-", "_")
-        if SECRET.search(name):
+        if secret_names.NAME.search(name):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
         left = _LEFT.search(one.text)
@@ -172,7 +172,7 @@ class _Maker:
         own = self.names.get(name, name)
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
-        if SECRET.search(key):
+        if secret_names.NAME.search(key):
             self.told(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
         elif isinstance(value, str) and "{" in value and _LEFT.search(value):
             filled = value.replace("{model_revision}", self.revision).replace("{model}", self.model)
@@ -252,7 +252,7 @@ class _Maker:
             missing = unset(value) or ((left := _LEFT.search(value)) and left[0])
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 self.told(f"env {name}", "refused", "no variable has such a name.")
-            elif SECRET.search(name):
+            elif secret_names.NAME.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.set_by_plan:
                 self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")

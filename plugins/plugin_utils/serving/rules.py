@@ -110,19 +110,18 @@ def concerned(rules: tuple[Rule, ...], engine: str, version: str) -> tuple[Rule,
     return tuple(rule for rule in rules if rule.concerns(engine, version))
 
 
-def _shown(name: str, value: t.Any) -> str:
+def _shown(value: t.Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
-    return f"<{name}>" if value is None else str(value)
+    return "unknown" if value is None else str(value)
 
 
 def _filled(text: str, facts: Document) -> str:
     def fact(match: re.Match[str]) -> str:
         value: t.Any = facts
-        path = match.group(1).split(".")
-        for key in path:
+        for key in match.group(1).split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
-        return _shown(path[-1], value)
+        return _shown(value)
 
     return _FACT.sub(fact, text)
 

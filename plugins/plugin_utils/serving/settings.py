@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import Images, find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import (
     counted,
     is_of_image,
@@ -43,18 +43,16 @@ ELSEWHERE = {
     "master_port": "instance.dist_port",
     "port": "instance.port",
 }
-# Names of variables and flags whose values nobody else may see.
-SECRET = re.compile(r"(?i)(^|_)(token|passw(or)?d|secret|credentials?|api_?keys?|access_key)$")
 _TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0", "false", "no", "off", "n", "f"))
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Engine versions and settings by id. images: the entries of images of which a table was read, by name and by digest."""
+    """Engine versions and settings by id. images: by name and by digest; an entry names the table that was read of its image."""
 
     engines: t.Mapping[str, Entry]
     settings: t.Mapping[str, Entry]
-    images: t.Mapping[str, Entry] = field(default_factory=dict)
+    images: Images = field(default_factory=dict)
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
@@ -77,9 +75,9 @@ class Tables:
 
     def version_of(self, engine: str, version: str, image: str | None) -> str:
         """Return the version by which an image's own table is found, where one was read of it; else the version given."""
-        named = image or ""
-        own = (self.images.get(named) or self.images.get(named.partition("@")[2]) or {}).get("engine", {})
-        return str(own["version"]) if own.get("name") == engine else version
+        own = find_image(self.images, image)
+        read = own.get("table") in self.engines and own["engine"]["name"] == engine
+        return str(own["engine"]["version"]) if read else version
 
     @functools.cached_property
     def _dialects(self) -> dict[flag_table.Parser, Dialect]:
@@ -129,9 +127,7 @@ def _loaded(overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> T
             raise knowledge.KnowledgeError(
                 f"{entry['origin']}: id: {key!r} is not the table's engine and version. Write id: {name}."
             )
-    images = [entry for entry in knowledge.load("images", overlays).values() if entry.get("table") in engines]
-    named = {name: entry for entry in images for name in (entry["image"], entry.get("digest")) if name}
-    return Tables(engines, knowledge.load("settings", overlays), named)
+    return Tables(engines, knowledge.load("settings", overlays), load_images(overlays))
 
 
 def load_tables(overlays: t.Sequence[str] = ()) -> Tables:

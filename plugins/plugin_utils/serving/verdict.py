@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     facts,
     findings,
     flag_table,
+    images,
     memory,
     nodes,
     patches,
@@ -44,7 +45,7 @@ class Base:
 
     rules: tuple[rules.Rule, ...]
     rows: t.Mapping[tuple[str, str], tuple[evidence.Row, ...]]
-    images: t.Mapping[str, knowledge.Entry]
+    images: images.Images
     known_bad: tuple[knowledge.Entry, ...]
     measurements: tuple[knowledge.Entry, ...]
     constants: t.Mapping[str, knowledge.Entry]
@@ -71,12 +72,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
     return Base(
         rules=rules.load_rules(overlays),
         rows={key: tuple(value) for key, value in rows.items()},
-        images={
-            name: entry
-            for entry in knowledge.load("images", overlays).values()
-            for name in (entry["image"], entry.get("digest"))
-            if name
-        },
+        images=images.load_images(overlays),
         known_bad=tuple(knowledge.load("versions", overlays).values()),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants=knowledge.load("constants", overlays),
@@ -171,10 +167,25 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
     return None
 
 
+def _checkpoints(facts_: Facts, engine: Engine, known: Base) -> int:
+    """Return the states that vLLM keeps of a prefill beside the last two, where its kernel exports them."""
+    if facts_.linear is None or facts_.linear.kind != "mamba2":
+        return 0
+    return int(known.constant("memory.vllm_checkpoints", engine.name, engine.version))
+
+
 def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known: Base) -> vllm_cache.Layout:
     """Lay out vLLM's cache as its version does."""
     engine, settings, facts_ = profile.engine, profile.settings, t.cast(Facts, profile.facts)
-    found = vllm_cache.kinds(facts_, profile.cut, settings, head=head, drafts=draft.steps if draft else 0)
+    found = vllm_cache.kinds(
+        facts_,
+        profile.cut,
+        settings,
+        head=head,
+        drafts=draft.steps if draft else 0,
+        drafter=profile.drafter.attention if profile.drafter and draft else (),
+        checkpoints=_checkpoints(facts_, engine, known),
+    )
     ratio = known.constant("memory.vllm_group_ratio", engine.name, engine.version)
     ahead = (
         known.constant("memory.vllm_batches", engine.name, engine.version) if profile.cut.pp == 1 else profile.cut.pp
@@ -220,7 +231,7 @@ def pools_of(
             free_most=free.most,
             context_length=length,
             cache=_layout(profile, draft, head, known),
-            logs_concurrency=matches(profile.engine.version, ">=0.20.0"),
+            logs_concurrency=matches(profile.engine.version, ">=0.20.2"),
         )
     return memory.sglang_pools(
         need,
@@ -282,21 +293,14 @@ def _with_added(
     return before.with_added(added)
 
 
-def _image(profile: Profile, known: Base) -> knowledge.Entry:
-    """Return what is known of a profile's image, by its name or its digest; empty where nobody says."""
-    named = profile.engine.image or ""
-    return known.images.get(named) or known.images.get(named.partition("@")[2]) or {}
-
-
 def _document(profile: Profile, draft: speculation.Draft | None, known: Base) -> dict[str, t.Any]:
     """Return what choices may ask: the plan's document before its settings are resolved."""
-    cut = profile.cut
     return {
         "model": facts.model_facts(profile),
         "quant": facts.quant_facts(profile),
-        "parallel": {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp},
+        "parallel": facts.spread(profile),
         "engine": {"name": profile.engine.name, "version": profile.engine.version},
-        "image": {"features": _image(profile, known).get("features", {})},
+        "image": {"features": images.find_image(known.images, profile.engine.image).get("features", {})},
         "speculation": {"on": draft is not None, **({} if draft is None else dataclasses.asdict(draft))},
     }
 
@@ -355,6 +359,7 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
 
 
 def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.Any], known: Base) -> evidence.Run:
+    scheduled = document["patches"]["scheduled"] if document else ()
     configuration = evidence.Configuration(
         model=profile.model,
         engine=profile.engine.name,
@@ -367,6 +372,7 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         settings=profile.settings,
         revision=profile.revision,
         environment=profile.environment,
+        patches=tuple(one for one in scheduled if one not in known.standard.same_numerics),
     )
     parser = known.tables.nearest(profile.engine.name, profile.engine.version)
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
@@ -401,7 +407,7 @@ def judge(
             runs = runs.with_added({pools.knob: pools.chosen})
             added[pools.knob] = pools.chosen
     settings = {**profile.settings, **added}
-    image = _image(profile, known)
+    image = images.find_image(known.images, engine.image)
     judged = dataclasses.replace(profile, settings=runs.settings)
     document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}))
     unknown = dict(runs.unknown)

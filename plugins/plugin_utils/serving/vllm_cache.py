@@ -106,11 +106,20 @@ def _token_bytes(a: Attention, dtype: str, cut: Cut) -> float:
 
 
 def kinds(
-    facts: Facts, cut: Cut, settings: t.Mapping[str, t.Any], *, head: bool = False, drafts: int = 0
+    facts: Facts,
+    cut: Cut,
+    settings: t.Mapping[str, t.Any],
+    *,
+    head: bool = False,
+    drafts: int = 0,
+    drafter: t.Sequence[Attention] = (),
+    checkpoints: int = 0,
 ) -> list[Kind]:
     """List a model's kinds of layers. head: its own prediction head is loaded and has a cache; drafts: tokens drafted.
 
-    A hybrid's attention blocks grow until a page holds a state, and the state's page is padded to it.
+    drafter: layers of a drafter with a cache of its own. checkpoints: more states that a request keeps with prefix caching.
+    A hybrid's attention blocks grow until a page holds a state, and the state's page is padded to it. Drafted tokens make
+    its convolution's state longer, and take a state each.
     """
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     asked = settings.get("block_size") or settings.get("page_size")
@@ -118,33 +127,37 @@ def kinds(
     attention = list(facts.attention)
     if head and facts.head and facts.head.attention:
         attention.append(facts.head.attention)
-    per_token = [(a.layers, _token_bytes(a, dtype, cut), a.window) for a in attention]
     mla = [facts.mla] if facts.mla else []
     if head and facts.head and facts.head.mla:
         mla.append(facts.head.mla)
+    # Layers are cached alike where heads, their width and window are equal, not where their bytes happen to be.
+    merged: dict[tuple[float, float, int | None], tuple[float, float]] = {}
+
+    def add(alike: tuple[float, float, int | None], layers: float, size: float) -> None:
+        merged[alike] = (merged.get(alike, (0.0, size))[0] + layers, size)
+
     for m in mla:
         size = MLA_TOKEN_BYTES.get(dtype) or (m.kv_lora_rank + m.rope_dim) * KV_BYTES.get(dtype, 2.0)
-        per_token.append((m.layers, size, None))
+        add((0, size, None), m.layers / cut.pp, size)
+    for a in attention:
+        add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers / cut.pp, _token_bytes(a, dtype, cut))
     tokens = block or (MLA_BLOCK if facts.mla else BLOCK)
     found: list[Kind] = []
-    if facts.linear and per_token:
-        state = state_bytes(facts.linear, cut) / (facts.linear.layers / cut.pp)
-        own = per_token[0][1]
+    if facts.linear:
+        layers = math.ceil(facts.linear.layers / cut.pp)
+        state = state_bytes(facts.linear, cut, drafts) / (facts.linear.layers / cut.pp)
+        if not merged:
+            return [Kind(layers, state, BLOCK, None, 1 + drafts)]
+        own = next(size for _layers, size in merged.values())
         step = MLA_BLOCK if facts.mla else BLOCK
         tokens = max(tokens if block else 0, step * math.ceil(state / (step * own)))
-        states = (2 if settings.get("enable_prefix_caching") else 1) + drafts
+        states = (1 if settings.get("disable_radix_cache") else 2 + checkpoints) + drafts
         grows = settings.get("mamba_cache_mode") == "all"
-        layers = math.ceil(facts.linear.layers / cut.pp)
         found.append(Kind(layers, tokens * own, tokens, None, None if grows else states))
-    elif facts.linear:
-        found.append(
-            Kind(facts.linear.layers, state_bytes(facts.linear, cut) / facts.linear.layers, BLOCK, None, 1 + drafts)
-        )
-    merged: dict[tuple[float, int | None], int] = {}
-    for layers, size, window in per_token:
-        merged[(size, window)] = merged.get((size, window), 0) + layers
-    for (size, window), layers in merged.items():
-        found.append(Kind(math.ceil(layers / cut.pp), size * tokens, tokens, window))
+    for a in drafter:
+        add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers, _token_bytes(a, dtype, cut))
+    for (_heads, _width, window), (number, size) in merged.items():
+        found.append(Kind(math.ceil(number), size * tokens, tokens, window))
     return found
 
 

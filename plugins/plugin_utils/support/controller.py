@@ -12,15 +12,12 @@ import re
 import socket
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.archive import Piece
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, private_names
 
 REPORTS = ("fabric-*.json", "doctor-*.json")
-_SECRET = re.compile(
-    r"(?i)(?:^|_|-)(?:token|secret|passw(?:or)?d|passphrase|pass|api_?key|private_?key|access_?key|credentials?|auth)$"
-)
-_SECRET_FILE = re.compile(r"(?i)(?:^|_)(?:token|secret|passw(?:or)?d|key|credentials?)_file$")
 _NAME = re.compile(r"ansible_(?:ssh_|become_)?user$|ansible_user_id$")
 _WORDS = frozenset(
     ["true", "false", "none", "null", "default", "present", "absent", "token", "secret", "enabled", "disabled"]
@@ -62,10 +59,7 @@ def tells(key: str, raw: t.Any) -> bool:
 def of_this_machine() -> list[Private]:
     """Return by what names the controller and who runs this are known."""
     own, full = socket.gethostname(), socket.getfqdn()
-    found = []
-    for name in (own, full):
-        short, _dot, domain = name.partition(".")
-        found += [Private("host", short, own), *([Private("domain", domain)] if domain else [])]
+    found = [*private_names(own, "host", own), *private_names(full, "host", own)]
     try:
         return [*found, Private("user", getpass.getuser())]
     except (KeyError, OSError):  # a user without a name
@@ -97,13 +91,13 @@ def _secrets(value: t.Any, base: pathlib.Path, depth: int) -> t.Iterator[str]:
         for key, each in value.items():
             if isinstance(each, bool) or not isinstance(each, (str, int)):
                 yield from _secrets(each, base, depth + 1)
-            elif _SECRET.search(str(key)):
+            elif secret_names.NAME.search(str(key)):
                 text = str(each).strip()
                 if len(text) >= _SHORTEST and text.lower() not in _WORDS:
                     yield text
             elif not isinstance(each, str):
                 continue
-            elif _SECRET_FILE.search(str(key)) and each.strip():
+            elif secret_names.FILE.search(str(key)) and each.strip():
                 yield from _of_file(base / pathlib.Path(each.strip()).expanduser())
     elif isinstance(value, (list, tuple)):
         for each in value:
@@ -113,7 +107,7 @@ def _secrets(value: t.Any, base: pathlib.Path, depth: int) -> t.Iterator[str]:
 def _has_secret(value: t.Any, depth: int) -> bool:
     if isinstance(value, t.Mapping):
         return depth < _DEEPEST and any(
-            _SECRET.search(str(key)) or _SECRET_FILE.search(str(key)) or _has_secret(each, depth + 1)
+            secret_names.NAME.search(str(key)) or secret_names.FILE.search(str(key)) or _has_secret(each, depth + 1)
             for key, each in value.items()
         )
     return isinstance(value, (list, tuple)) and depth < _DEEPEST and any(_has_secret(v, depth + 1) for v in value)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take secrets, names, addresses and serial numbers out of texts, so that a reader still sees who talks to whom.
+"""Take secrets, names, addresses and serial numbers out of texts, so that a reader still sees which host talks to which.
 
 What is known to be private (inventory, nodes) is taken out in each of its forms; what merely looks like an address or a token
 is taken out as well. A secret becomes `***`; all else a pseudonym such as `addr-3`, the same one for the same thing. In doubt a
@@ -21,65 +21,12 @@ import urllib.parse
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import mask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support import forms
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.addresses import Addresses, Label
 
 STARS = "***"
 KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id")
-# Of these names everybody's machine has some: without them no log could be read, and nobody is found by them.
-PUBLIC_NAMES = frozenset(
-    [
-        "localhost",
-        "root",
-        "nobody",
-        "ubuntu",
-        "debian",
-        "nvidia",
-        "dgx",
-        "admin",
-        "user",
-        "ansible",
-        "localdomain",
-        "local",
-        "lan",
-        "home",
-        "internal",
-        "home.arpa",
-    ]
-)
-# Whose names say nothing of the owner. Another host of a URL is his own.
-PUBLIC_DOMAINS = (
-    "localhost",
-    "svc",
-    "cluster.local",
-    "github.com",
-    "githubusercontent.com",
-    "huggingface.co",
-    "hf.co",
-    "nvcr.io",
-    "nvidia.com",
-    "docker.io",
-    "docker.com",
-    "ghcr.io",
-    "quay.io",
-    "gcr.io",
-    "k8s.io",
-    "kubernetes.io",
-    "k3s.io",
-    "rancher.io",
-    "rancher.com",
-    "pypi.org",
-    "pythonhosted.org",
-    "python.org",
-    "debian.org",
-    "ubuntu.com",
-    "launchpad.net",
-    "readthedocs.io",
-    "pytorch.org",
-    "ansible.com",
-    "freedesktop.org",
-    "kernel.org",
-)
 _ROUNDS = 6  # what is taken out may make visible what stood beside it
 _DEPTH = 3  # base64 in a URL in base64
 
@@ -87,6 +34,7 @@ _DEPTH = 3  # base64 in a URL in base64
 _BEGIN = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 _END = r"(?![A-Za-z0-9])"
 _PSEUDONYM = re.compile(rf"(?:{'|'.join(KINDS)})x*-\d+")
+_PORT = re.compile(rf"((?:{_PSEUDONYM.pattern}|localhost)[)\]]{{0,2}}):\d{{1,5}}(?![\d:.])")
 _ESCAPED = re.compile(r"\\u00([2-7][0-9A-Fa-f])")
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
 _WORD = re.compile(r"[^\s\"'<>]+")
@@ -115,6 +63,13 @@ class Private:
     of: str = ""
 
 
+@functools.cache
+def public(kind: t.Literal["name", "domain"]) -> frozenset[str]:
+    """Return what stays, since nobody is found by it: names of users, hosts and domains, or domains of URLs."""
+    entries = knowledge.load("redaction").values()
+    return frozenset(name for entry in entries if entry["kind"] == kind for name in entry["names"])
+
+
 def private_names(text: str, kind: str, host: str) -> list[Private]:
     """Return what is private of a name of a host: an address, or its first part and its domain."""
     if not text:
@@ -130,7 +85,7 @@ class Redactor:
     """learn() all texts, then redact() each: pseudonyms do not depend on where a thing is seen in its plainest form."""
 
     def __init__(self, private: t.Iterable[Private] = (), *, loopback: bool = False) -> None:
-        """Know what is private. loopback: loopback addresses and the like go, too."""
+        """Know what is private. loopback: loopback addresses and the like go, too, and ports behind addresses and names."""
         self.counts: collections.Counter[str] = collections.Counter()
         self._names: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
@@ -148,6 +103,7 @@ class Redactor:
         self._spelled = sorted({s for one in self._secrets for s in forms.spellings(one)}, key=len, reverse=True)
         self._cores = sorted({s for one in self._secrets for s in forms.base64_cores(one)}, key=len, reverse=True)
         self._addresses = Addresses(self._label, loopback)
+        self._ports = loopback
         self._compile()
         for kind, of in dict.fromkeys(self._names.values()):
             self._new(kind, of)
@@ -199,7 +155,7 @@ class Redactor:
 
     def _name(self, kind: str, text: str, of: str = "") -> None:
         text = text.strip().strip(".")
-        if len(text) < 2 or text.isdigit() or text.lower() in PUBLIC_NAMES:
+        if len(text) < 2 or text.isdigit() or text.lower() in public("name"):
             return
         self._names.setdefault(text.lower(), (kind, of or text.lower()))
 
@@ -260,7 +216,8 @@ class Redactor:
             line = _HOME.sub(self._user, line)
         if " for " in line:
             line = _SESSION.sub(self._user, line)
-        return _URL_HOST.sub(self._url_host, line) if "://" in line else line
+        line = _URL_HOST.sub(self._url_host, line) if "://" in line else line
+        return _PORT.sub(r"\1:port", line) if self._ports else line
 
     def _without_secrets(self, line: str) -> str:
         for form in self._spelled:
@@ -312,7 +269,7 @@ class Redactor:
 
     def _user(self, found: re.Match[str]) -> str:
         name = found.group().lower()
-        return found.group() if name in PUBLIC_NAMES or _PSEUDONYM.fullmatch(name) else self._label("user", name)
+        return found.group() if name in public("name") or _PSEUDONYM.fullmatch(name) else self._label("user", name)
 
     def _url_host(self, found: re.Match[str]) -> str:
         host = found.group(1).strip(".").lower()
@@ -324,8 +281,8 @@ def _public_host(host: str) -> bool:
     host = host.strip(".").lower()
     parts = host.split(".")
     return (
-        host in PUBLIC_NAMES
-        or any(host == each or host.endswith("." + each) for each in PUBLIC_DOMAINS)
+        host in public("name")
+        or any(host == each or host.endswith("." + each) for each in public("domain"))
         or all(part.isdigit() or not part or _PSEUDONYM.fullmatch(part) for part in parts)
     )
 

@@ -240,6 +240,9 @@ class Evidence:
         return min(reasons, key=lambda reason: reason[1]) if reasons else None
 
 
+EARLIER = {"error": "an earlier part of this run failed on it"}  # of a host that this run did not come to
+
+
 def evidence_of(
     plan: t.Mapping[str, t.Any],
     hosts: t.Mapping[str, t.Any],

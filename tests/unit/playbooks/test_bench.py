@@ -53,6 +53,7 @@ def bench(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
     return playbook
 
 
+@pytest.mark.older_core
 def test_a_sound_server_passes_with_report_and_page(
     server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
 ) -> None:

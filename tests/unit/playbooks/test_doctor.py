@@ -43,6 +43,7 @@ def test_what_the_journal_says_is_explained_and_an_error_ends_otherwise(owner: O
     assert "hf_0123" not in output + json.dumps(report)
 
 
+@pytest.mark.older_core
 def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owner) -> None:
     """This machine has no fabric: the plan refuses what it shows, and the doctor goes on to say so."""
     code, output, report = owner.doctor({"spark1": HERE, "spark2": DOWN}, topology="switch")
@@ -66,6 +67,7 @@ def test_a_node_that_answers_and_cannot_be_read_is_not_down(owner: Owner) -> Non
     assert "power" not in finding["remedy"]
 
 
+@pytest.mark.older_core
 def test_a_fabric_that_drifted_on_one_of_two_nodes(owner: Owner) -> None:
     """The facts are given (as `roce_info` returns them); how the nodes are doing is read of this machine."""
     cluster = Cluster(2)

@@ -54,6 +54,7 @@ def run(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
     return playbook
 
 
+@pytest.mark.older_core
 def test_logs_are_explained_without_an_inventory_and_written_as_json(
     tmp_path: pathlib.Path, run: t.Callable[..., tuple[int, str]]
 ) -> None:

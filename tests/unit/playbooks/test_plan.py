@@ -57,6 +57,7 @@ def example(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+@pytest.mark.older_core
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathlib.Path, form: str) -> None:
     """Neither quoted nor wrapped nor with line ends spelled out."""

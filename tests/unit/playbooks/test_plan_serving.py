@@ -76,6 +76,7 @@ def test_the_poorest_of_the_nodes_that_answered_counts(tmp_path: pathlib.Path) -
     assert "verdict PROVEN" in output
 
 
+@pytest.mark.older_core
 def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: pathlib.Path) -> None:
     code, output = plan(tmp_path, {"spark1": shown(110)})
     assert code == 0, output

@@ -56,6 +56,7 @@ def run(owner: pathlib.Path, *options: str, **extra: t.Any) -> tuple[int, str]:
     return done.returncode, output
 
 
+@pytest.mark.older_core
 def test_a_folder_s_profile_is_shown_written_once_and_kept(owner: pathlib.Path) -> None:
     asked = {"dgxspark_model": "./model", "dgxspark_profile_model": MODEL, "dgxspark_profile_to": "own.yml"}
     code, output = run(owner, "--check", "--diff", **asked)

@@ -71,6 +71,7 @@ def test_without_the_groups_no_node_is_reached(tmp_path: pathlib.Path, playbook:
     assert "Could not match supplied host pattern" not in output
 
 
+@pytest.mark.older_core
 @pytest.mark.parametrize("tags", ["platform", "serve"])
 def test_a_node_that_this_run_has_lost_is_named_before_the_cluster_is_touched(
     tmp_path: pathlib.Path, tags: str

@@ -49,8 +49,12 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     shown = next((owner.folder / "reports").glob("*.html")).read_text(encoding="utf-8")
     assert "function.missing" in shown
     assert f"Page: {owner.folder}/reports/" in output
+    # What the mode does not require is not begun.
+    assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
+    assert "Start a rank" not in output and "Ask the cluster" not in output
 
 
+@pytest.mark.older_core
 def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: Owner) -> None:
     file = owner.folder / "reports" / "fabric-here.json"
     code, output, report = owner.verify(
@@ -102,6 +106,7 @@ def ask(owner: Owner, server: ChatServer, *more: str) -> tuple[int, str, Any]:
     return owner.verify({"spark1": HERE}, "-e", json.dumps(extra), *more, topology="single")
 
 
+@pytest.mark.older_core
 def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
     """The server is a stand-in on loopback; one Spark has no fabric, so tokens are all that strict asks of it."""
     with sound_after(sse("One, ", "two, ", "three.", tokens=6, pause=0.01)) as server:
@@ -161,6 +166,7 @@ def first_messages(report: Any) -> dict[str, str]:
     return {step["id"]: step["results"][0]["message"] for step in report["steps"] if step["results"]}
 
 
+@pytest.mark.older_core
 def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) -> None:
     """This machine has no fabric, no cluster and no model: none of that ends the proof."""
     code, output, report = owner.verify(
@@ -177,9 +183,6 @@ def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) 
 
 def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner: Owner) -> None:
     two = {"spark1": HERE, "spark2": HERE}
-    _code, output, report = owner.verify(two, topology="switch")
-    assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
-    assert "Start a rank" not in output and "Ask the cluster" not in output
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
     _code, output, report = owner.verify(two, "-e", asked, "--check", topology="switch")
     assert first_messages(report)["nccl"] == "in check mode nothing is measured."
@@ -208,6 +211,7 @@ def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner
     assert "Read the nodes" not in output
 
 
+@pytest.mark.older_core
 def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

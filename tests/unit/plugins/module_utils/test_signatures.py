@@ -129,6 +129,8 @@ def test_tokens_are_masked_wherever_they_stand(secret: str, around: str) -> None
         ("K3S_TOKEN=0a1b2c3d4e5f", "0a1b2c3d4e5f"),
         ("https://user:pa55word@host/path", "pa55word"),
         ("client_secret=abcdef", "abcdef"),
+        ("private_key=9f8e7d6c5b4a", "9f8e7d6c5b4a"),
+        ('{"auth": "dXNlcjpwYXNz"}', "dXNlcjpwYXNz"),
     ],
 )
 def test_what_stands_behind_a_telling_name_is_masked(text: str, secret: str) -> None:

@@ -8,13 +8,12 @@ import shlex
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.dgxspark.cluster.plugins.filter.memory_guard_plan import FilterModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.memory_guard import plan
 
-plan = FilterModule().filters()["memory_guard_plan"]
 CLASSES = knowledge.load("memory_guard")
 
 
@@ -88,12 +87,12 @@ def test_the_owner_s_figures_lie_over_the_class_s() -> None:
     ],
 )
 def test_figures_that_contradict_are_refused(overrides: dict[str, t.Any], needle: str) -> None:
-    with pytest.raises(AnsibleFilterError) as caught:
+    with pytest.raises(CollectionError) as caught:
         plan("spark", overrides)
     assert needle in str(caught.value)
     assert "memory_guard" in str(caught.value)
 
 
 def test_an_unknown_class_is_told() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"memory_guard_profile: .*Known: lab, spark"):
+    with pytest.raises(CollectionError, match=r"memory_guard_profile: .*Known: lab, spark"):
         plan("sparc")

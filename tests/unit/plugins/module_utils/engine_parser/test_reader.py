@@ -34,14 +34,14 @@ def test_what_can_be_read_is_said_and_the_rest_is_named(site: pathlib.Path, tmp_
     ran = run(site, tmp_path / "programs")
     assert ran.returncode == 0, ran.stderr
     said = inspected.document(ran.stdout)
-    assert (said["engine"], said["version"]) == ("vllm", "0.23.1rc1.dev38+gabc")
-    assert said["packages"] == {"vllm": "0.23.1rc1.dev38+gabc", "torch": "2.10.0+cu130"}
-    assert said["requires"] == {"torch": "==2.10.0"}
-    assert said["architectures"] == ["sm_80", "sm_121a"]
-    assert said["libraries"] == {"cuda": "13.0", "nccl": "2.28.9"}
-    assert said["cudnn_frontend"] and said["patches"] == {}
-    assert said["parser"] is None
-    (unread,) = said["unread"]
+    assert (said.engine, said.version) == ("vllm", "0.23.1rc1.dev38+gabc")
+    assert said.packages == {"vllm": "0.23.1rc1.dev38+gabc", "torch": "2.10.0+cu130"}
+    assert said.requires == {"torch": "==2.10.0"}
+    assert said.architectures == ("sm_80", "sm_121a")
+    assert said.libraries == {"cuda": "13.0", "nccl": "2.28.9"}
+    assert said.cudnn_frontend and said.patches == {}
+    assert said.parser is None
+    (unread,) = said.unread
     assert unread.startswith("parser: the harness could not load vllm: … ModuleNotFoundError:")
 
 
@@ -56,7 +56,7 @@ def test_an_image_without_an_engine_or_with_both_is_one_line(tmp_path: pathlib.P
 def test_a_document_comes_through_a_log_whole_or_not_at_all() -> None:
     log = reader.framed(SAID | {"packages": {f"p{number}": "1.0" for number in range(2000)}})
     noise = f"=== a banner ===\n{log}"
-    assert inspected.document(noise)["engine"] == "vllm"
+    assert inspected.document(noise).engine == "vllm"
     lines = log.splitlines(keepends=True)
     assert len(lines) > 3
     for broken in ("".join(lines[1:]), "".join(lines[:-1]), "".join([lines[1], lines[0], *lines[2:]]), ""):

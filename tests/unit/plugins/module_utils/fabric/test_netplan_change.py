@@ -440,6 +440,17 @@ def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
     assert begin(host, request(transaction="t3")).state == "pending", "without a winner netplan is applied again"
 
 
+def test_a_drop_in_beside_netplan_s_own_file_is_named(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    networkctl(host, "enp1s0f0v0", f"{NETPLANS}.network")
+    drop = "/etc/systemd/network/10-netplan-dgx-p0f0v0.network.d/mine.conf"
+    put(host.node.root, drop, "[Network]\nAddress=\n")
+    with pytest.raises(CollectionError, match=rf"enp1s0f0v0.*{drop}"):
+        confirm(host, asked)
+
+
 def test_a_name_that_netplan_does_not_mean_is_named_with_what_may_have_given_it(host: FakeHost) -> None:
     asked = request()
     begin(host, asked)

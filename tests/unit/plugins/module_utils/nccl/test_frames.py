@@ -68,13 +68,26 @@ def test_a_line_that_never_ends_is_handed_on_in_pieces() -> None:
         {"line": "TEXT", "labels": {"pod": "sglang-0"}},
         {"_source": {"kubernetes": {"pod": "sglang-0"}, "log": "TEXT"}},
         {"date": 1, "log": "TEXT", "stream": "stdout"},  # a collector takes the end of the line away
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "NCCL TEXT"}}]}]}]},
     ],
 )
 def test_records_of_collectors_are_read(record: dict[str, t.Any]) -> None:
     texts = ["spark1:1:1 [0] NCCL INFO Using network IB", "an engine's own line"]
-    raw = [json.dumps(record).replace("TEXT", text) for text in texts]
+    named = "NCCL TEXT" in json.dumps(record)  # by nothing but what it says
+    if named:
+        texts = [f"NCCL {text}" for text in texts]
+    raw = [json.dumps(record).replace("NCCL TEXT" if named else "TEXT", text) for text in texts]
     assert bare(raw) == texts
     assert bare([f"{TIME} stdout F {line}" for line in raw]) == texts
+    # `kubectl logs --timestamps`, `--prefix`, and a list that was written in lines.
+    assert bare([f"{TIME} {line}" for line in raw]) == texts
+    assert bare([f"[pod/serve-default-rank0-0/rank] {line}" for line in raw]) == texts
+    assert bare([f"[{raw[0]},", f"  {raw[1]}]"]) == texts
+
+
+def test_journald_s_bytes_are_text() -> None:
+    text = "\x1b[1mspark1:1:1 [0] NCCL INFO Using network IB"
+    assert bare([json.dumps({"MESSAGE": list(text.encode()), "_PID": "1"})]) == [text]
 
 
 def test_a_record_of_several_lines_is_several() -> None:

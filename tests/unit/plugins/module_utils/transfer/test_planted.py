@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import pathlib
+import resource
 import threading
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.relay import Counter, Link, relay
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
@@ -119,9 +122,9 @@ def test_bytes_of_a_stream_do_not_follow_a_link_either(tmp_path: pathlib.Path, o
     begun.parent.mkdir(parents=True)
     for name in ("shadow", "new"):
         begun.symlink_to(outside / name)
-        assert parcels.keep(goal, item, io.BytesIO(CONTENT[item.path])) == item.sha256
+        assert parcels.keep(goal, item, io.BytesIO(CONTENT[item.path]), {}) == item.sha256
     begun.symlink_to(outside / "shadow")
-    assert parcels.keep(goal, item, io.BytesIO(b"wrong")) != item.sha256
+    assert parcels.keep(goal, item, io.BytesIO(b"wrong"), {}) != item.sha256
     assert not begun.is_symlink()
 
 
@@ -133,3 +136,69 @@ def test_a_file_that_is_linked_out_is_not_handed_on(tmp_path: pathlib.Path, outs
     link = Link("node1", free_port(), None, ("node2",), ("127.0.0.1",), 1)
     with pytest.raises(CollectionError, match="m/blobs/b is not as its list says"):
         relay(made(tmp_path), link, TOKEN, Counter())
+
+
+def folder(place: pathlib.Path, _outside: pathlib.Path) -> None:
+    (place / "full").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("path", ["m/blobs/a", "m/refs/main", "m/snapshots/1/model", "m/.seal"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: pathlib.Path, outside: pathlib.Path, path: str) -> None:
+    place = tmp_path / "node2" / path
+    folder(place, outside)
+    assert any(f"{place}" in str(error) and "folder" in str(error) for error in pull(tmp_path))
+
+
+def test_a_file_that_is_too_large_for_memory_is_not_read_into_it(tmp_path: pathlib.Path) -> None:
+    """A text beside the weights, which a rank can make as long as the disk's holes allow."""
+    goal = made(tmp_path)
+    fill(tmp_path)
+    place = tmp_path / "m/refs/main"
+    place.parent.mkdir(parents=True)
+    with place.open("wb") as file:
+        file.truncate(2**40)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, hard))
+    try:
+        assert str(place) in {change.subject for change in parcels.state(goal).changes}
+        parcels.lay(goal, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert place.read_text() == "1"
+
+
+def test_what_is_changed_after_it_was_read_is_not_sealed(tmp_path: pathlib.Path) -> None:
+    """While root reads hundreds of gigabytes, a rank has the time to change what was read first."""
+    goal, known = made(tmp_path), parcels.read_seal(made(tmp_path))
+    fill(tmp_path)
+    assert all(parcels.verified(goal, item, known) for item in goal.items)
+    (tmp_path / "m/blobs/a").write_bytes(b"\0" * len(CONTENT["m/blobs/a"]))
+    parcels.lay(goal, known)
+    assert [change.subject for change in parcels.state(goal).changes] == [str(tmp_path / "m/blobs/a")]
+
+
+def test_what_comes_is_written_where_root_alone_is(tmp_path: pathlib.Path) -> None:
+    goal = dataclasses.replace(made(tmp_path), own="own")
+    item, seen = goal.items[0], []
+
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            seen.extend(sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")))
+            return super().read(size)
+
+    assert parcels.keep(goal, item, Stream(CONTENT[item.path]), {}) == item.sha256
+    assert set(seen) == {"own", "own/a.part"}
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / item.path).read_bytes() == CONTENT[item.path]
+
+
+def test_folders_without_end_are_refused_by_name(tmp_path: pathlib.Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _depth in range(200):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    with pytest.raises(CollectionError, match=r"lies deeper than any folder of ours"):
+        list(Beneath(tmp_path).walk("d"))

@@ -38,6 +38,14 @@ def fill(root: pathlib.Path, content: dict[str, bytes] | None = None) -> None:
         (root / path).write_bytes(data)
 
 
+def seal(parcel: Parcel) -> None:
+    """Have a node believe that its files are right as they are."""
+    known: parcels.Known = {}
+    for item in parcel.items:
+        parcels.note(parcel, item, known, parcels.stamp(parcel.files, item.path))
+    parcels.lay(parcel, known)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -152,7 +160,7 @@ def test_a_source_that_is_damaged_is_named_and_nothing_of_it_is_handed_on(tmp_pa
 def test_bytes_that_rot_after_they_were_sealed_are_found_by_who_receives_them(tmp_path: pathlib.Path) -> None:
     chain = Chain(tmp_path, 2, patience_s=5)
     fill(chain.roots[0], {**CONTENT, "m/blobs/a": b"\0" * BIG})
-    parcels.lay(made(chain.roots[0]))  # a disk that rots changes no time
+    seal(made(chain.roots[0]))  # a disk that rots changes no time
     chain.run()
     assert "a came twice from node1 with another SHA-256" in str(chain.errors[2])
     assert "m/blobs/a" not in content_of(chain.roots[1])
@@ -161,7 +169,7 @@ def test_bytes_that_rot_after_they_were_sealed_are_found_by_who_receives_them(tm
 
 def test_who_writes_to_a_sealed_file_cannot_hide_it_by_its_time(tmp_path: pathlib.Path) -> None:
     fill(tmp_path)
-    parcels.lay(made(tmp_path))
+    seal(made(tmp_path))
     place = tmp_path / "m/blobs/a"
     seen = place.stat()
     place.write_bytes(b"\0" * BIG)
@@ -169,8 +177,9 @@ def test_who_writes_to_a_sealed_file_cannot_hide_it_by_its_time(tmp_path: pathli
     assert parcels.state(made(tmp_path)).unread == BIG
 
 
-def test_a_connection_that_says_nothing_is_let_go_and_holds_nobody_up(tmp_path: pathlib.Path) -> None:
-    """More of them than there is room for, and then a child that copies."""
+@pytest.mark.parametrize("drip", [b"", b"x"], ids=["silent", "dripping"])
+def test_a_connection_that_says_nothing_is_let_go_and_holds_nobody_up(tmp_path: pathlib.Path, drip: bytes) -> None:
+    """More of them than there is room for, silent or with a byte now and then, and then a child that copies."""
     chain = Chain(tmp_path, 2, patience_s=15)
     fill(chain.roots[0])
     threads = [threading.Thread(target=chain.run, kwargs={"only": [number]}) for number in (1, 2)]
@@ -178,7 +187,13 @@ def test_a_connection_that_says_nothing_is_let_go_and_holds_nobody_up(tmp_path: 
     time.sleep(0.5)
     silent = [socket.create_connection(("127.0.0.1", chain.port), timeout=20) for _each in range(80)]
     threads[1].start()
+    for _second in range(7 if drip else 0):
+        time.sleep(1)
+        for each in silent:
+            with contextlib.suppress(OSError):
+                each.send(drip)
     for each in silent:
+        each.settimeout(2 if drip else 20)
         with contextlib.suppress(ConnectionResetError):
             assert each.recv(1) == b""
         each.close()

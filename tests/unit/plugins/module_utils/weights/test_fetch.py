@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import typing as t
 
 import pytest
@@ -21,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Wanted, fetch, prospect
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.transfer.test_relay import seal
 
 PYTHON = sys.executable if importlib.util.find_spec("huggingface_hub") else ""
 pytestmark = pytest.mark.skipif(not PYTHON, reason="not run: no huggingface_hub here (requirements/test.txt)")
@@ -307,7 +309,7 @@ def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
     fake = cache.File(file.path, hashlib.sha256(evil).hexdigest(), file.size, hashlib.sha256(evil).hexdigest())
     forged = dataclasses.replace(made, files=tuple(fake if f == file else f for f in made.files))
     (pathlib.Path(hub_of(asked)) / cache.folder(REPO) / "blobs" / fake.blob).write_bytes(evil)
-    parcels.lay(cache.parcel(asked.root, forged))
+    seal(cache.parcel(asked.root, forged))
     assert have(asked) == forged
     assert have(dataclasses.replace(asked, verify=True)) == made
     # Without the hub the node's own list is all there is, which is said.
@@ -374,6 +376,15 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     place.write_text('{"a": 2}', encoding="utf-8")
     with pytest.raises(CollectionError, match="not what our list says"):
         cache.small_files(asked.root, made, ["config.json"])
+    # Nor is a file read whose size tells that it is another.
+    with place.open("wb") as file:
+        file.truncate(256 * 2**20)
+    tracemalloc.start()
+    with pytest.raises(CollectionError, match="not what our list says"):
+        cache.small_files(asked.root, made, ["config.json"])
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
 
 
 def test_the_list_of_tensors_of_the_largest_models_is_read(tmp_path: pathlib.Path) -> None:

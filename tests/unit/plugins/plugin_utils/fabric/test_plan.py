@@ -410,6 +410,9 @@ def test_what_is_stacked_on_a_vf_may_have_its_mac() -> None:
         ({"ansible_host": "192.0.2.11"}, {"ansible_host": "192.0.2.11", "ansible_port": 22}, True),
         ({"ansible_host": "2001:db8::1"}, {"ansible_host": "2001:DB8::1"}, True),
         ({"ansible_host": "spark2"}, {}, True),
+        ({"ansible_host": "fd00::11"}, {"ansible_host": "[FD00:0:0::11]"}, True),
+        ({"ansible_host": "::ffff:192.0.2.11"}, {"ansible_host": "192.0.2.11"}, True),
+        ({"ansible_host": "one.example."}, {"ansible_host": "One.example"}, True),
         ({"ansible_host": "192.0.2.11", "ansible_port": 2201}, {"ansible_host": "192.0.2.11"}, False),
         (
             {"ansible_host": "192.0.2.11", "ansible_ssh_common_args": "-J one"},

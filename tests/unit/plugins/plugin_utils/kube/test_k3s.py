@@ -8,17 +8,13 @@ import typing as t
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.dgxspark.cluster.plugins.filter.k3s_plan import FilterModule
-from ansible_collections.dgxspark.cluster.plugins.filter.k3s_turns import FilterModule as Turns
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s as node
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import plan_of_inventory, turns
 
 VERSION = "v1.36.4+k3s1"
-plan_filter = FilterModule().filters()["k3s_plan"]
-turns = Turns().filters()["k3s_turns"]
 Plain = dict[str, t.Any]
 
 
@@ -65,7 +61,7 @@ class Cluster:
             "server": self.server,
             "archives_seen": self.archives_seen,
         }
-        return t.cast(Plain, plan_filter(name, given, self.hostvars))
+        return t.cast(Plain, plan_of_inventory(name, given, self.hostvars))
 
 
 @pytest.fixture
@@ -282,20 +278,20 @@ def test_what_is_refused_says_where_why_and_what_to_do(cluster: Cluster, name: s
 
 @pytest.mark.parametrize("version", ["stable", "1.36.4", "", "v1.36.4"])
 def test_a_version_that_is_none_is_refused(cluster: Cluster, version: str) -> None:
-    with pytest.raises(AnsibleFilterError, match="k3s_version"):
+    with pytest.raises(CollectionError, match="k3s_version"):
         cluster.plan("spark2", version=version)
 
 
 @pytest.mark.parametrize(("key", "value"), [("labels", ["a"]), ("disable", "traefik"), ("airgap", "no"), ("nodeip", 1)])
 def test_a_variable_of_the_wrong_shape_is_named(cluster: Cluster, key: str, value: t.Any) -> None:
-    with pytest.raises(AnsibleFilterError, match=key):
+    with pytest.raises(CollectionError, match=key):
         cluster.plan("spark2", **{key: value})
 
 
 def test_known_bad_versions_may_be_warned_of_alone(cluster: Cluster) -> None:
     plan = cluster.plan("spark2", bad_kernel(), known_bad="warn")
     assert plan["refusals"] == []
-    assert any("ibv_reg_mr" in text for text in plan["warnings"])
+    assert any("ibv_reg_mr" in text for text in plan["notes"])
     cured = bad_kernel()
     cured["platform"]["cmdline"] = "quiet kho=off"
     assert "k3s.platform.kernel-7.0.0-1019" not in ids(cluster.plan("spark2", cured))
@@ -342,13 +338,13 @@ def converged(cluster: Cluster, name: str) -> Plain:
 def test_a_node_that_is_as_planned_changes_nothing(cluster: Cluster, name: str) -> None:
     seen = converged(cluster, name)
     plan = cluster.plan(name, seen)
-    assert (plan["changed"], plan["fetch"], plan["step"], plan["refusals"]) == (False, [], "keep", [])
+    assert (plan["differs"], plan["fetch"], plan["step"], plan["refusals"]) == (False, [], "keep", [])
     for key, value in {"active": "failed", "enabled": "disabled", "token": False, "registries": False}.items():
-        assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], key: value}})["changed"], key
-    assert cluster.plan(name, seen, labels={"rack": "a"})["changed"]
+        assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], key: value}})["differs"], key
+    assert cluster.plan(name, seen, labels={"rack": "a"})["differs"]
     for lost in seen["k3s"]["files"]:
         rest = [file for file in seen["k3s"]["files"] if file != lost]
-        assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], "files": rest}})["changed"], lost["path"]
+        assert cluster.plan(name, {**seen, "k3s": {**seen["k3s"], "files": rest}})["differs"], lost["path"]
     tampered = {**seen, "k3s": {**seen["k3s"], "sha256": "0" * 64}}
     assert cluster.plan(name, tampered)["fetch"], "a binary that is not the release's is replaced"
 
@@ -361,13 +357,13 @@ def test_the_plan_without_facts_is_what_the_inventory_says(cluster: Cluster) -> 
         "fabric": cluster.fabric,
         "machine": None,
     }
-    plan = plan_filter("spark2", given, cluster.hostvars)
+    plan = plan_of_inventory("spark2", given, cluster.hostvars)
     assert plan == {"role": "agent", "first": False, "server": "spark1", "seen": False}
 
 
 def test_turns() -> None:
     def of(role: str, changed: bool = True, there: bool = True) -> Plain:
-        return {"role": role, "changed": changed, "installed": there}
+        return {"role": role, "differs": changed, "installed": there}
 
     plans = {
         "s1": of("server", False), "s2": of("server"), "s3": of("server", there=False),

@@ -133,6 +133,10 @@ def test_what_was_applied_to_an_object_that_is_being_deleted_is_not_applied() ->
     assert apply.leaving([SPACE, MAP], {"result": {"results": [stored(), gone]}}) == ["ConfigMap/dgx/m"]
     assert apply.leaving([MAP], gone) == ["ConfigMap/dgx/m"]
     assert apply.leaving([MAP], stored()) == apply.leaving([MAP], NOT_THERE) == []
+    words = 'configmaps "m" is forbidden: unable to create new content in namespace dgx because it is being terminated'
+    refused = {"failed": True, "msg": f'Failed to apply object: b\'{{"message":"{words}","code":403}}\''}
+    assert apply.leaving([SPACE, MAP], refused) == ["Namespace/dgx"]
+    assert apply.leaving([MAP], {"failed": True, "msg": "forbidden"}) == []
 
 
 def test_a_real_fault_is_one() -> None:

@@ -369,15 +369,19 @@ def test_an_api_that_cannot_be_shut_is_refused_and_not_served_openly(more: list[
 
 @pytest.mark.parametrize("secret", [None, "s"])
 def test_a_key_that_everybody_would_read_is_refused(secret: str | None) -> None:
-    for change in (
-        {"argv": ["--api-key", "sesame"]},
-        {"argv": ["--admin-api-key=sesame"]},
-        {"env": {"VLLM_API_KEY": "sesame"}},
-    ):
+    changes: list[tuple[str, dict[str, t.Any]]] = [
+        ("k8s_dgx_api_key", {"argv": ["--api-key", "sesame"]}),
+        ("k8s_dgx_api_key", {"argv": ["--admin-api-key=sesame"]}),
+        ("k8s_dgx_api_key", {"env": {"VLLM_API_KEY": "sesame"}}),
+        ("k8s_dgx_hf_token", {"argv": ["--hf-token=sesame"]}),
+        ("k8s_dgx_hf_token", {"env": {"HF_TOKEN": "sesame"}}),
+        ("k8s_dgx_hf_token", {"env": {"HUGGING_FACE_HUB_TOKEN": "sesame"}}),
+    ]
+    for setting, change in changes:
         made = copy.deepcopy(inputs.plan(VLLM))
         made["ranks"][0]["argv"] += change.get("argv", [])
         made["ranks"][0]["env"] |= change.get("env", {})
-        with pytest.raises(CollectionError, match="k8s_dgx_api_key") as caught:
+        with pytest.raises(CollectionError, match=setting) as caught:
             serve(made, api_key_secret=secret)
         assert "sesame" not in str(caught.value)
 

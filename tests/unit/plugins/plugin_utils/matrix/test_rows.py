@@ -56,6 +56,14 @@ def test_no_name_that_went_in_comes_out(said: str, names: list[str]) -> None:
     }
 
 
+def test_ports_are_not_shared() -> None:
+    text = "10.0.0.1:29517 [fe80::1]:30123 http://spark1:8123/v1 localhost:30009 tcp://mirror.example:5001 at 12:30:05, 4 x 8192:4096"
+    (made,) = rows.shared([row(text)], ["spark1"])
+    shown = made["settings"]["chat_template"]
+    assert not re.search("29517|30123|8123|30009|5001", shown), shown
+    assert shown.endswith(":port at 12:30:05, 4 x 8192:4096")
+
+
 def test_versions_and_times_are_no_addresses() -> None:
     text = "0.5.11, driver 580.142, 2.29.7, at 12:30:05, sha256:" + "ab" * 32
     (made,) = rows.shared([row(text)], ["spark1"])

@@ -1,4 +1,4 @@
-"""What came of the benchmark's ranks: a reason where nothing was measured, else what verify takes."""
+"""How the benchmark's ranks ended: a reason where nothing was measured, else what verify takes."""
 
 from __future__ import annotations
 

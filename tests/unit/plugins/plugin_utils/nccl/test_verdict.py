@@ -258,6 +258,29 @@ def test_a_rank_that_found_no_device_has_no_channels_over_rdma() -> None:
     assert judged(logs, 2)["verdict"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NET/Socket : Using [0]eth0:198.51.100.9<0>",
+        "ncclCommInitRankConfig comm 0x5500000 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0xabc - Init COMPLETE",
+        "ncclCommInitRank comm 0x5500000 rank 0 nranks 2 cudaDev 0 busId 60 commId 0xabc - Init COMPLETE",
+        "Channel 00/1 : 0[0] -> 1[1] via P2P/CUMEM",
+        "Channel 01/0 : 0[0] -> 1[1] via SHM/direct/direct",
+    ],
+)
+def test_one_line_of_another_run_under_the_same_number_is_a_gap(text: str) -> None:
+    """A container that starts again has its process's number, and its log may be cut anywhere."""
+    logs = made.build(made.Job())
+    for own in ([*logs[0], f"{_head(logs[0])}NCCL INFO {text}"], [f"{_head(logs[0])}NCCL INFO {text}", *logs[0]]):
+        assert judged([own, logs[1]], 2)["verdict"] != "ib"
+
+
+def test_nvlink_between_nodes_is_no_channel_inside_one() -> None:
+    logs = made.build(made.Job())
+    logs[0].append(f"{_head(logs[0])}NCCL INFO Channel 00/1 : 0[0] -> 1[0] via P2P/MNNVL")
+    assert judged(logs, 2)["verdict"] == "ib"
+
+
 def test_lines_of_a_start_that_is_not_in_the_logs_are_a_gap() -> None:
     logs = made.build(made.Job())
     for text in ("Trees [0] 1/-1/-1->0->-1", "Channel 00/04 : 0 1 2 3", "Connected all rings"):

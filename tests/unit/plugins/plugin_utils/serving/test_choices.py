@@ -88,3 +88,27 @@ def test_the_attention_of_nemotron_with_speculation(version: str, backend: str) 
         "flashinfer",
         "default",
     )
+
+
+EAGER, DRAWN = (True, "default"), (False, "default")
+VLLM_GRAPHS: list[tuple[str, dict[str, t.Any], tuple[bool, str]]] = [
+    ("0.17.1", {"compilation_config": {"cudagraph_mode": "NONE"}}, EAGER),
+    ("0.33.0", {"compilation_config": '{"cudagraph_mode": "none"}'}, EAGER),
+    ("0.20.0", {"compilation_config": {"cudagraph_mode": 0}, "disable_cuda_graph": False}, EAGER),
+    ("0.17.1", {"compilation_config": {"cudagraph_mode": "PIECEWISE"}}, DRAWN),
+    ("0.17.1", {"compilation_config": {"mode": 0}}, EAGER),
+    ("0.17.1", {"compilation_config": {"mode": 3}}, DRAWN),
+    ("0.17.1", {"compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}}, DRAWN),
+    ("0.17.1", {"compilation_config": {"mode": "none", "cudagraph_mode": "FULL"}}, DRAWN),
+    ("0.33.0", {"compilation_config": {"mode": 0}}, DRAWN),
+    ("0.33.0", {"compilation_config": {"mode": 0, "cudagraph_mode": "PIECEWISE"}}, EAGER),
+    ("0.20.0", {"optimization_level": "0"}, EAGER),
+    ("0.20.0", {"optimization_level": "0", "compilation_config": {"cudagraph_mode": "FULL"}}, DRAWN),
+    ("0.20.0", {"optimization_level": "0", "disable_piecewise_cuda_graph": True}, DRAWN),
+]
+
+
+@pytest.mark.parametrize(("version", "settings", "graphs"), VLLM_GRAPHS)
+def test_graphs_of_vllm_by_its_modes(version: str, settings: dict[str, t.Any], graphs: tuple[bool, str]) -> None:
+    asked = {"disable_cuda_graph": None, **settings}
+    assert resolved("qwen3.5-122b-a10b-nvfp4-vllm", version, **asked)["disable_cuda_graph"] == graphs

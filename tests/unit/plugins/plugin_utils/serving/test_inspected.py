@@ -27,7 +27,7 @@ def write(folder: pathlib.Path, said: Plain | None = None, image: str = REPO) ->
     """Do as the playbook does, twice, since an owner runs it twice."""
     for _time in range(2):
         there = [str(folder)] if folder.is_dir() else []
-        made = inspected.entries(said or SAID, image, DIGEST, str(folder), there)
+        made = inspected.entries(inspected.document(framed(said or SAID)), image, DIGEST, str(folder), there)
         lay(folder, {file.path: file.text for file in made.files})
     return made
 
@@ -57,20 +57,29 @@ def test_an_image_becomes_two_entries_that_the_loader_takes(tmp_path: pathlib.Pa
 def test_a_plan_with_the_image_speaks_of_it_by_tag_and_by_digest(tmp_path: pathlib.Path) -> None:
     write(tmp_path)
     tables = load_tables([str(tmp_path)])
-    profile = next(p for p in map(find, sorted(knowledge.load("profile"))) if p.get("engine", {}).get("name") == "vllm")
+    profile = find("qwen3.5-122b-a10b-nvfp4-vllm")  # it claims this release
     for named in (REPO, f"registry.example/fork@{DIGEST}"):
         assert resolve(profile, {"engine": {"image": named}}, tables).engine.version == VERSION
     assert resolve(profile, {}, tables).engine.version == profile["engine"]["version"]
     assert "--fork-only" in build_argv("vllm", VERSION, {"fork_only": 8}, tables).argv
 
 
-@pytest.mark.parametrize(("version", "nearest"), [("0.17.1", "0.17.1"), ("0.23.0", "0.20.0"), ("0.99.0", "0.33.0")])
+@pytest.mark.parametrize(("version", "nearest"), [("0.17.1", "0.17.1"), ("0.31.0", "0.29.0"), ("0.99.0", "0.33.0")])
 def test_another_image_of_that_release_is_not_planned_by_it(tmp_path: pathlib.Path, version: str, nearest: str) -> None:
     write(tmp_path, but(version=version))
     tables = load_tables([str(tmp_path)])
     parser = tables.nearest("vllm", version)
     assert parser is not None and parser.version == nearest
     assert f"vllm-{version}+image.abababababab" in tables.parsers
+
+
+def test_an_owners_patch_is_told_and_one_for_another_release_is_not(tmp_path: pathlib.Path) -> None:
+    shipped = next(entry for entry in knowledge.load("patches").values() if entry["id"] == "vllm-wna16-ep")
+    own = {key: value for key, value in shipped.items() if key != "origin"} | {"id": "own-edit"}
+    lay(tmp_path, {"patches/own.yml": yaml.safe_dump({"entries": [own]})})
+    write(tmp_path, but(patches={"own-edit": "needed", "vllm-wna16-ep": "there", "sglang-wna16-ep": "drifted"}))
+    image = knowledge.load("images", [str(tmp_path)])["own-registry.example-fork-nightly"]
+    assert image["patches"] == {"own-edit": "needed", "vllm-wna16-ep": "there"}
 
 
 def test_what_was_known_of_a_shipped_image_is_kept(tmp_path: pathlib.Path) -> None:

@@ -341,6 +341,37 @@ def test_a_row_keeps_the_variables_that_the_run_had(tmp_path: pathlib.Path) -> N
     assert without["verdict"] == "unproven"
 
 
+@pytest.mark.parametrize(
+    ("effect", "verdict"), [(None, "unproven"), ("numerics", "unproven"), ("speed", "proven"), ("needed", "proven")]
+)
+def test_a_patch_that_changes_what_is_computed_makes_another_run(
+    tmp_path: pathlib.Path, effect: str | None, verdict: str
+) -> None:
+    """The shipped rows were measured without it; a row of a launch that had it states it, and proves."""
+    name = "gemma-4-31b-it"
+    shipped = next(each for each in knowledge.load("patches").values() if each["id"] == "sglang-jit-sm12x")
+    own = {key: value for key, value in shipped.items() if key not in ("origin", "unless", "effect")} | {
+        "id": "own-edit"
+    }
+    (tmp_path / "patches").mkdir()
+    text = yaml.safe_dump({"entries": [own | ({"effect": effect} if effect else {})]})
+    (tmp_path / "patches" / "own.yml").write_text(text, encoding="utf-8")
+    assert plan.launch_plan(name, CLUSTER)["verdict"] == "proven"
+    made = plan.launch_plan(name, CLUSTER, {}, [str(tmp_path)])
+    assert made["verdict"] == verdict
+    near = next(found["differs"] for found in made["evidence"])
+    assert near == ({} if verdict == "proven" else {"patches": {"row": "not stated", "plan": ["own-edit"]}})
+    row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
+    assert row["patches"] == ["own-edit", "sglang-jit-sm12x"]
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
+    assert plan.launch_plan(name, CLUSTER, {}, [str(tmp_path)])["verdict"] == "proven"
+
+
+def test_every_shipped_patch_says_what_it_changes() -> None:
+    assert not [entry["id"] for entry in knowledge.load("patches").values() if "effect" not in entry]
+
+
 def test_two_names_of_one_image_are_one(tmp_path: pathlib.Path) -> None:
     """An owner's entry gives the tag its digest: the image by digest is the one that was measured by tag."""
     name, digest = "xomoxcc/dgx-spark-sglang:0.5.11-gemma4-sm121", "sha256:" + "ab" * 32

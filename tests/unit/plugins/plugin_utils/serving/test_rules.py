@@ -121,6 +121,16 @@ def test_an_owner_adds_a_rule(tmp_path: pathlib.Path) -> None:
     assert [f.message for f in found if f.id == "own.rule"] == ["Pages of 64 tokens."]
 
 
+def test_a_fact_that_nobody_knows_is_told_as_such(tmp_path: pathlib.Path) -> None:
+    own = rules.load_rules(overlay(tmp_path, entry(when="settings.page_size == `64`")))
+    (found,) = (
+        f
+        for f in rules.evaluate(own, {"settings": {}}, {("settings", "page_size"): (1, 64)}).findings
+        if f.id == "own.rule"
+    )
+    assert found.severity == "warning" and found.message.endswith("decides: Pages of unknown tokens.")
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -142,3 +152,28 @@ def test_a_rule_speaks_of_its_versions_only() -> None:
     assert rule.concerns("sglang", "0.5.16")
     assert not rule.concerns("sglang", "0.5.15")  # its wheel still has cutlass_moe_fp4
     assert not rule.concerns("vllm", "0.17.0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocked"),
+    [
+        (
+            {"mla": {"layers": 4, "heads": 16, "kv_lora_rank": 512, "nope_dim": 256, "rope_dim": 64, "v_dim": 256}},
+            False,
+        ),
+        ({"attention": [{"layers": 4, "heads": 16, "kv_heads": 4, "head_dim": 512}]}, True),
+        ({"attention": [{"layers": 4, "heads": 16, "kv_heads": 4, "head_dim": 256}]}, False),
+    ],
+)
+def test_flashinfers_limit_is_one_of_softmax_heads(kind: dict[str, t.Any], blocked: bool) -> None:
+    """Latent attention has kernels of its own, made for the widths of its latent."""
+    own = {
+        "id": "own", "title": "Own", "model": "own/model", "proven": "untested",
+        "facts": {"architecture": "Own", "hidden_size": 2048, "vocab_size": 1000, "native_context": 4096,
+                  "dense": {"layers": 4, "intermediate": 4096}, **kind},
+        "engine": {"name": "sglang", "version": "0.5.13"}, "parallel": {}, "precision": {},
+        "settings": {"attention_backend": "flashinfer"},
+        "source": [{"of": "facts", "from": "made here", "verified": "inferred"}],
+    }  # fmt: skip
+    found = verdict.judge(profile.resolve(profile.find(own)), KNOWN)
+    assert ("attention.flashinfer-head-dim" in {f.id for f in found.findings}) is blocked

@@ -474,3 +474,25 @@ def test_the_compromise_is_no_row_that_lost_an_answer() -> None:
     assert (found["row"], found["variant"]) == ("m056", "ep1-mtp")
     blemished = plan.recommend(SUPER, "single")
     assert any("1 of 8" in text for text in blemished["blemishes"])
+
+
+# --- times that are too short ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ({"watchdog_timeout": 5}, "load.watchdog-short"),
+        ({"watchdog_timeout": 0}, "load.watchdog-short"),
+        ({"dist_timeout": 5}, "load.dist-timeout-short"),
+    ],
+)
+def test_a_time_in_which_no_engine_comes_up_is_told_and_not_proven(asked: dict[str, t.Any], rule: str) -> None:
+    made = planned(SUPER, "ep1-mtp", settings=asked)
+    assert rule in rules(made, "warning")
+    assert made["verdict"] == "unproven"
+
+
+def test_a_time_that_is_long_enough_is_no_other_run() -> None:
+    made = planned(SUPER, "ep1-mtp", settings={"watchdog_timeout": 60, "dist_timeout": 60})
+    assert made["verdict"] == "proven" and not rules(made) & {"load.watchdog-short", "load.dist-timeout-short"}

@@ -63,7 +63,7 @@ def test_pages_of_two_widths_become_one() -> None:
 
 def test_a_hybrids_page_holds_a_state_and_a_request_takes_its_states_once() -> None:
     facts = facts_of("qwen3.5-122b-a10b-nvfp4-vllm")
-    made = laid(facts, Cut(), {"enable_prefix_caching": True}, head=True, drafts=3)
+    made = laid(facts, Cut(), {"disable_radix_cache": False}, head=True, drafts=3)
     assert len(made.groups) == 4  # 13 layers of attention with the head's, 36 of states in three groups
     states = [group for group in made.groups if group.states is not None]
     assert [group.states for group in states] == [5, 5, 5]
@@ -126,3 +126,48 @@ def test_groups_depend_on_how_far_kinds_differ() -> None:
     assert [g.layers for g in vllm_cache.layout(kinds, NEW, 64).groups] == [10, 13]
     old = dataclasses.replace(NEW, ratio=1.25)
     assert [g.layers for g in vllm_cache.layout(kinds, old, 64).groups] == [10, 7, 7]
+
+
+def logged(profile: str, **overrides: object) -> dict[str, object]:
+    memory = plan.launch_plan(profile, overrides={"engine": {"versions": "", "image": None}, **overrides})["memory"]
+    assert isinstance(memory, dict)
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("version", "drafts", "gib", "length", "tokens"),
+    [
+        # Logs that state GiB and tokens; knowledge/measurements/caches.yml has their sources.
+        ("0.19.0", 1, 24.05, 262144, 482080),
+        ("0.19.0", 0, 21.43, 131072, 467712),
+    ],
+)
+def test_a_hybrids_tokens_are_those_that_its_log_says(
+    version: str, drafts: int, gib: float, length: int, tokens: int
+) -> None:
+    drafting = {"method": "mtp", "num_speculative_tokens": drafts} if drafts else None
+    made = logged(
+        VLLM,
+        engine={"version": version, "versions": "", "image": None},
+        settings={
+            "kv_cache_memory_bytes": int(gib * GIB), "max_model_len": length, "speculative_config": drafting,
+            "kv_cache_dtype": "fp8",
+        },
+    )  # fmt: skip
+    assert made["kv_tokens_logged"] == tokens
+
+
+def test_prefix_caching_keeps_a_state_more() -> None:
+    facts = facts_of(VLLM)
+    off, on = (laid(facts, Cut(), {"disable_radix_cache": off}) for off in (True, False))
+    assert on.request(32768) - off.request(32768) == 3  # one in each group of states
+
+
+def test_a_drafter_has_a_cache_of_its_own_and_widens_every_page() -> None:
+    """A published boot: 30.98 GiB, 549,001 tokens at 262144 with seven DFlash tokens (vLLM 0.23)."""
+    drafter = (Attention(6, 32, 8, 128),)
+    found = vllm_cache.kinds(facts_of(VLLM), Cut(), {"disable_radix_cache": False}, drafts=7, drafter=drafter)
+    made = vllm_cache.layout(found, vllm_cache.Version(), 8192)
+    assert sorted({group.block for group in made.groups if group.states is None}) == [2176, 4352]
+    assert [group.layers for group in made.groups] == [6] * 9
+    assert made.tokens(30.98 * GIB, 262144) == 549001

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import PUBLIC_NAMES, Private, Redactor
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, Redactor, public
 
 KNOWN = (
     Private("spark", "spark1", "spark1"),
@@ -217,7 +217,7 @@ def test_what_is_still_there_is_found() -> None:
 
 
 NAMES = st.text(string.ascii_lowercase + string.digits + "-", min_size=3, max_size=12).filter(
-    lambda name: name[0].isalpha() and name[-1].isalnum() and name not in PUBLIC_NAMES
+    lambda name: name[0].isalpha() and name[-1].isalnum() and name not in public("name")
 )
 SECRETS = st.text(string.ascii_letters + string.digits + "!#$&/+=%'\"\\_. ", min_size=6, max_size=30).filter(
     lambda text: text == text.strip() and sum(c.isalnum() for c in text) >= 4

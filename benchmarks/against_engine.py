@@ -1,0 +1,78 @@
+"""The bench's figures against the engine's own, of the same requests, on a served model; and what the bench's client costs.
+
+Usage: against_engine.py URL [--workload NAME] [--levels 1,8,32] [--rounds 4] [--knowledge FOLDER]. URL: of the API, with /v1. The
+engine is vLLM, and nobody else may ask it meanwhile. Off: the bench's time by the engine's, over all requests.
+token: first token to last (request_decode_time_seconds); answer: sending to last (e2e_request_latency_seconds); first: sending to the
+first token (time_to_first_token_seconds), with how much later it is, each. Workload `greedy` is asked before each level.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pathlib
+import platform
+import sys
+import typing as t
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+importlib.import_module("conftest")  # makes the collection importable
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, metrics  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of  # noqa: E402
+
+
+def grown(result: Result, name: str) -> float:
+    """Return by how much a counter of the engine has grown during the load."""
+    first, last = (metrics.values_of(result.scrapes[place]) for place in (0, -1))
+    return sum(last.get(f"vllm:{name}", ())) - sum(first.get(f"vllm:{name}", ()))
+
+
+def line(result: Result) -> str:
+    """Return a level's line."""
+    level, records = result.level, [record for record in result.records if record.status == "ok"]
+    if not records or not result.scrapes or not grown(result, "generation_tokens_total"):
+        return f"{level.n:>4} no figures: {result.message or 'no vLLM counts tokens at /metrics beside the API'}"
+    firsts = sum(record.times[0] - record.began for record in records)
+    engine_s = grown(result, "time_to_first_token_seconds_sum")
+    off = {
+        "token": sum(r.times[-1] - r.times[0] for r in records) / grown(result, "request_decode_time_seconds_sum"),
+        "answer": sum(r.times[-1] - r.began for r in records) / grown(result, "e2e_request_latency_seconds_sum"),
+        "first": firsts / engine_s,
+    }
+    shares = " ".join(f"{share - 1:>+8.2%}" for share in off.values())
+    counted = level.tokens - grown(result, "generation_tokens_total")
+    cost = result.client_share * t.cast(float, level.wall_s) / level.tokens * 1e6
+    return (
+        f"{level.n:>4} {level.ok:>4} {level.tokens:>7} {counted:>+7.0f} {shares} {(firsts - engine_s) / len(records) * 1000:>+8.1f}"
+        f" {level.per_request_tokens_per_s or 0:>8.1f} {level.wall_tokens_per_s or 0:>8.0f} {result.client_share:>7.2%} {cost:>8.1f}"
+        f"  {result.verdict} {result.message}"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("--workload", default="chat")
+    parser.add_argument("--levels", default="1,8,32")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--knowledge", action="append", default=[])
+    given = parser.parse_args()
+    work, guards = knowledge.load("workloads", given.knowledge), knowledge.load("guards", given.knowledge)
+    levels = tuple(map(int, given.levels.split(",")))
+    asked = ChatRequest("engine", given.url, "", 1, 3600.0)
+    bench = Bench(asked, workload_of(given.workload, work), workload_of("greedy", work), levels, given.rounds, 3600.0)
+    print(f"{platform.machine()}, Python {platform.python_version()}, workload {given.workload}, {given.rounds} rounds")
+    print("   n   ok  tokens engine's    token   answer    first    ms each each/s    all/s  client µs/token")
+    for result in measure(bench, limits_of(guards), across.load_limits_of(guards)):
+        print(line(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge what the nodes showed, with what the roles were told."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.doctor_report import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report, knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
+
+OF_HOST = ("dgxspark_roce", "__sriov_roce_read", "__doctor_fault", "__doctor_health")
+
+
+class ActionModule(ControllerAction):
+    """Gather, judge."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the report and its table."""
+        plan = self.variable("dgxspark_plan")
+        read = {name: self.of_hosts(name, only=plan["hosts"]) for name in OF_HOST}
+        hosts = {host: doctor_report.seen(*(read[name][host] for name in OF_HOST)) for host in read[OF_HOST[0]]}
+        options = {key: self.variable(f"sriov_roce_{key}") for key in ("trust", "spoof_check")}
+        meta = {
+            **asked,
+            "finished": knowledge.now(),
+            "versions": self.versions(),
+            "vf_options": {key: value for key, value in options.items() if value is not None},
+            "netplan_path": self.variable("netplan_vf_path"),
+            "pinned_gid": self.variable("nccl_gid_index") is not None,
+            "needed_gib": ((self.variable("k8s_dgx_plan") or {}).get("memory") or {}).get("free_gib"),
+        }
+        hardware = hardware_name(self.variable("dgxspark_fabric", {}))
+        return doctor_report.build(plan, hosts, hardware, meta, self.owner_dirs())

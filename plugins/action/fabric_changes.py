@@ -1,0 +1,29 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare a host with its part of the plan, on the controller."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.modules.fabric_changes import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes, netplan_file
+
+
+class ActionModule(ControllerAction):
+    """Compare."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the differences, what speaks against them, and netplan's file."""
+        host, plan, node = (self.variable(name) for name in ("inventory_hostname", "dgxspark_plan", "dgxspark_roce"))
+        if not plan or not node or host not in plan["hosts"]:
+            raise CollectionError(f"{host}: it was not read (dgxspark_roce) or not planned (dgxspark_plan) yet.")
+        planned, parts = plan["hosts"][host], asked["parts"]
+        options = {key: asked[key] for key in ("trust", "spoof_check", "reset_stranded")}
+        found: Plain = to_plain(changes.changes(planned, node, options, parts, asked["path"]))
+        if "netplan" in parts:
+            found["netplan"] = to_plain(netplan_file.file_of(planned, node["netplan"]["renderer"]))
+        return found

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan K3s for the host, of the role's variables and the inventory."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.k3s_plan import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s, k3s_config
+
+
+class ActionModule(ControllerAction):
+    """Gather, plan."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the plan."""
+        groups, fabric = self.variable("groups"), self.variable("dgxspark_fabric", {})
+        given = {
+            "settings": k3s_config.settings_of(self.variable),
+            "servers": groups.get(self.variable("k3s_server_group"), []),
+            "agents": groups.get(self.variable("k3s_agent_group"), []),
+            "fabric": fabric,
+            "sparks": groups.get(fabric.get("group", "dgx"), []),
+            "machine": asked["machine"],
+            "server": asked["server"],
+            "archives_seen": [result.get("stat") for result in asked["archives"]],
+        }
+        name, hostvars = self.variable("inventory_hostname"), self.task_vars["hostvars"]
+        return k3s.plan_of_inventory(name, given, hostvars, self.owner_dirs())

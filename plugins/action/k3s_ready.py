@@ -1,0 +1,48 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the cluster for its nodes until they are as planned, or the time is over."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from ansible_collections.dgxspark.cluster.plugins.modules.k3s_ready import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_nodes import problems
+
+INTERVAL_S = 2
+ASK = ["get", "nodes", "--output=json"]
+
+
+class ActionModule(ControllerAction):
+    """Ask, judge, wait."""
+
+    arguments = ARGUMENTS
+    initial = {"problems": []}  # noqa: RUF012 - never changed
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return nothing where all is well; failed with what is wrong. In check mode nothing is asked."""
+        if self._task.check_mode:
+            return {"skipped": True, "msg": "Check mode has changed no node."}
+        plans = {host: plan for host, plan in self.of_hosts(asked["plans"]).items() if plan}
+        until = time.monotonic() + asked["timeout"]
+        while True:
+            found = self._look(asked["kubectl"], plans)
+            if not found:
+                return {}
+            if time.monotonic() > until:
+                return {"failed": True, "problems": found, "msg": " ".join(found)}
+            time.sleep(INTERVAL_S)
+
+    def _look(self, kubectl: list[str], plans: Plain) -> list[str]:
+        arguments = {"argv": [*kubectl, *ASK]}
+        said = self._execute_module(
+            module_name="ansible.builtin.command", module_args=arguments, task_vars=self.task_vars
+        )
+        if said.get("rc", 1) != 0:
+            why = said.get("stderr") or said.get("msg") or "no answer"
+            return [f"{self._task.delegate_to}: its API does not answer: {why}"]
+        return [str(finding) for finding in problems(json.loads(said["stdout"]), plans)]

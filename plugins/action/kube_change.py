@@ -1,0 +1,41 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what the cluster has of an instance, and decide."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_change import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, rollout
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
+
+OWN = (("apps/v1", "StatefulSet"), ("v1", "ConfigMap"))
+NODE, ATTACHMENT = ("v1", "Node"), ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
+
+
+class ActionModule(ControllerAction):
+    """Ask, decide."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return what happens to the instance, what it has, and why the planned ranks could not start."""
+        there = [
+            each for kind in OWN for each in self._list(asked, kind, asked["namespace"], selectors(asked["instance"]))
+        ]
+        problems: list[str] = []
+        if asked["judge"]:
+            nodes, attachments = (self._list(asked, kind) for kind in (NODE, ATTACHMENT))
+            problems = rollout.problems(asked["served"], nodes, attachments + asked["to_come"])
+        return {**rollout.decide(asked["served"], there, asked["restart"]), "there": there, "problems": problems}
+
+    def _list(
+        self,
+        asked: Plain,
+        kind: tuple[str, str],
+        namespace: str | None = None,
+        labels: tuple[str, ...] | list[str] = (),
+    ) -> list[Plain]:
+        return ask.objects(self, kind, ask.where({**asked, "namespace": namespace}), labels, self.task_vars)

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge the room for an image, of what the cluster and the hosts' disks showed."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_image_room import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import room
+
+
+class ActionModule(ControllerAction):
+    """Gather, judge."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return who lacks the image, the room that it takes, and what forbids it."""
+        hosts = [rank["host"] for rank in self.variable("k8s_dgx_plan")["ranks"]]
+        names = {host: host for host in hosts} | self.variable("k8s_dgx_node_names")
+        read = self.of_hosts(asked["mounts"], {}) if asked["mounts"] else {}
+        mounts = {
+            host: seen["ansible_facts"]["ansible_mounts"] for host, seen in read.items() if "ansible_facts" in seen
+        }
+        choices = {
+            "path": f"{self.variable('k3s_data_dir', '/var/lib/rancher/k3s')}/agent/containerd",
+            "reserve_gib": float(self.variable("k8s_dgx_disk_reserve_gib")),
+            "assumed_gib": float(self.variable("k8s_dgx_image_room_gib")),
+            "gc_percent": (self.variable("k3s_kubelet_args") or {}).get("image-gc-high-threshold"),
+        }
+        return room(asked["image"], asked["nodes"], names, mounts, choices)

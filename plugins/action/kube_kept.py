@@ -1,0 +1,28 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what an instance has, and write it down."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_kept import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, rollout
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
+
+
+class ActionModule(ControllerAction):
+    """Ask, write down."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the instance as it can be served again."""
+        place, labels = ask.where(asked), selectors(asked["instance"])
+        there = [
+            each
+            for kind in asked["kinds"]
+            for each in ask.objects(self, (kind["api_version"], kind["kind"]), place, labels, self.task_vars)
+        ]
+        return {"kept": rollout.kept(there, asked["instance"])}

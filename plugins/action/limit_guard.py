@@ -1,0 +1,23 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare the limit with whom it reaches, before anything is touched."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.limit_guard import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import check_limit
+
+
+class ActionModule(ControllerAction):
+    """Judge the limit of this run."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the problems; failed where there is one."""
+        reached, limit = self.variable("ansible_play_hosts_all"), self.variable("ansible_limit", "")
+        found = check_limit(limit, self.variable("groups"), reached, asked["targets"], asked["also"])
+        problems = [str(finding) for finding in found]
+        return {"problems": problems, **({"failed": True, "msg": " ".join(problems)} if problems else {})}

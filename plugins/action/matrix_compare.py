@@ -1,0 +1,20 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare two logs on the controller: there they lie, and so do the owner's folders."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.matrix_compare import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare
+
+
+class ActionModule(ControllerAction):
+    """Read, compare."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the comparison and its table."""
+        return compare.matrix_compare(asked["before"], asked["after"], self.owner_dirs())

@@ -1,0 +1,20 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the memory guard of the figures of a hardware class, on the controller: there the owner's folders are."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.memory_guard_plan import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import memory_guard
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+
+
+class ActionModule(ControllerAction):
+    """Decide."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the files and units."""
+        return memory_guard.plan(asked["profile"], asked["overrides"], asked["parts"], self.owner_dirs())

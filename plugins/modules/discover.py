@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: discover
+short_description: Make an inventory of what nodes showed
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Decides by what was read of the nodes who is connected to whom, the topology, how many VFs, and which networks are free, and
+    tries that on the plan of the fabric. Writes an inventory of it, and a page with a picture, into a folder on the controller.
+  - Nothing is written over that has other content, unless O(overwrite) says so. What stands in the way of an inventory is
+    returned, not guessed around.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  hosts:
+    description:
+      - What the nodes showed, by the names of this run, in order.
+      - Each has C(roce) of M(dgxspark.cluster.roce_info), C(survey) of M(dgxspark.cluster.node_survey), C(health) of
+        M(dgxspark.cluster.node_health), C(machine) of M(dgxspark.cluster.k3s_info) and C(links) of
+        M(dgxspark.cluster.fabric_probe), or the reason why not in C(error), or in C(unread) by what it is.
+    type: dict
+    required: true
+  path:
+    description: The folder, on the controller.
+    type: path
+    required: true
+  overwrite:
+    description: Write over files that have other content.
+    type: bool
+    default: false
+  keep_names:
+    description: Whether the hosts' names stay. Otherwise they become C(spark1) and so on, reached at their names of this run.
+    type: bool
+    default: false
+  knowledge_dirs:
+    description: The owner's folders of knowledge.
+    type: list
+    elements: path
+    default: []
+seealso:
+  - module: dgxspark.cluster.node_survey
+  - plugin: dgxspark.cluster.fabric_plan
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Write the inventory
+  dgxspark.cluster.discover:
+    hosts: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars) | map(attribute='seen'))) }}"
+    path: "{{ lookup('dgxspark.cluster.owner_path', 'my-cluster') }}"
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+ok:
+  description: Whether the folder has, or would have, the inventory now.
+  returned: success
+  type: bool
+lines:
+  description: What was discovered, for people.
+  returned: success
+  type: list
+  elements: str
+msg:
+  description: Why there is no inventory, if there is none.
+  returned: success
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "hosts": {"type": "dict", "required": True},
+    "path": {"type": "path", "required": True},
+    "overwrite": {"type": "bool", "default": False},
+    "keep_names": {"type": "bool", "default": False},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(msg="discover runs on the controller, by its action plugin. Call it as dgxspark.cluster.discover.")
+
+
+if __name__ == "__main__":
+    main()

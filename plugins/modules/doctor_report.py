@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: doctor_report
+short_description: Say what is wrong with a running cluster, by what its nodes showed
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Compares what was read of the nodes with the plan, with each other, and with what is known to be bad. Says of each thing
+    found the symptom, the cause and the remedy.
+  - The verdict is V(error) where anything of severity error was found, else V(warning), else V(well). What could not be
+    judged is said.
+  - It reads the variables of the play's hosts itself. C(dgxspark_plan) is the plan; of each host C(dgxspark_roce),
+    C(__sriov_roce_read) and C(__doctor_fault), what M(dgxspark.cluster.roce_info) said or why it said nothing, and C(__doctor_health),
+    the result of M(dgxspark.cluster.node_health). C(nccl_gid_index), C(sriov_roce_trust), C(sriov_roce_spoof_check), C(netplan_vf_path)
+    and C(k8s_dgx_plan) say what the roles were told.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  started:
+    description: When this began, for the report.
+    type: str
+    required: true
+  plan_fault:
+    description: Why the plan refuses what the nodes showed, where it does.
+    type: str
+requirements:
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.fabric_report
+  - module: dgxspark.cluster.node_health
+"""
+
+EXAMPLES = r"""
+- name: Say what is wrong
+  dgxspark.cluster.doctor_report:
+    started: "2026-01-01T00:00:00Z"
+  register: outcome
+  run_once: true
+"""
+
+RETURN = r"""
+report:
+  description: The report, whose C(verdict) is V(well), V(warning) or V(error). Its form is fixed by a JSON Schema.
+  type: dict
+  returned: success
+table:
+  description: The report as lines for a terminal.
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "started": {"type": "str", "required": True},
+    "plan_fault": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="doctor_report runs on the controller, by its action plugin. Call it as dgxspark.cluster.doctor_report."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_changes
+short_description: Tell what the roles of the fabric would change on a node, and what speaks against it
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Compares the host's part of the plan (C(dgxspark_plan)) with what M(dgxspark.cluster.roce_info) has read of it (C(dgxspark_roce)),
+    without reaching the node. A node that is as planned needs no further remote step.
+  - V(sriov) looks at functions and VFs, and at the files and units that restore them. Those must have been asked for,
+    else they count as absent; the role P(dgxspark.cluster.sriov_roce#role) knows which.
+  - V(netplan) looks at netplan's file and its mode, an unconfirmed change, stanzas of other files for the same
+    interfaces, and addresses and MTU of interfaces on the host. It returns the file as it is to be, too.
+  - In that file every VF is matched by the MAC that is set for it and gets its address and MTU; every function gets its MTU alone.
+    All are optional, without DHCP and link-local addresses.
+  - Where names are the usual ones (C(en…)), a VF is matched by its name's beginning as well. netplan otherwise makes a
+    C(.link) file that replaces the system's own for that VF, which then loses its name at the next boot.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  parts:
+    description: What to compare.
+    type: list
+    elements: str
+    choices: [sriov, netplan]
+    default: [sriov, netplan]
+  trust:
+    description: Whether VFs are trusted. Without it, this is left alone.
+    type: bool
+  spoof_check:
+    description: Whether a VF's source MAC is checked. Without it, this is left alone.
+    type: bool
+  reset_stranded:
+    description: Whether VFs in dead namespaces are freed.
+    type: bool
+    default: false
+  path:
+    description: The netplan file.
+    type: str
+    default: /etc/netplan/90-dgxspark-fabric.yaml
+seealso:
+  - plugin: dgxspark.cluster.fabric_plan
+    plugin_type: filter
+  - module: dgxspark.cluster.sriov_vf
+  - module: dgxspark.cluster.netplan_vf
+"""
+
+EXAMPLES = r"""
+- name: Tell what would change
+  dgxspark.cluster.fabric_changes:
+  register: difference
+
+- name: Show it
+  ansible.builtin.debug:
+    msg: "{{ difference.changes }}"
+"""
+
+RETURN = r"""
+changes:
+  description: The differences, each with C(subject), C(what), C(before) and C(after). Empty when nothing is to do.
+  type: list
+  elements: dict
+  returned: success
+findings:
+  description: >-
+    What is to be said, each with C(id), C(severity), C(subject), C(message) and C(remedy). With one of severity
+    V(error), M(dgxspark.cluster.sriov_vf) would refuse.
+  type: list
+  elements: dict
+  returned: success
+netplan:
+  description: The C(content) and the C(devices) of the file, as M(dgxspark.cluster.netplan_vf) takes them.
+  type: dict
+  returned: with V(netplan) in O(parts)
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "parts": {"type": "list", "elements": "str", "choices": ["sriov", "netplan"], "default": ["sriov", "netplan"]},
+    "trust": {"type": "bool"},
+    "spoof_check": {"type": "bool"},
+    "reset_stranded": {"type": "bool", "default": False},
+    "path": {"type": "str", "default": "/etc/netplan/90-dgxspark-fabric.yaml"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="fabric_changes runs on the controller, by its action plugin. Call it as dgxspark.cluster.fabric_changes."
+    )
+
+
+if __name__ == "__main__":
+    main()

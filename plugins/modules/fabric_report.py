@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_report
+short_description: Judge what was seen of the fabric and say passed, failed or incomplete, with the causes
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Judges link, MTU, ARP, GID and RDMA, step by step, then NCCL on the nodes and in the serving pod, tokens, and whether
+    a request took the fabric. It returns a report and a table for the terminal.
+  - The verdict is V(failed) where anything failed, V(incomplete) where something required could not be run, else
+    V(passed). What was not run is said, with the reason, and never counts as passed.
+  - Of what failed, the deepest causes come first, and each lists what follows from it.
+  - It reads C(dgxspark_plan), and of each host of the play C(__verify_seen), what was seen of it - C(facts) or C(error), C(probe) or
+    C(probe_error), and C(rdma), the list of all answers to RDMA tests, and C(rdma_error) where some are missing.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  started:
+    description: When the proof began, for the report.
+    type: str
+    required: true
+  plan_fault:
+    description: Why the plan refuses what the nodes showed, where it does.
+    type: str
+  mode:
+    description: What is required, by an id of C(knowledge/modes) or of the owner's folders.
+    type: str
+    default: full
+  results:
+    description:
+      - What was done beyond the fabric, by step. A step that is absent here is not run. Each may instead have C(reason)
+        alone, why it was not done.
+      - C(nccl) and C(pod) have C(hosts), of the ranks in order; C(runs), each with C(operation), C(bytes), C(busbw) in GB/s
+        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(faults), the
+        C(host) and C(message) of each rank that did not end well; C(transport), what
+        M(dgxspark.cluster.nccl_transport) returned; C(counters); C(readings), what known lines are in their logs; and
+        C(versions).
+      - C(tokens) is what M(dgxspark.cluster.serving_canary) returned.
+      - C(wire) has C(counters). They are by host C(before) and C(after), each what M(dgxspark.cluster.roce_counters)
+        returned in C(counters).
+    type: dict
+    default: {}
+requirements:
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.fabric_schedule
+  - plugin: dgxspark.cluster.report_html
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Judge what was seen
+  dgxspark.cluster.fabric_report:
+    started: "2026-01-01T00:00:00Z"
+  register: outcome
+  run_once: true
+"""
+
+RETURN = r"""
+report:
+  description: The report, whose C(verdict) is V(passed), V(failed) or V(incomplete). Its form is fixed by a JSON Schema.
+  type: dict
+  returned: success
+table:
+  description: The report as lines for a terminal.
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "started": {"type": "str", "required": True},
+    "plan_fault": {"type": "str"},
+    "mode": {"type": "str", "default": "full"},
+    "results": {"type": "dict", "default": {}},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="fabric_report runs on the controller, by its action plugin. Call it as dgxspark.cluster.fabric_report."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_schedule
+short_description: Say which host sends which test traffic over the fabric, and when
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Returns the arguments of M(dgxspark.cluster.fabric_probe) for each host. First the probes (ARP, ping), which all hosts
+    run at the same time; and once their answers are there, rounds of RDMA tests.
+  - In a round no host has more than one peer, so that a figure of bandwidth is that of one path alone. Every pair that
+    shares a segment meets once; where all meet all, n hosts need n - 1 rounds, or n where n is odd.
+  - A path is left out where it cannot be tested. The report gives the reason.
+  - It reads C(dgxspark_plan), and of each host of the play C(__verify_seen), what was seen of it so far - C(facts) (of
+    M(dgxspark.cluster.roce_info)) or C(error), and after the probes C(probe) or C(probe_error).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+requirements:
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.fabric_report
+"""
+
+EXAMPLES = r"""
+- name: Say who probes whom
+  dgxspark.cluster.fabric_schedule:
+  register: schedule
+  run_once: true
+
+- name: Probe every peer out of every VF
+  dgxspark.cluster.fabric_probe:
+    arp: "{{ schedule.probes[inventory_hostname].arp }}"
+    ping: "{{ schedule.probes[inventory_hostname].ping }}"
+"""
+
+RETURN = r"""
+probes:
+  description: By host that was seen, the arguments C(arp) and C(ping).
+  type: dict
+  returned: success
+rounds:
+  description: The rounds in order, each the argument C(rdma) by host. Empty before the probes' answers are given.
+  type: list
+  elements: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="fabric_schedule runs on the controller, by its action plugin. Call it as dgxspark.cluster.fabric_schedule."
+    )
+
+
+if __name__ == "__main__":
+    main()

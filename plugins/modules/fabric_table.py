@@ -1,0 +1,73 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_table
+short_description: Show the fabric's plan, and what would change on the nodes that were read
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Reads C(dgxspark_plan), and of each host of the play what M(dgxspark.cluster.fabric_changes) returned. A host without it was not
+    reached, and the table says so. A question mark stands for what only the node can tell.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  registers:
+    description: The names under which the play has registered the results of M(dgxspark.cluster.fabric_changes).
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: dgxspark.cluster.fabric_changes
+  - module: dgxspark.cluster.show
+"""
+
+EXAMPLES = r"""
+- name: Lay out the plan
+  dgxspark.cluster.fabric_table:
+  register: shown
+  run_once: true
+
+- name: Show it
+  dgxspark.cluster.show:
+    lines: "{{ shown.table }}"
+  run_once: true
+"""
+
+RETURN = r"""
+table:
+  description: The plan as lines for a terminal.
+  type: list
+  elements: str
+  returned: success
+changes:
+  description: What would change, by host that was read.
+  type: dict
+  returned: success
+findings:
+  description: What speaks against it, by host that was read.
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "registers": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="fabric_table runs on the controller, by its action plugin. Call it as dgxspark.cluster.fabric_table."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: k3s_plan
+short_description: Plan K3s for one node
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Returns what a node is of the cluster, its C(config.yaml), which files of the release it needs and where they come
+    from, whether it differs, and what forbids it.
+  - The networks of pods and services are those that the fabric's plan keeps clear
+    (C(dgxspark_fabric.reserved_networks)).
+  - It reads the variables of the role P(dgxspark.cluster.k3s#role) and C(dgxspark_fabric), the inventory's groups, and of each server
+    C(k3s_node_ip) and C(ansible_host).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  machine:
+    description: What M(dgxspark.cluster.k3s_info) read of the host. Without it the plan ends where a node's facts begin.
+    type: dict
+  server:
+    description: What it read of the first server, where that is another host.
+    type: dict
+  archives:
+    description: What M(ansible.builtin.stat) returned of each of C(k3s_image_archives) on the controller, as C(results).
+    type: list
+    elements: dict
+    default: []
+requirements:
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.k3s_turns
+  - module: dgxspark.cluster.k3s_ready
+"""
+
+EXAMPLES = r"""
+- name: Plan K3s
+  dgxspark.cluster.k3s_plan:
+    machine: "{{ node.machine }}"
+  register: plan
+
+- name: Show what the node's K3s would be configured with
+  ansible.builtin.debug:
+    msg: "{{ plan.config }}"
+"""
+
+RETURN = r"""
+seen:
+  description: Whether the plan is whole. It is not where something forbids it early, or the node was not read.
+  type: bool
+  returned: success
+refusals:
+  description: What forbids it, as sentences.
+  type: list
+  elements: str
+  returned: when the groups or the node were judged
+notes:
+  description: What the owner should know.
+  type: list
+  elements: str
+  returned: when the groups or the node were judged
+findings:
+  description: Both, each with C(id), C(severity), C(subject), C(message) and C(remedy).
+  type: list
+  elements: dict
+  returned: when the groups or the node were judged
+role:
+  description: V(server) or V(agent).
+  type: str
+  returned: when the groups are sound
+first:
+  description: Whether it is the first server, which the others join.
+  type: bool
+  returned: when the groups are sound
+server:
+  description: The first server's name in the inventory.
+  type: str
+  returned: when the groups are sound
+node_ip:
+  description: The node's address on the management network.
+  type: str
+  returned: when whole
+url:
+  description: Where the cluster's API is.
+  type: str
+  returned: when whole
+step:
+  description: V(install), V(keep), V(upgrade) or V(refused).
+  type: str
+  returned: when whole
+config:
+  description: C(config.yaml) as data; C(text) is the same as it is written.
+  type: dict
+  returned: when whole
+fetch:
+  description: The release's files that the node lacks, each with C(name), C(from) and whether that is a C(url).
+  type: list
+  elements: dict
+  returned: when whole
+differs:
+  description: Whether the node differs from the plan.
+  type: bool
+  returned: when whole
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "machine": {"type": "dict"},
+    "server": {"type": "dict"},
+    "archives": {"type": "list", "elements": "dict", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(msg="k3s_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.k3s_plan.")
+
+
+if __name__ == "__main__":
+    main()

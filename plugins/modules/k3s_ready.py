@@ -1,0 +1,69 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: k3s_ready
+short_description: Wait until the cluster has the nodes that were planned
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Asks the cluster by kubectl until each planned node is there and Ready, of the release and with the address that were planned, and
+    fails with what is wrong where it is not when the time is over.
+  - It runs where kubectl is, and reads the plans that the play's hosts have registered.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  plans:
+    description: The name under which the play has registered the results of M(dgxspark.cluster.k3s_plan).
+    type: str
+    required: true
+  kubectl:
+    description: The command, as a list of words.
+    type: list
+    elements: str
+    default: [/usr/local/bin/k3s, kubectl]
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 60
+"""
+
+EXAMPLES = r"""
+- name: Verify the nodes as the cluster sees them
+  dgxspark.cluster.k3s_ready:
+    plans: plan
+  delegate_to: "{{ groups['k3s_server'] | first }}"
+  run_once: true
+"""
+
+RETURN = r"""
+problems:
+  description: One sentence for each node that is not as planned.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "plans": {"type": "str", "required": True},
+    "kubectl": {"type": "list", "elements": "str", "default": ["/usr/local/bin/k3s", "kubectl"]},
+    "timeout": {"type": "int", "default": 60},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="k3s_ready runs on the controller, by its action plugin. Call it as dgxspark.cluster.k3s_ready."
+    )
+
+
+if __name__ == "__main__":
+    main()

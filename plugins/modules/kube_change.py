@@ -1,0 +1,107 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_change
+short_description: Decide what happens to an instance that is, or is not, being served
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Compares the ranks in the cluster with those planned, by the checksum of all that they are started with.
+  - Ranks of two plans do not work together, so a group is kept, started, or replaced as a whole.
+  - Says why the planned ranks could not start, before anything is stopped for them - nodes that are not in the cluster, not ready or
+    cordoned, and network attachments that are not there.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+  - dgxspark.cluster.kube.instance
+options:
+  served:
+    description: The planned objects, as P(dgxspark.cluster.kube_serving#filter) returns them.
+    type: dict
+    required: true
+  restart:
+    description: Replace the group although its plan is the same.
+    type: bool
+    default: false
+  to_come:
+    description: Objects that count as being there, in check mode those that this very run would make.
+    type: list
+    elements: dict
+    default: []
+  judge:
+    description: Whether to look for RV(problems).
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Decide what happens to the instance
+  dgxspark.cluster.kube_change:
+    served: "{{ served }}"
+    namespace: dgx-serving
+    instance: default
+  register: change
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+action:
+  description: V(none), V(start) or V(replace).
+  type: str
+  returned: success
+old:
+  description: The checksum of the plan that is served, null where there is none or more than one.
+  type: str
+  returned: success
+restore:
+  description: The ranks of that plan as they can be put back.
+  type: list
+  elements: dict
+  returned: success
+stale:
+  description: What nobody needs once the new group is ready.
+  type: list
+  elements: dict
+  returned: success
+there:
+  description: The StatefulSets and ConfigMaps that the instance has.
+  type: list
+  elements: dict
+  returned: success
+problems:
+  description: A sentence for each reason why ranks could not start, with what to do.
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "served": {"type": "dict", "required": True},
+    "restart": {"type": "bool", "default": False},
+    "to_come": {"type": "list", "elements": "dict", "default": []},
+    "judge": {"type": "bool", "default": True},
+    "namespace": {"type": "str", "required": True},
+    "instance": {"type": "str", "required": True},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_change runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_change."
+    )
+
+
+if __name__ == "__main__":
+    main()

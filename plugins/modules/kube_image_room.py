@@ -1,0 +1,79 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_image_room
+short_description: Tell whether nodes that lack an engine's image have the room for it
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Judges the disk on which containerd keeps images by the image's size, as another node lists it, else by what is assumed; by the room
+    that is to stay free; and by the share of the disk from which on a kubelet removes images of which nothing runs.
+  - It reads the launch plan (C(k8s_dgx_plan)) and the variables of the role P(dgxspark.cluster.k8s_dgx#role).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  image:
+    description: The image, as ranks ask for it.
+    type: str
+    required: true
+  nodes:
+    description: The cluster's nodes, as the API returns them.
+    type: list
+    elements: dict
+    required: true
+  mounts:
+    description: >-
+      The name under which hosts have registered their mounts, of M(ansible.builtin.setup). A host that has none is not judged.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Find the nodes that lack the image
+  dgxspark.cluster.kube_image_room:
+    image: "{{ image }}"
+    nodes: "{{ nodes.objects }}"
+  register: room
+  run_once: true
+"""
+
+RETURN = r"""
+lacking:
+  description: Hosts that lack the image.
+  type: list
+  elements: str
+  returned: success
+need_gib:
+  description: Room that the image takes where it is lacking.
+  type: float
+  returned: success
+problems:
+  description: What forbids it, in words.
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "image": {"type": "str", "required": True},
+    "nodes": {"type": "list", "elements": "dict", "required": True},
+    "mounts": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_image_room runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_image_room."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_kept
+short_description: Write down what an instance has in the cluster, so that it can be served again
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Returns its objects in the form of P(dgxspark.cluster.kube_serving#filter), so that M(dgxspark.cluster.kube_change) takes it.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+  - dgxspark.cluster.kube.instance
+options:
+  kinds:
+    description: Kinds of objects, each with C(api_version) and C(kind).
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Read what the instance has
+  dgxspark.cluster.kube_kept:
+    kinds: [{api_version: apps/v1, kind: StatefulSet}, {api_version: v1, kind: ConfigMap}]
+    namespace: dgx-serving
+    instance: default
+  register: read
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+kept:
+  description: The objects; C(head) is empty where nothing is served.
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "kinds": {"type": "list", "elements": "dict", "required": True},
+    "namespace": {"type": "str", "required": True},
+    "instance": {"type": "str", "required": True},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_kept runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_kept."
+    )
+
+
+if __name__ == "__main__":
+    main()

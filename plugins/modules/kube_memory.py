@@ -1,0 +1,69 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_memory
+short_description: Wait until a node has the memory that a launch plan counts on
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Compares the node's MemAvailable with what the plan wants free before weights are loaded, with a GiB of slack, until it is there
+    or the time is over. An engine that is gone may still hold memory for seconds.
+  - It reads the node by M(dgxspark.cluster.roce_info). It never fails for what the node lacks, so that all nodes can be told of at once.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  needed_gib:
+    description: Memory in GiB that the plan counts on. Without it none is needed, and the node is not read.
+    type: float
+  device_ids:
+    description: Devices that count, as for M(dgxspark.cluster.roce_info).
+    type: list
+    elements: str
+    required: true
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 0
+"""
+
+EXAMPLES = r"""
+- name: Wait until the old group's memory is back
+  dgxspark.cluster.kube_memory:
+    needed_gib: 101
+    device_ids: ["15b3:1021"]
+    timeout: 60
+  register: memory
+"""
+
+RETURN = r"""
+lacking:
+  description: What is missing, in a sentence with what to do. Empty where nothing is.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "needed_gib": {"type": "float"},
+    "device_ids": {"type": "list", "elements": "str", "required": True},
+    "timeout": {"type": "int", "default": 0},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_memory runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_memory."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: limit_guard
+short_description: Refuse a limit that reaches other hosts than it seems to
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Ansible reads C(-l 'spark[1-4]') as positions in the group C(spark), counted from 0. Where hosts of these names
+    exist, and others or fewer are reached, the limit does not mean what its writer meant.
+  - A limit that leaves no host of the playbook's groups would pass with exit status 0 and do nothing.
+  - It reads the limit, the inventory's groups and the play's hosts itself, and fails with the command that does what was meant.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  targets:
+    description: The groups that the playbook works on.
+    type: list
+    elements: str
+    default: [dgx]
+  also:
+    description: Groups on which it works too, where the inventory has them.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - plugin: dgxspark.cluster.every_host
+    plugin_type: lookup
+"""
+
+EXAMPLES = r"""
+- name: Refuse a limit that misleads
+  dgxspark.cluster.limit_guard:
+  run_once: true
+"""
+
+RETURN = r"""
+problems:
+  description: One sentence for each problem.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "targets": {"type": "list", "elements": "str", "default": ["dgx"]},
+    "also": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="limit_guard runs on the controller, by its action plugin. Call it as dgxspark.cluster.limit_guard."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: matrix_compare
+short_description: Lay two logs of a matrix side by side
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Says what got slower or faster beyond the noise of the repeats, and which cases no longer pass, or do so now.
+  - Noise is what the repeats of a case show; without repeats three per cent count as the difference of two runs. Cases are matched
+    by their names.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  before:
+    description: >-
+      The folder of a matrix, or its journal, from where C(ansible-playbook) was started, or the id of a shipped matrix (a seed's table).
+    type: str
+    required: true
+  after:
+    description: The other one.
+    type: str
+    required: true
+requirements:
+  - jsonschema (Python library, on the controller)
+"""
+
+EXAMPLES = r"""
+- name: Say what a new driver changed
+  dgxspark.cluster.matrix_compare:
+    before: matrix/driver-580
+    after: matrix/driver-595
+  register: compared
+"""
+
+RETURN = r"""
+about:
+  description: What differs of engine and platform, before and after.
+  type: dict
+  returned: success
+rows:
+  description: By C(case), C(n) and C(sum) the C(change), its C(noise) and the C(verdict), V(same), V(slower) or V(faster).
+  type: list
+  elements: dict
+  returned: success
+broken:
+  description: Cases that no longer pass; C(mended) has those that do now.
+  type: list
+  elements: dict
+  returned: success
+mended:
+  description: See RV(broken).
+  type: list
+  elements: dict
+  returned: success
+only:
+  description: Cases of C(before) or C(after) alone.
+  type: dict
+  returned: success
+table:
+  description: The comparison as lines for a terminal.
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "before": {"type": "str", "required": True},
+    "after": {"type": "str", "required": True},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="matrix_compare runs on the controller, by its action plugin. Call it as dgxspark.cluster.matrix_compare."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: memory_guard_plan
+short_description: Decide what the memory guard lays on a node
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Makes the files of the role memory_guard of the figures of a hardware class (C(knowledge/memory_guard)), the owner's laid over.
+  - Figures that contradict each other are refused.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  profile:
+    description: The hardware class, such as V(spark).
+    type: str
+    required: true
+  overrides:
+    description: >-
+      Figures over the class's own, in its shape, such as C({kill: {term_mib: 768}}).
+    type: dict
+    default: {}
+  parts:
+    description: What is wanted of V(protected), V(kill) and V(load).
+    type: list
+    elements: str
+    default: [kill, load, protected]
+requirements:
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.memory_guard
+"""
+
+EXAMPLES = r"""
+- name: Decide
+  dgxspark.cluster.memory_guard_plan:
+    profile: spark
+  register: guard
+
+- name: Show which files a Spark would get
+  ansible.builtin.debug:
+    msg: "{{ guard.files | map(attribute='path') }}"
+"""
+
+RETURN = r"""
+files:
+  description: Files, each with C(path), C(content) and C(mode).
+  type: list
+  elements: dict
+  returned: success
+enable:
+  description: Units to be enabled.
+  type: list
+  elements: str
+  returned: success
+restart:
+  description: Units to be started again after a change.
+  type: list
+  elements: str
+  returned: success
+adjust:
+  description: The OOM score by unit.
+  type: dict
+  returned: success
+earlyoom:
+  description: Whether earlyoom is needed.
+  type: bool
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "profile": {"type": "str", "required": True},
+    "overrides": {"type": "dict", "default": {}},
+    "parts": {"type": "list", "elements": "str", "default": ["kill", "load", "protected"]},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="memory_guard_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.memory_guard_plan."
+    )
+
+
+if __name__ == "__main__":
+    main()

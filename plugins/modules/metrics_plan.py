@@ -1,0 +1,106 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: metrics_plan
+short_description: Decide what the role spark_metrics lays on a node
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Makes the files of the role spark_metrics of the host's part of the fabric's plan (C(dgxspark_plan)).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  profile:
+    description: The hardware class, such as V(spark).
+    type: str
+    required: true
+  textfile:
+    description: The folder of the node exporter's textfile collector, on the node.
+    type: str
+    required: true
+  interval_s:
+    description: Seconds between two readings.
+    type: int
+    required: true
+  gid_index:
+    description: The GID index that NCCL is pinned to, where it is.
+    type: int
+  floor_mib:
+    description: The floor of available memory. By default where the class's memory guard acts.
+    type: int
+  report:
+    description: The JSON report of the last C(verify), on the controller.
+    type: path
+requirements:
+  - jsonschema (Python library, on the controller)
+seealso:
+  - module: dgxspark.cluster.unit_files
+"""
+
+EXAMPLES = r"""
+- name: Decide
+  dgxspark.cluster.metrics_plan:
+    profile: spark
+    textfile: /var/lib/prometheus/node-exporter
+    interval_s: 60
+  register: planned
+
+- name: Show which files a node would get
+  ansible.builtin.debug:
+    msg: "{{ planned.files | map(attribute='path') }}"
+"""
+
+RETURN = r"""
+files:
+  description: Files, each with C(path), C(content) and C(mode); this and the others as M(dgxspark.cluster.unit_files) takes them.
+  type: list
+  elements: dict
+  returned: success
+enable:
+  description: Units to be enabled.
+  type: list
+  elements: str
+  returned: success
+restart:
+  description: Units to be started again after a change.
+  type: list
+  elements: str
+  returned: success
+output:
+  description: Files that the program writes.
+  type: list
+  elements: str
+  returned: success
+needs:
+  description: By folder that the node must have, what to do where it has not.
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "profile": {"type": "str", "required": True},
+    "textfile": {"type": "str", "required": True},
+    "interval_s": {"type": "int", "required": True},
+    "gid_index": {"type": "int"},
+    "floor_mib": {"type": "int"},
+    "report": {"type": "path"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="metrics_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.metrics_plan."
+    )
+
+
+if __name__ == "__main__":
+    main()

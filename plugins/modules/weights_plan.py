@@ -1,0 +1,102 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: weights_plan
+short_description: Decide who downloads weights, who copies them from whom, and whether there is room
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Names the repositories that the ranks of a launch plan (C(k8s_dgx_plan)) load - the model's, and the drafter's where the plan
+    speculates with one. Once it is known what nodes have, it decides.
+  - A repository that no node has whole is fetched by one; all others copy it along a chain over the fabric. A node that has
+    it needs nothing.
+  - Copies go over VFs that are not the instance's, since those may be in pods.
+  - It reads the variables of the role P(dgxspark.cluster.k8s_dgx#role) and the fabric's plan (C(dgxspark_plan)).
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+options:
+  seen:
+    description: >-
+      The name under which the ranks' hosts have registered the results of M(dgxspark.cluster.weights_info). Without it the repositories
+      are named, and nothing is decided.
+    type: str
+  asked:
+    description: >-
+      The name under which they have registered those of M(dgxspark.cluster.weights_fetch) in check mode, in a loop over RV(repos).
+      Without it room for what is fetched is not judged.
+    type: str
+  image_gib:
+    description: Room in GiB that the engine's image takes afterwards, to be kept free beside C(k8s_dgx_disk_reserve_gib).
+    type: float
+    default: 0
+seealso:
+  - module: dgxspark.cluster.weights_info
+  - module: dgxspark.cluster.weights_copy
+"""
+
+EXAMPLES = r"""
+- name: Name the repositories
+  dgxspark.cluster.weights_plan:
+  register: wanted
+  run_once: true
+
+- name: See what the nodes have
+  dgxspark.cluster.weights_info:
+    cache_dir: /var/lib/dgxspark/cache
+    repos: "{{ wanted.wanted }}"
+  register: seen
+
+- name: Decide
+  dgxspark.cluster.weights_plan:
+    seen: seen
+  register: weights
+  run_once: true
+"""
+
+RETURN = r"""
+wanted:
+  description: Dictionaries of C(repo) and C(revision), which is null where nobody pins one.
+  type: list
+  elements: dict
+  returned: success
+repos:
+  description: Each repository with C(holder), C(fetch), C(lacking), C(manifest) and C(chain) (a link by host).
+  type: list
+  elements: dict
+  returned: with O(seen)
+moves:
+  description: What is moved, in words.
+  type: list
+  elements: str
+  returned: with O(seen)
+problems:
+  description: What forbids it, in words.
+  type: list
+  elements: str
+  returned: with O(seen)
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "seen": {"type": "str"},
+    "asked": {"type": "str"},
+    "image_gib": {"type": "float", "default": 0},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="weights_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.weights_plan."
+    )
+
+
+if __name__ == "__main__":
+    main()

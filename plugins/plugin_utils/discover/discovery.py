@@ -1,0 +1,79 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole of it: from what the nodes showed to the folder's files, the page and the lines; and laying it down."""
+
+from __future__ import annotations
+
+import pathlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover import folder, inventory, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import Composed, compose
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Plain, read_seen
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.discover_page import page
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """files: by their paths in the folder; {} where something stands in the way of an inventory. view: see report.view."""
+
+    composed: Composed
+    files: dict[str, str]
+    view: dict[str, t.Any]
+    page: str
+
+
+def discover(hosts: t.Mapping[str, Plain], keep_names: bool = False, overlays: t.Sequence[str] = ()) -> Discovered:
+    """Make an inventory of what the nodes showed. hosts, keep_names: as `read_seen` takes them; overlays: the owner's folders.
+
+    Raises CollectionError for a wrong form, and where there is no host.
+    """
+    seen = read_seen(hosts, keep_names)
+    made = compose(seen, knowledge.shared("hardware", overlays))
+    view = report.view(
+        seen, made, knowledge.shared("stacks", overlays), list(knowledge.shared("versions", overlays).values())
+    )
+    files = inventory.files(seen, made) if made.settings is not None else {}
+    return Discovered(made, files, view, page(view))
+
+
+def lay_down(made: Discovered, to: str, overwrite: bool, check: bool) -> dict[str, t.Any]:
+    """Write the folder, unless `check`; return `ok`, `changed`, `diff`, `msg` and `lines` for people.
+
+    Files with other content stay as they are unless `overwrite`. The page is written whenever anything is: it is a report.
+    Raises CollectionError where the folder cannot be read or written.
+    """
+    at = pathlib.Path(to)
+    lines = report.lines(made.view)
+    if not made.files:
+        if not check:
+            folder.write([(str(at / folder.PAGE), made.page)])
+        lines += ["", "No inventory was written."] + ([] if check else [f"Picture: {at / folder.PAGE}"])
+        return {"ok": False, "changed": False, "diff": [], "msg": made.view["headline"], "lines": lines}
+    changed = folder.changes(at, made.files)
+    edited = [change for change in changed if change.before is not None]
+    if edited and not overwrite:
+        lines += [line for change in edited for line in ("", *change.unified())]
+        msg = (
+            f"{', '.join(change.path for change in edited)}: it is there with other content (see the difference above), and was left "
+            "as it is. Write over it with -e dgxspark_discover_overwrite=true, or name another folder."
+        )
+        return {"ok": False, "changed": False, "diff": [change.diff() for change in edited], "msg": msg, "lines": lines}
+    if not check:
+        folder.write([*((change.path, change.after) for change in changed), (str(at / folder.PAGE), made.page)])
+    would = "would be " if check else ""
+    done = f"{would}written to" if changed else "unchanged in"
+    count = len(made.view["hosts"])
+    limit = "spark1" if count == 1 else f"spark[1:{count}]"
+    lines += ["", f"Inventory {done} {at / 'inventory'}; picture: {at / folder.PAGE}", "", "Next:", f"  cd {at}"]
+    lines += [f"  ansible-playbook dgxspark.cluster.{name} -i inventory -l '{limit}'" for name in ("plan", "site")]
+    return {
+        "ok": True,
+        "changed": bool(changed),
+        "diff": [change.diff() for change in changed],
+        "msg": "",
+        "lines": lines,
+    }

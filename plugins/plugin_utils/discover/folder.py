@@ -1,0 +1,73 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folder that an owner is given: what of it is there, what would change, and writing it."""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import HOSTS
+
+PAGE = "discovered.html"
+# What Ansible reads in an inventory's folder, if it has one of these endings.
+_READ = ("", ".yml", ".yaml", ".json", ".ini", ".toml", ".py", ".sh")
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file that is not as it would be written; before is None for one that is not there."""
+
+    path: str
+    before: str | None
+    after: str
+
+    def diff(self) -> dict[str, str]:
+        """Return it as Ansible shows it."""
+        head = {"before_header": self.path, "after_header": self.path}
+        return {**head, "before": self.before or "", "after": self.after}
+
+    def unified(self) -> list[str]:
+        """Return it line by line: what is there against what would be written."""
+        there, new = (self.before or "").splitlines(), self.after.splitlines()
+        return list(
+            difflib.unified_diff(there, new, f"{self.path} (there)", f"{self.path} (discovered)", lineterm="", n=1)
+        )
+
+
+def changes(folder: pathlib.Path, files: t.Mapping[str, str]) -> list[FileChange]:
+    """Return what writing the files would change. Raises CollectionError for what cannot be read, or does not go together."""
+    if folder.exists() and not folder.is_dir():
+        raise CollectionError(f"{folder}: it is there, and it is no folder. Name another one in dgxspark_discover_to.")
+    inventory = (folder / HOSTS).parent
+    for path in sorted(inventory.iterdir()) if inventory.is_dir() else ():
+        if path.is_file() and path != folder / HOSTS and path.suffix in _READ and not path.name.endswith("~"):
+            raise CollectionError(
+                f"{path}: Ansible would read it beside the discovered hosts.yml, and hosts would be there twice. Move it away, or "
+                "name another folder in dgxspark_discover_to."
+            )
+    found = []
+    for name, text in files.items():
+        path = folder / name
+        try:
+            before = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            before = None
+        except (OSError, UnicodeDecodeError) as exc:
+            raise CollectionError(
+                f"{path}: it cannot be read: {exc}. Name another folder in dgxspark_discover_to."
+            ) from exc
+        if before != text:
+            found.append(FileChange(str(path), before, text))
+    return found
+
+
+def write(files: t.Iterable[tuple[str, str]]) -> None:
+    """Write files with their folders, each as a whole or not at all. Raises CollectionError where that is not possible."""
+    for path, text in files:
+        node_files.write(path, text.encode(), 0o644)

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the nodes showed, by the names that the inventory will give them, and which of their functions is which slot."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.link_probe import Heard
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Machine
+from ansible_collections.dgxspark.cluster.plugins.module_utils.survey import Survey
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    CollectionError,
+    Function,
+    Node,
+    from_plain,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import Hardware
+
+Plain = t.Mapping[str, t.Any]
+
+# Variables that say how a host is reached, and hold no secret.
+CONNECTION = (
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "ansible_connection",
+    "ansible_python_interpreter",
+    "ansible_ssh_private_key_file",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "ansible_ssh_executable",
+    "ansible_become",
+    "ansible_become_method",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One host. typed: what it was called in this run. reach: connection variables. error: why it was not read, if it was not.
+
+    What is None was not read; `unread` says of what and why.
+    """
+
+    name: str
+    typed: str
+    reach: dict[str, t.Any]
+    error: str | None = None
+    node: Node | None = None
+    survey: Survey | None = None
+    health: Health | None = None
+    machine: Machine | None = None
+    heard: tuple[Heard, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """How people know it: its name, and what it was called."""
+        return self.name if self.name == self.typed else f"{self.name} ({self.typed})"
+
+
+def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
+    """Return the hosts in order.
+
+    hosts: by what each was called, `reach`, `error`, and what the modules returned: `roce`, `survey`, `health`, `machine`,
+    `links`, with `unread` (what -> why). keep_names: whether those are names that the owner gave; else they become spark1 and
+    so on, reached at what they were called. Raises CollectionError for a wrong form, or where there is no host.
+    """
+    if not hosts:
+        raise CollectionError("no host is there to look at. Give the addresses with -i '192.0.2.11,192.0.2.12,'.")
+    found = []
+    for number, (typed, plain) in enumerate(hosts.items(), 1):
+        reach = {key: value for key, value in (plain.get("reach") or {}).items() if key in CONNECTION}
+        if not keep_names and reach.get("ansible_connection") != "local":
+            reach.setdefault("ansible_host", typed)
+        parts: dict[str, t.Any] = {}
+        for key, field, cls in (
+            ("roce", "node", Node),
+            ("survey", "survey", Survey),
+            ("health", "health", Health),
+            ("machine", "machine", Machine),
+        ):
+            if plain.get(key):
+                parts[field] = from_plain(t.cast(t.Any, cls), plain[key], f"{typed}: {key}")
+        heard = tuple(from_plain(Heard, one, f"{typed}: links") for one in plain.get("links") or ())
+        unread = tuple((str(what), str(why)) for what, why in (plain.get("unread") or {}).items())
+        name = typed if keep_names else f"spark{number}"
+        error = str(plain["error"]) if plain.get("error") else None
+        found.append(Seen(name, typed, reach, error, heard=heard, unread=unread, **parts))
+    return found
+
+
+def functions_by_slot(node: Node, hardware: Hardware) -> tuple[dict[str, Function], dict[str, dict[str, str]]]:
+    """Return a node's functions by slot, and how those are named that the hardware class names otherwise.
+
+    A function is known by its PCI address or its interface's name; the others take the slots that are left, by the number of
+    their port as the driver says it and then in order of their addresses.
+    """
+    left = list(node.functions)
+    found: dict[str, Function] = {}
+    for slot in hardware.slots:
+        by_pci = next((f for f in left if f.pci == slot.pci), None)
+        by_name = next((f for f in left if f.netdev and f.netdev.name == slot.netdev), None)
+        function = by_pci if by_name in (None, by_pci) else None if by_pci else by_name
+        if function:
+            found[slot.slot] = function
+            left.remove(function)
+    named: dict[str, dict[str, str]] = {}
+    for slot in hardware.slots:
+        fitting = [f for f in left if f.phys_port in (None, f"p{slot.port}")]
+        if slot.slot not in found and fitting:
+            found[slot.slot] = fitting[0]
+            named[slot.slot] = {"pci": fitting[0].pci}
+            left.remove(fitting[0])
+    return dict(sorted(found.items())), named

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's answer to the confirmation of a change of its network means, as a result of the action netplan_vf."""
+
+from __future__ import annotations
+
+import typing as t
+
+Plain = dict[str, t.Any]
+
+
+def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
+    """Return the result; None where the node is not done, and is to be asked again.
+
+    answer: of the module in its phase `confirm`. timeout: seconds of the node's timer. lost: whether the connection broke
+    when the change began.
+    """
+    outcome, message = answer.get("outcome"), answer.get("message")
+    if answer.get("failed"):
+        return answer
+    if outcome == "confirmed":
+        return {"outcome": outcome, "changed": True}
+    if outcome == "rolled_back":
+        return _failure(
+            "The change cut this node off from the controller; it has gone back to its old configuration by "
+            f"itself after {timeout} s. What was changed: {message}"
+        )
+    if outcome == "too_slow":
+        return _failure(
+            f"netplan was not done within {timeout} s, and the node has gone back to its old configuration by "
+            f"itself. Give it more time (rollback_timeout). What was to be changed: {message}"
+        )
+    if outcome == "unknown" and lost:
+        return _failure(f"The connection broke before the change began, and nothing was changed. {message}")
+    if outcome == "unknown":
+        return _failure(
+            "The change was begun, and the node has lost track of it: it has been restarted meanwhile. "
+            f"What holds is the configuration before it, or after it; run again. {message}"
+        )
+    return None
+
+
+def silent(timeout: float, grace: float, error: str) -> Plain:
+    """Return the result of a node that no longer answers. grace: seconds that were waited after the timer."""
+    return _failure(
+        f"The node has not answered since the change, not even {grace} s after its timer ({timeout} s) must have "
+        f"gone off and brought the old configuration back. Look at its console. The last error: {error}"
+    )
+
+
+def _failure(message: str) -> Plain:
+    return {"failed": True, "changed": False, "outcome": "rolled_back", "msg": message}

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was discovered as one HTML page that needs nothing else: hosts and cables as a picture, and what the inventory rests on.
+
+It has no date: the same nodes make the same page.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.picture import picture
+
+Plain = t.Mapping[str, t.Any]
+
+_WORDS = {"dgx_os": "DGX OS", "kernel": "Kernel", "driver": "Driver", "firmware": "NIC firmware", "bios": "BIOS"}
+_HEADINGS = {"passed": "Ready to run", "incomplete": "Ready, with a word of warning", "failed": "No inventory"}
+
+
+def page(view: Plain) -> str:
+    """Return the page of `discover.report.view`. Raises CollectionError for anything else."""
+    with frame.reading("this is nothing that was discovered, or it is damaged: {!r}."):
+        drawn = {**view, "topology": view["topology"] or "not known", "steps": []}
+        content = {
+            "view": view,
+            "heading": _HEADINGS[view["verdict"]],
+            "sentence": view["headline"] if view["settings"] else view["headline"].partition(": ")[2],
+            "date": None,
+            "facts": _facts(view),
+            "serious": [finding for finding in view["findings"] if finding["severity"] != "info"],
+            "notes": [finding for finding in view["findings"] if finding["severity"] == "info"],
+            "words": _WORDS,
+            "networks": _networks(view["settings"]) if view["settings"] else [],
+            "fabric": frame.markup(picture(drawn)) if any(host["functions"] for host in view["hosts"]) else None,
+        }
+        return frame.render("discover.html.j2", content, {})
+
+
+def _facts(view: Plain) -> list[tuple[str, str]]:
+    hosts = view["hosts"]
+    seen = sum(host["status"] == "seen" for host in hosts)
+    facts = [("Topology", view["topology"] or "\u2013"), ("Hosts", f"{seen} of {len(hosts)} seen")]
+    facts.append(("Hardware", view["hardware"]))
+    if view["settings"] and "vf_count" in view["settings"]:
+        facts.append(("VFs on each function", str(view["settings"]["vf_count"])))
+    return facts
+
+
+def _networks(settings: Plain) -> list[tuple[str, str]]:
+    rows = [(settings["address_pool"], "the fabric")]
+    rows += [(network, "management") for network in settings["management_networks"]]
+    return rows + [(network, f"kept clear: {name}") for name, network in settings["reserved_networks"].items()]

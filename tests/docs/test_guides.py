@@ -1,0 +1,100 @@
+"""Each command of each guide can be typed: its playbook, variables and tags exist; the site of all guides has no loose end."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.unit import guide
+from ansible_collections.dgxspark.cluster.tools import docs, troubleshooting
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAMES = sorted(path.stem for path in guide.GUIDES.glob("*.rst"))
+TYPED = [
+    (name, command)
+    for name in NAMES
+    for command in guide.commands(name, prompt=False)
+    if command.split()[0] == "ansible-playbook"
+]
+OTHERS = {"python3", "ansible-galaxy", "ansible-doc", "ansible-inventory", "tar", "make", "lab/lab", "kubectl", "curl"}
+
+
+def code() -> str:
+    """Return all that reads variables: playbooks, roles and plugins."""
+    files = [path for folder in ("playbooks", "roles", "plugins") for path in (ROOT / folder).rglob("*")]
+    return "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".yml", ".py", ".j2"))
+
+
+CODE = code()
+
+
+def tags_of(playbook: pathlib.Path) -> set[str]:
+    """Return the tags of a playbook and of those that it imports."""
+    found: set[str] = set()
+    for play in yaml.safe_load(playbook.read_text(encoding="utf-8")):
+        parts = [play, *play.get("roles", []), *play.get("tasks", []), *play.get("pre_tasks", [])]
+        for part in parts:
+            tags = part.get("tags", []) if isinstance(part, dict) else []
+            found |= {tags} if isinstance(tags, str) else set(tags)
+        if other := play.get("ansible.builtin.import_playbook"):
+            found |= tags_of(playbook.parent / other)
+    return found
+
+
+def words(command: str) -> list[str]:
+    """Return a command's words; what a shell puts in by <(…) is one of them."""
+    return shlex.split(re.sub(r"<\([^)]*\)", "OUTPUT", command), comments=True)
+
+
+def options(command: t.Sequence[str], *names: str) -> list[str]:
+    """Return the values of an option."""
+    return [command[place + 1] for place, word in enumerate(command[:-1]) if word in names]
+
+
+def variables(given: str) -> list[str]:
+    """Return the names that one `-e` sets: JSON, name=value …, or a file, whose names are not known."""
+    if given.startswith("{"):
+        return list(json.loads(given))
+    return [] if given.startswith("@") else [part.partition("=")[0] for part in shlex.split(given)]
+
+
+def test_a_guide_has_commands_of_programs_that_it_may_count_on() -> None:
+    programs = {command.split()[0] for name in NAMES for command in guide.commands(name)}
+    assert programs - OTHERS == {"ansible-playbook"}
+    assert len(TYPED) > 60
+
+
+@pytest.mark.parametrize(("name", "command"), TYPED)
+def test_a_command_names_what_there_is(name: str, command: str) -> None:
+    typed = words(command)
+    [playbook] = [word for word in typed if word.startswith("dgxspark.cluster.") or word.endswith(".yml")][:1]
+    place = ROOT / (playbook if playbook.endswith(".yml") else f"playbooks/{playbook.rpartition('.')[2]}.yml")
+    assert place.is_file(), f"{name}: {playbook}"
+    assert {tag for given in options(typed, "--tags") for tag in given.split(",")} <= tags_of(place)
+    for variable in (name for value in options(typed, "-e") for name in variables(value)):
+        assert re.search(rf"\b{re.escape(variable)}\b", CODE), f"{name}: nothing reads {variable}"
+
+
+def test_the_guide_of_lines_is_what_the_signatures_say() -> None:
+    assert troubleshooting.GUIDE.read_text(encoding="utf-8") == troubleshooting.document(), (
+        "run tools/troubleshooting.py"
+    )
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: pathlib.Path) -> None:
+    index = docs.build(tmp_path)
+    listed = yaml.safe_load((ROOT / "docs" / "docsite" / "extra-docs.yml").read_text(encoding="utf-8"))
+    assert sorted(page for section in listed["sections"] for page in section["toctree"]) == NAMES
+    front = index.read_text(encoding="utf-8")
+    pages = [f"docsite/{name}.html" for name in NAMES]
+    pages += [f"{path.stem}_module.html" for path in (ROOT / "plugins" / "modules").glob("*.py")]
+    pages += [f"{path.name}_role.html" for path in (ROOT / "roles").iterdir() if path.is_dir()]
+    for page in pages:
+        assert page in front
+        assert (index.parent / page).is_file()

@@ -1,0 +1,82 @@
+"""The fabric on a bad day: a wire that loses, hosts in another order, one that left and comes back, one host at a time.
+
+Not here, since the guest cannot: delay (its kernel has no sch_netem), and NetworkManager (it is not in the image).
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+import pytest
+import yaml
+from harness import NODES, ROOT, make_so, play, prove, sh
+
+pytestmark = pytest.mark.long
+
+LOSS = (
+    "nft add table inet loss; nft add chain inet loss in '{ type filter hook input priority 0; }';"
+    " nft add rule inet loss in udp dport 4791 limit rate over 200/second burst 5 packets drop"
+)
+ADDRESSES = "ip -br -4 address show | grep -E '^en.*v[0-9]' | awk '{print $1, $3}' | sort"
+
+
+def inventory(folder: pathlib.Path, *hosts: str, **variables: int) -> pathlib.Path:
+    """Return the lab's inventory with these hosts in this order; variables: the pinned index of each."""
+    place = folder / "-".join(hosts)
+    shutil.copytree(ROOT / "inventories/lab", place)
+    tree = yaml.safe_load((place / "hosts.yml").read_text())
+    group = tree["all"]["children"]["spark"]["children"]["dgx"]
+    pins = {name: {"dgxspark_fabric_index": index} for name, index in variables.items()}
+    group["hosts"] = {name: group["hosts"][name] | pins.get(name, {}) for name in hosts}
+    (place / "hosts.yml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    return place
+
+
+def addresses() -> dict[str, str]:
+    return {node: sh(node, ADDRESSES) for node in NODES}
+
+
+def test_a_wire_that_loses_packets_is_named_with_its_node(report: pathlib.Path) -> None:
+    make_so()
+    sh("spark2", LOSS)
+    try:
+        proof = prove(report)
+    finally:
+        sh("spark2", "nft delete table inet loss")
+    assert proof.verdict == "failed"
+    assert proof.told_on_the_page()
+    assert all("spark2" in cause["where"] + cause["message"] for cause in proof.report["causes"]), proof.causes
+    assert prove(report).verdict == "passed"
+
+
+def test_hosts_in_another_order_change_nothing_where_they_are_pinned(tmp_path: pathlib.Path) -> None:
+    make_so()
+    before = addresses()
+    pins = {name: number for number, name in enumerate(NODES, 1)}
+    turned = inventory(tmp_path, *reversed(NODES), **pins)
+    run = play("site.yml", "--tags", "fabric", inventory=turned)
+    assert run.code == 0, run.output
+    assert not any(run.changed.values()), run.output
+    assert addresses() == before
+
+
+def test_a_host_that_left_the_group_and_comes_back_has_its_identity_again(tmp_path: pathlib.Path) -> None:
+    make_so()
+    before = addresses()
+    without = inventory(tmp_path, "spark1", "spark3", "spark4", spark3=3, spark4=4)
+    run = play("site.yml", "--tags", "fabric", inventory=without, limit="spark1,spark3,spark4")
+    assert run.code == 0, run.output
+    assert not any(run.changed.values()), run.output
+    assert play("playbooks/teardown.yml", "--tags", "fabric", limit="~^spark2$").code == 0
+    assert sh("spark2", ADDRESSES) == ""
+    make_so()
+    assert addresses() == before
+
+
+def test_one_host_at_a_time_comes_to_the_same(report: pathlib.Path) -> None:
+    assert play("playbooks/teardown.yml", "--tags", "fabric").code == 0
+    make_so("--forks", "1")
+    assert prove(report, "spark[1:4]", "--forks", "1").verdict == "passed"
+    again = play("site.yml", "--tags", "fabric", "--forks", "1")
+    assert not any(again.changed.values()), again.output

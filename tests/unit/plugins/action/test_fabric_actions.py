@@ -1,0 +1,195 @@
+"""The fabric as a playbook calls it: the plan by its filter, differences and table by actions on what hosts showed."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import pytest
+import yaml
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    CollectionError,
+    FileState,
+    Function,
+    Netdev,
+    Node,
+    to_plain,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes as differences
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table import table
+from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
+
+ROLE = pathlib.Path(__file__).resolve().parents[4] / "roles" / "sriov_roce"
+SETTINGS = {"topology": "switch", "vf_count": 2}
+
+plan = fabric_plan.FilterModule().filters()["fabric_plan"]
+
+
+def changes(planned: t.Any, node: t.Any, **arguments: t.Any) -> dict[str, t.Any]:
+    """Return what the action says of the host; its failure is raised."""
+    variables = play({"spark1": {}}, dgxspark_plan={"hosts": {"spark1": planned}}, dgxspark_roce=node)
+    made = run("fabric_changes", variables, **arguments)
+    if made.get("failed"):
+        raise AnsibleError(made["msg"])
+    return made
+
+
+def bare(**more: t.Any) -> dict[str, t.Any]:
+    """Return a node of the shipped class as it comes out of its box."""
+    functions = tuple(
+        Function(pci=pci, totalvfs=8, numvfs=0, netdev=Netdev(name, mac=f"48:b0:2d:00:00:0{number}", mtu=1500))
+        for number, (name, pci) in enumerate([("enp1s0f0np0", "0000:01:00.0"), ("enP2p1s0f0np0", "0002:01:00.0")])
+    )
+    plain: dict[str, t.Any] = to_plain(Node(functions=functions, **more))
+    return plain
+
+
+def test_a_plan_is_json_and_has_every_host() -> None:
+    made = plan(names(3), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    assert json.loads(json.dumps(made)) == made
+    assert [host["detected"] for host in made["hosts"].values()] == [False, True, False]
+
+
+def test_a_refusal_is_ansibles_error_and_names_the_filter() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"dgxspark\.cluster\.fabric_plan: .*dgxspark_fabric\.mtu"):
+        plan(names(2), {**SETTINGS, "mtu": "big"}, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("spark1", SETTINGS, {}), "the hosts: a list of names is needed, not the text"),
+        (([1, 2], SETTINGS, {}), "the hosts: a list of names"),
+        ((["spark1"], SETTINGS, ["spark1"]), "hostvars: a dictionary is needed, not the list"),
+        ((["spark1"], SETTINGS, {}, "dgxspark"), "knowledge_dirs: a list of names"),
+        ((["spark1", "spark1"], SETTINGS, {}), "spark1"),
+    ],
+)
+def test_arguments_of_a_wrong_shape_are_told(arguments: tuple[t.Any, ...], told: str) -> None:
+    with pytest.raises(AnsibleFilterError) as caught:
+        plan(*arguments)
+    assert told in str(caught.value)
+
+
+def test_the_table_is_aligned_and_marks_what_was_not_seen() -> None:
+    lines = table(plan(names(2), SETTINGS, {"spark2": {"dgxspark_roce": bare()}}))
+    assert lines[0] == "Fabric: switch, 2 hosts, 1 pair"
+    assert "spark1 (index 1, from inventory alone)" in lines
+    assert "spark2 (index 2)" in lines
+    vf = next(line for line in lines if "10.100.8.2/24" in line)
+    head = next(line for line in lines if "function" in line)
+    assert vf.index("10.100.8.2/24") == head.index("IPv4")
+    assert vf.index("02:d6:00:02:01:00") == head.index("MAC")
+    assert vf.split()[-1] == "?"
+    assert not any("would change" in line for line in lines)
+    assert max(map(len, lines)) < 120
+
+
+def test_the_table_tells_changes_refusals_and_who_was_not_reached() -> None:
+    made = plan(names(3), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    would = {"spark2": [{"subject": "p0f0", "what": "VFs", "before": 0, "after": 2}], "spark3": []}
+    against = {"spark2": [{"severity": "error", "subject": "p0f0v1", "message": "it is in use.", "remedy": "Stop it."}]}
+    lines = table(made, would, against)
+    blocks = "\n".join(lines).split("\n\n")
+    assert "would change: not known, the host was not reached" in blocks[1]
+    assert "p0f0: VFs 0 -> 2" in blocks[2]
+    assert "error: p0f0v1: it is in use. Stop it." in blocks[2]
+    assert "would change: nothing" in blocks[3]
+
+
+def test_the_table_of_no_plan_is_refused() -> None:
+    with pytest.raises(CollectionError, match="fabric_plan"):
+        table({})
+
+
+def test_the_table_is_made_of_what_each_host_registered() -> None:
+    made = plan(names(3), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    change = {"subject": "p0f0", "what": "VFs", "before": 0, "after": 2}
+    hostvars = {
+        "spark1": {"one": {"skipped": True}},
+        "spark2": {"one": {"changes": [change], "findings": []}, "other": {"changes": [change], "findings": []}},
+        "spark3": {},
+    }
+    shown = run("fabric_table", play(hostvars, dgxspark_plan=made), registers=["one", "other"])
+    assert shown["changes"] == {"spark2": [change, change]}
+    assert shown["findings"] == {"spark2": []}
+    assert shown["table"] == table(made, shown["changes"], shown["findings"])
+    assert run("fabric_table", play({}, dgxspark_plan=made))["table"] == table(made)
+
+
+def test_a_host_that_was_not_read_has_no_difference() -> None:
+    made = run("fabric_changes", play({"spark1": {}}, dgxspark_plan=plan(["spark1"], SETTINGS, {})))
+    assert made["msg"].startswith("dgxspark.cluster.fabric_changes: spark1: it was not read")
+
+
+def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:
+    planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
+    found = [(change["subject"], change["what"]) for change in changes(planned, bare())["changes"]]
+    assert ("p0f0", "VFs") in found
+    assert ("p0f1", "VFs") in found
+    assert (persist.CONFIG, "file") in found
+    assert any("netplan" in subject for subject, _what in found)
+
+
+def test_each_part_can_be_asked_for_alone() -> None:
+    planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
+    sriov = changes(planned, bare(), parts=["sriov"])["changes"]
+    netplan = changes(planned, bare(), parts=["netplan"], path="/etc/netplan/90-dgxspark-fabric.yaml")["changes"]
+    assert sriov
+    assert netplan[0]["subject"] == "/etc/netplan/90-dgxspark-fabric.yaml"
+    assert changes(planned, bare())["changes"] == sriov + netplan
+    assert not any("netplan" in change["subject"] for change in sriov)
+
+
+def test_a_file_that_is_as_planned_is_no_change() -> None:
+    planned = plan(["spark1"], SETTINGS, {"spark1": {"dgxspark_roce": bare()}})["hosts"]["spark1"]
+    wrong = bare(files=(FileState(persist.CONFIG, "0" * 64, "0644"),))
+    assert any(change["subject"] == persist.CONFIG for change in changes(planned, wrong, parts=["sriov"])["changes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (({"trsut": True},), "Did you mean trust?"),
+        (({"trust": "yes"},), "options.trust: 'yes' is not of type bool"),
+        (({}, ["sriv"]), "Did you mean sriov?"),
+    ],
+)
+def test_wrong_options_of_changes_are_told(arguments: tuple[t.Any, ...], told: str) -> None:
+    planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
+    with pytest.raises(CollectionError) as caught:
+        differences(planned, bare(), *arguments)
+    assert told in str(caught.value)
+
+
+def test_a_host_without_a_fabric_has_nothing_to_change() -> None:
+    planned = plan(["spark1"], {"topology": "single"}, {})["hosts"]["spark1"]
+    made = changes(planned, bare())
+    assert (made["changes"], made["findings"], made["netplan"]["devices"]) == ([], [], [])
+
+
+def test_what_the_module_would_refuse_is_a_finding() -> None:
+    planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
+    told = changes(planned, to_plain(Node()), parts=["sriov"])
+    assert {(finding["id"], finding["severity"]) for finding in told["findings"]} == {("sriov.missing", "error")}
+    assert changes(planned, to_plain(Node()), parts=["netplan"])["findings"] == []
+
+
+def test_a_wrong_shape_is_one_sentence_with_the_key() -> None:
+    planned = plan(["spark1"], SETTINGS, {})["hosts"]["spark1"]
+    with pytest.raises(
+        AnsibleError, match=r"dgxspark\.cluster\.fabric_changes: .*functions\[0\].*unknown key 'colour'"
+    ):
+        changes(planned | {"functions": [planned["functions"][0] | {"colour": "red"}]}, bare())
+
+
+def test_the_role_asks_for_the_files_that_are_compared() -> None:
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
+    assert tuple(variables["__sriov_roce_files"]) == persist.PATHS
+    assert tuple(variables["__sriov_roce_units"]) == persist.UNITS

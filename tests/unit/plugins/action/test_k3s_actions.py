@@ -1,0 +1,83 @@
+"""The actions of role k3s: its variables and the inventory in, the plan, the order and the cluster's answer out."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import types
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.action import k3s_ready
+from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_k3s import machine
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_k3s_nodes import FIRST, PLANS, node
+
+DEFAULTS = pathlib.Path(__file__).resolve().parents[4] / "roles" / "k3s" / "defaults" / "main.yml"
+Plain = dict[str, t.Any]
+
+
+def variables(host: str, **more: t.Any) -> Plain:
+    """Return what a task of the role sees; defaults that are templates have the value of two nodes."""
+    role = {key: value for key, value in yaml.safe_load(DEFAULTS.read_text("utf-8")).items() if "{{" not in str(value)}
+    role |= {"k3s_embedded_registry": "true", "k3s_airgap": False, "k3s_image_archives": []}
+    groups = {"k3s_server": ["spark1"], "k3s_agent": ["spark2"], "dgx": ["spark1", "spark2"]}
+    hostvars = {f"spark{n}": {"ansible_host": f"192.0.2.1{n}"} for n in (1, 2)}
+    return {
+        **play(hostvars, groups=groups, ansible_play_hosts=list(hostvars)),
+        **role,
+        "inventory_hostname": host,
+        **more,
+    }
+
+
+def test_a_plan_is_made_of_the_role_s_variables(tmp_path: pathlib.Path) -> None:
+    made = run("k3s_plan", variables("spark2", k3s_source="https://mirror.example/k3s"), machine=machine("192.0.2.12"))
+    assert (made["role"], made["refusals"], made["changed"], made["differs"]) == ("agent", [], False, True)
+    assert made["fetch"][0]["from"].startswith("https://mirror.example/k3s/")
+    # A folder is read at once, and what is not in it is told before anything is done.
+    made = run("k3s_plan", variables("spark1", k3s_source=str(tmp_path)), machine=machine("192.0.2.11"))
+    assert any(str(tmp_path) in text for text in made["refusals"])
+    made = run("k3s_plan", variables("spark1", k3s_source=str(tmp_path), k3s_known_bad="perhaps"))
+    assert made["msg"].startswith("dgxspark.cluster.k3s_plan: k3s_known_bad")
+
+
+def test_servers_are_first_in_the_order() -> None:
+    given = variables("spark1")
+    for host, role in (("spark2", "agent"), ("spark1", "server")):
+        given["hostvars"][host]["plan"] = {"differs": True, "role": role, "installed": True}
+    assert run("k3s_turns", given, plans="plan")["turns"] == [["spark1"], ["spark2"]]
+    given["hostvars"]["spark1"]["plan"] = {"skipped": True}
+    assert run("k3s_turns", given, plans="plan")["turns"] == [["spark2"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"rc": 0, "stdout": json.dumps({"items": [FIRST, node("spark2")]})}, ""),
+        ({"rc": 0, "stdout": json.dumps({"items": [FIRST]})}, "spark2: the cluster has no node spark2."),
+        ({"rc": 1, "stderr": "connection refused"}, "its API does not answer: connection refused"),
+    ],
+)
+def test_the_cluster_is_asked_until_the_time_is_over(answer: Plain, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(
+        k3s_ready,
+        "time",
+        types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)),
+    )
+    asked: list[t.Any] = []
+
+    def execute(_self: t.Any, *, module_name: str, module_args: Plain, task_vars: Plain) -> Plain:
+        asked.append((module_name, module_args["argv"]))
+        return answer
+
+    monkeypatch.setattr(k3s_ready.ActionModule, "_execute_module", execute)
+    seen = play({host: {"plan": plan} for host, plan in PLANS.items()})
+    made = run("k3s_ready", seen, plans="plan", timeout=10)
+    assert (made.get("failed", False), told in made.get("msg", "")) == (bool(told), True)
+    assert asked[0] == ("ansible.builtin.command", ["/usr/local/bin/k3s", "kubectl", "get", "nodes", "--output=json"])
+    assert len(asked) == (7 if told else 1)
+    assert run("k3s_ready", seen, check=True, plans="plan")["skipped"]

@@ -1,0 +1,67 @@
+"""The actions kube_change and kube_kept against a scripted API: what an instance has is read where it is, and decided on."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+from ansible_collections.dgxspark.cluster.tests.unit.actions import run
+from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_rollout import in_cluster, served
+
+Plain = dict[str, t.Any]
+OWN = {"namespace": "dgx-serving", "instance": "default", "kubeconfig": "/k"}
+LABELS = ["app.kubernetes.io/managed-by=dgxspark.cluster", "app.kubernetes.io/instance=default"]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Plain]]:
+    """What the API has, by kind."""
+    there: dict[str, list[Plain]] = {}
+
+    def objects(
+        _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], _vars: t.Any
+    ) -> list[Plain]:
+        own = kind[1] in ("StatefulSet", "ConfigMap", "Service")
+        assert place == {"kubeconfig": "/k", **({"namespace": "dgx-serving"} if own else {})}
+        assert list(labels) == (LABELS if own else [])
+        return there.get(kind[1], [])
+
+    monkeypatch.setattr(ask, "objects", objects)
+    return there
+
+
+def test_what_is_not_there_is_started_and_nodes_and_networks_that_lack_are_named(
+    cluster: dict[str, list[Plain]],
+) -> None:
+    made = run("kube_change", served=served(), **OWN)
+    assert (made["action"], made["there"], made["changed"]) == ("start", [], False)
+    assert any("spark1" in problem for problem in made["problems"])
+    assert run("kube_change", served=served(), judge=False, **OWN)["problems"] == []
+
+
+def test_another_plan_is_replaced_and_can_be_put_back(cluster: dict[str, list[Plain]]) -> None:
+    old = served("glm-4.7-nvfp4")
+    for each in in_cluster(old):
+        cluster.setdefault(each["kind"], []).append(each)
+    made = run("kube_change", served=served(), judge=False, **OWN)
+    assert (made["action"], made["old"], len(made["there"])) == ("replace", old["plan"], len(in_cluster(old)))
+    assert len(made["restore"]) == 4
+    assert run("kube_change", served=old, judge=False, **OWN)["action"] == "none"
+    assert run("kube_change", served=old, judge=False, restart=True, **OWN)["action"] == "replace"
+    kinds = [{"api_version": "apps/v1", "kind": "StatefulSet"}, {"api_version": "v1", "kind": "ConfigMap"}]
+    kept = run("kube_kept", kinds=kinds, **OWN)["kept"]
+    assert (kept["plan"], len(kept["workers"]), kept["head"]) == (old["plan"], 3, old["head"])
+    # What was written down is what the other action takes.
+    assert run("kube_change", served=kept, judge=False, **OWN)["action"] == "none"
+
+
+def test_an_api_that_does_not_answer_is_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: t.Any) -> list[Plain]:
+        raise ask.CollectionError("the Kubernetes API did not answer: refused")
+
+    monkeypatch.setattr(ask, "objects", refuse)
+    assert run("kube_kept", kinds=[{"api_version": "v1", "kind": "ConfigMap"}], **OWN)["msg"].startswith(
+        "dgxspark.cluster.kube_kept: the Kubernetes API did not answer"
+    )

@@ -1,0 +1,41 @@
+"""Build the documentation site: build/docs/html/index.html. Any warning fails, a reference to nothing among them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SITE = ROOT / "docs" / "site"
+BUILD = ROOT / "build" / "docs"
+COLLECTION = "dgxspark.cluster"
+
+
+def build(place: pathlib.Path = BUILD) -> pathlib.Path:
+    """Write the site below `place` and return its first page.
+
+    Raises:
+        subprocess.CalledProcessError: antsibull-docs or Sphinx found something wrong, which it has printed.
+    """
+    programs = pathlib.Path(sys.executable).parent
+    core = ROOT / ".cache" / "collections" / programs.parent.name
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(core))}
+    shutil.rmtree(place, ignore_errors=True)
+    pages = place / "rst"
+    pages.mkdir(parents=True, mode=0o755)
+    collect = [programs / "antsibull-docs", "--config-file", SITE / "antsibull-docs.cfg", "collection"]
+    collect += ["--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", pages, COLLECTION]
+    subprocess.run(collect, check=True, env=environment)
+    render = [programs / "sphinx-build", "-b", "html", "-c", SITE, "-W", "--keep-going", "-q", pages, place / "html"]
+    subprocess.run(render, check=True, env=environment)
+    return place / "html" / "index.html"
+
+
+if __name__ == "__main__":
+    try:
+        print(build())
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"docs: {pathlib.Path(error.cmd[0]).name} ended with {error.returncode}") from error

@@ -1,0 +1,97 @@
+"""Write the guide that explains log lines: docs/docsite/rst/guide_troubleshooting.rst, from the signatures.
+
+Usage: python tools/troubleshooting.py [--check]
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+import tempfile
+import textwrap
+import typing as t
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    _place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
+    _place.mkdir(parents=True)
+    (_place / "cluster").symlink_to(ROOT)
+    sys.path.insert(0, str(_place.parents[1]))
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
+
+GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_troubleshooting.rst"
+WIDTH, LINE = 136, 126
+SECTIONS = {
+    "nccl": "NCCL and the transport",
+    "sglang": "SGLang",
+    "vllm": "vLLM",
+    "engine": "Engines and CUDA",
+    "torch": "PyTorch",
+    "k3s": "K3s and Kubernetes",
+    "kernel": "The kernel",
+    "firmware": "Firmware and hardware",
+}
+HEAD = """.. Copyright (c) 2026, dgxspark.cluster contributors
+.. GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+.. SPDX-License-Identifier: GPL-3.0-or-later
+.. Made by tools/troubleshooting.py of knowledge/signatures: change it there.
+
+.. _ansible_collections.dgxspark.cluster.docsite.guide_troubleshooting:
+
+Troubleshooting by the line that you see
+========================================
+
+These lines are known. ``explain`` finds them in a log, says which of several is the likely cause of the others, and needs no cluster:
+
+.. code-block:: console
+
+   $ ansible-playbook dgxspark.cluster.explain -e log=rank0.log
+
+``doctor`` looks for them on all nodes (:ref:`guide_doctor <ansible_collections.dgxspark.cluster.docsite.guide_doctor>`).
+
+.. contents::
+   :local:
+"""
+
+
+def escaped(text: str) -> str:
+    """Return a text that reStructuredText shows as it is."""
+    return re.sub(r"([\\*`|_])", r"\\\1", " ".join(text.split()))
+
+
+def shown(entry: t.Mapping[str, t.Any]) -> list[str]:
+    """Return one signature: its line, what it means, what to do."""
+    line = " ".join(entry["example"].split())
+    said = f"**Harmless.** {escaped(entry['cause'])}" if entry["benign"] else escaped(entry["cause"])
+    return [
+        "",
+        ".. code-block:: text",
+        "",
+        *(f"   {part}" for part in textwrap.wrap(line, LINE, break_on_hyphens=False)),
+        "",
+        *textwrap.wrap(f"``{entry['id']}``: {said}", WIDTH),
+        *textwrap.wrap(f"→ {escaped(entry['remedy'])}", WIDTH),
+    ]
+
+
+def document() -> str:
+    """Return the guide."""
+    entries = list(knowledge.load("signatures").values())
+    if unnamed := {entry["component"] for entry in entries} - set(SECTIONS):
+        raise SystemExit(f"SECTIONS has no title for {', '.join(sorted(unnamed))}")
+    lines = [HEAD.rstrip("\n")]
+    for component, title in SECTIONS.items():
+        mine = [entry for entry in entries if entry["component"] == component]
+        lines += ["", title, "-" * len(title)]
+        for entry in sorted(mine, key=lambda entry: (entry["benign"], entry["id"])):
+            lines += shown(entry)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    text = document()
+    if sys.argv[1:] == ["--check"]:
+        raise SystemExit(0 if GUIDE.read_text(encoding="utf-8") == text else "run tools/troubleshooting.py")
+    GUIDE.write_text(text, encoding="utf-8")
