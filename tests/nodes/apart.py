@@ -180,9 +180,12 @@ class Apart:
                     (self.root / where[1:] / name).write_text(text, encoding="utf-8")
         account = spec.get("serviceAccountName")
         if account:
-            (self.root / place[1:] / ACCOUNT).mkdir(parents=True, exist_ok=True)
-            (self.root / place[1:] / ACCOUNT / "token").write_text("token", encoding="ascii")
-            (self.root / place[1:] / ACCOUNT / "ca.crt").write_bytes(self.authority.read_bytes())
+            top = self.root / place[1:]
+            # Where /var/run is a link, it would be followed on this machine.
+            own = top / (ACCOUNT.removeprefix("var/") if (top / "var/run").is_symlink() else ACCOUNT)
+            own.mkdir(parents=True, exist_ok=True)
+            (own / "token").write_text("token", encoding="ascii")
+            (own / "ca.crt").write_bytes(self.authority.read_bytes())
         self.run("; ".join(["set -e", *script]))
         env = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

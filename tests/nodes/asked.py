@@ -12,6 +12,7 @@ Plain = dict[str, t.Any]
 NAMESPACE = "dgx-serving"
 PORT = 30000
 MINUTE = 60
+ASK_S = 2  # between two questions: each is a process on the processors that the nodes are emulated on
 RAILS = ("net1", "net2")
 # A power cut leaves zeros of what was not flushed: where a node lost its pods' results, no pod of it came back.
 UNFLUSHED = "for file in /var/lib/cni/results/*; do head -c 512 /dev/zero >$file; done; sync"
@@ -203,16 +204,16 @@ class Asked:
         """Each rank has its VFs, with address, MTU and ARP settings."""
         addresses = self.planned()
         for rank in self.ranks():
-            links = json.loads(self.inside(rank, "ip", "-json", "address"))
-            seen = {link["ifname"]: link for link in links}
+            # In one command: starting one in an emulated node's container takes seconds.
+            wanted = [f"readlink /sys/class/net/{rail}/device/driver; cat {_sysctls(rail)}" for rail in RAILS]
+            first, *told = self.inside(rank, "sh", "-c", "; ".join(["ip -json address", *wanted])).splitlines()
+            seen = {link["ifname"]: link for link in json.loads(first)}
             for rail in RAILS:
                 (own,) = [each for each in seen[rail]["addr_info"] if each["family"] == "inet"]
                 assert f"{own['local']}/{own['prefixlen']}" == addresses[rank][rail]
                 assert seen[rail]["mtu"] == 9000
                 # A VF itself, not something on top of one.
-                files = " ".join(f"/proc/sys/net/ipv4/conf/{rail}/{name}" for name in SYSCTLS)
-                program = f"readlink /sys/class/net/{rail}/device/driver; cat {files}"
-                driver, *values = self.inside(rank, "sh", "-c", program).split()
+                driver, *values = (told.pop(0) for _line in range(1 + len(SYSCTLS)))
                 assert driver.endswith("/igbvf")
                 assert values == list(SYSCTLS.values())
 
@@ -227,6 +228,10 @@ class Asked:
             assert not re.search("^SERVE_DEFAULT.*=tcp", said, re.M)
             told = json.loads(pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"])
             assert [each["interface"] for each in told] == ["eth0", *RAILS]
+
+
+def _sysctls(rail: str) -> str:
+    return " ".join(f"/proc/sys/net/ipv4/conf/{rail}/{name}" for name in SYSCTLS)
 
 
 def plain(said: str) -> str:
@@ -248,7 +253,7 @@ def until(what: str, bound_s: float, true: t.Callable[[], bool], began: float | 
     began = time.monotonic() if began is None else began
     while not true():
         assert time.monotonic() - began < bound_s, f"{what}: not within {bound_s:g} s"
-        time.sleep(0.5)
+        time.sleep(ASK_S)
     seconds = time.monotonic() - began
     print(f"{what}: {seconds:.1f} s")
     return seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import time
 import typing as t
@@ -10,18 +11,19 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import real
-from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, Plain, plain
-from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, Asked, Plain, plain
+from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, LEASES, PLATFORM_IMAGES, ROOT, Lane
 
 ONE, TWO = "scripted-one", "scripted-two"
 NODES = {1: "vm1", 2: "vm2"}
 VFS = {
     f"dgxspark.cluster/p0f{function}v{index}" for function in (0, 1) for index in (0, 1)
 }  # what the plugin's files list
-STAND_IN = (
-    f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}; "
-    "stand-ins: NVIDIA's device plugin, the engine (scripted)"
+DAEMONS = (
+    f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}"
 )
+MADE_UP = "stand-ins: NVIDIA's device plugin, the engine (scripted)"
+STAND_IN = f"{DAEMONS}; flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANNEL')}; {MADE_UP}"
 
 
 class Site(harness.Site, Asked):
@@ -91,11 +93,19 @@ class Site(harness.Site, Asked):
         return self.lane.run(str(self.lane.bin / "kubectl"), *arguments, check=check)
 
     def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
+        """Run the play, by default for the model that is served."""
         began = time.monotonic()
-        done = super().run(*options, **{"k8s_dgx_model_profile": ONE, **variables})
-        asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items())])
-        print(f"site ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}")
+        done = super().run(*options, **{"k8s_dgx_model_profile": self.served(), **variables})
+        asked = " ".join([*options, *(f"{key}={value}" for key, value in variables.items() if key[0] != "_")])
+        print(
+            f"{self.playbook} ({asked or 'serve'}): {time.monotonic() - began:.0f} s, changed={done[2]}, exit {done[0]}"
+        )
         return done
+
+    def served(self) -> str:
+        """Return the profile of the model that is served; the first where none is."""
+        argv = json.dumps([each.get("data") for each in self.listed("configmaps", "-n", NAMESPACE)])
+        return TWO if f"dgxspark/{TWO}" in argv else ONE
 
     def daemons(self, part: str) -> dict[str, Plain]:
         """Return the pods of a part of the platform, by node."""
@@ -106,6 +116,13 @@ class Site(harness.Site, Asked):
         """Return the VFs that a node offers, by its `allocatable`."""
         (node,) = [each for each in self.listed("nodes") if each["metadata"]["name"] == name]
         return {key for key, count in node["status"]["allocatable"].items() if key in VFS and int(count) > 0}
+
+    def leaked(self) -> dict[str, set[str]]:
+        """Return by node the addresses of the cluster network that are taken there, and that no pod has."""
+        pods = [pod["status"] for pod in self.listed("pods", "--all-namespaces")]
+        held = {each["ip"] for status in pods for each in status.get("podIPs", ())}
+        taken = {name: self.lane.ssh(node, f"ls {LEASES}", check=False).split() for node, name in NODES.items()}
+        return {name: {each for each in found if each[0].isdigit()} - held for name, found in taken.items()}
 
     def drain(self, host: str, node: str) -> None:
         """Drain a node of its ranks as role k3s does before it changes K3s there, with the lane's kubectl."""

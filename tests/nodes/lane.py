@@ -1,8 +1,8 @@
 """Real nodes: the virtual machines, kubelets and control plane of the lane that DGXSPARK_LANES names.
 
 The lane builds Kubernetes 1.20.2 (kubelet, API server, scheduler, controllers) of Debian's own source package and boots VMs
-with containerd and the CNI plugins. Stand-ins, named so wherever they are used: NVIDIA's device plugin, the engine; Multus and the
-SR-IOV device plugin, too, where folders with the real ones are not given (real.py).
+with containerd and the CNI plugins. Stand-ins, named so wherever they are used: NVIDIA's device plugin, the engine; Multus, the
+SR-IOV device plugin and flannel's CNI plugin (a plain bridge), too, where folders with the real ones are not given (real.py).
 What was built is kept in DGXSPARK_NODES_CACHE (default ~/.cache/dgxspark-nodes).
 """
 
@@ -94,6 +94,18 @@ CLUSTER_NETWORK = {
         }
     ],
 }
+# K3s's own (k3s-io/k3s, pkg/agent/flannel/setup.go), whose agent writes the second file at each start.
+K3S_NETWORK = {
+    "name": "cbr0",
+    "cniVersion": "1.0.0",
+    "plugins": [
+        {"type": "flannel", "delegate": {"hairpinMode": True, "forceAddress": True, "isDefaultGateway": True}},
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+        {"type": "bandwidth", "capabilities": {"bandwidth": True}},
+    ],
+}
+SUBNET = "FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.{node}.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+LEASES = "/var/lib/cni/networks/cbr0"
 CONTROLLERS = (
     "*,-nodeipam,-attachdetach,-csrsigning,-csrapproving,-csrcleaner,-bootstrapsigner,-tokencleaner,-route,-service"
 )
@@ -323,8 +335,14 @@ class Lane:
         networks[0] += f"Address=10.77.0.{node}/24\n[Route]\nDestination=10.42.{other}.0/24\nGateway=10.77.0.{other}\n"
         files = {f"systemd/network/20-{netdev}.network": text for netdev, text in zip(FUNCTIONS, networks, strict=True)}
         files |= {"systemd/network/10-mgmt.network.d/api.conf": ROUTE, "systemd/system/to-api.service": TO_API}
-        config = json.loads(json.dumps(CLUSTER_NETWORK))
-        config["plugins"][0]["ipam"]["ranges"] = [[{"subnet": f"10.42.{node}.0/24"}]]
+        flannel = real.folder("DGXSPARK_REAL_FLANNEL")
+        if flannel:
+            config = K3S_NETWORK
+            files["dgxspark-subnet.env"] = SUBNET.format(node=node)
+            files["tmpfiles.d/subnet.conf"] = "C /run/flannel/subnet.env - - - - /etc/dgxspark-subnet.env\n"
+        else:
+            config = json.loads(json.dumps(CLUSTER_NETWORK))
+            config["plugins"][0]["ipam"]["ranges"] = [[{"subnet": f"10.42.{node}.0/24"}]]
         files["cni/net.d/10-lab.conflist"] = json.dumps(config)
         files[k3s.AT_BOOT.removeprefix("/etc/")] = k3s.at_boot()  # the role k3s has no part in this lane
         packed = io.BytesIO()
@@ -335,6 +353,10 @@ class Lane:
                 made.addfile(info, io.BytesIO(text.encode()))
         self.ssh(node, "tar -C /etc -xf - --no-same-owner", packed.getvalue())
         self.ssh(node, "cat >>/etc/containerd/config.toml", HANDLER.encode())
+        if flannel:
+            place = "/usr/lib/cni/flannel"
+            self.ssh(node, f"cat >{place}; chmod 755 {place}", (flannel / "flannel").read_bytes())
+            self.ssh(node, "systemd-tmpfiles --create /etc/tmpfiles.d/subnet.conf")
         self.ssh(node, "networkctl reload; systemctl enable -q --now to-api; systemctl restart containerd")
         self.script("kubelet/kubelet-node.sh", "join", str(node))
         # The lane's own stand-in for Multus has no part in this: ours comes by the role's DaemonSet.

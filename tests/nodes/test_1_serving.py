@@ -1,7 +1,8 @@
 """The role's own objects on real nodes: a Running rank on each, with its VFs inside; unchanged by a second run; switched.
 
 Kubelet, containerd, runc, the API server, the scheduler and the CNI plugins host-device, static and tuning are real (1.20.2 and
-Debian's). Stand-ins: NVIDIA's device plugin and the engine; Multus and the SR-IOV device plugin where real ones are not given (real.py).
+Debian's). Stand-ins: NVIDIA's device plugin and the engine; Multus, the SR-IOV device plugin and flannel's CNI plugin where real ones
+are not given (real.py).
 RDMA in pods is not run: soft-RoCE dies with the move.
 """
 

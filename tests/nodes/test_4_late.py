@@ -45,6 +45,7 @@ def test_late_vfs_are_offered_by_a_plugin_that_is_started_again_and_their_rank_c
 
 
 def test_everything_of_ours_goes_and_pods_still_start(site: Site) -> None:
+    """The entry point is told no plan of the fabric: attachments, and then their kind, go by their label alone."""
     assert site.remove() > 0
     kinds = (
         "daemonsets,statefulsets,pods,configmaps,services,serviceaccounts,secrets,roles,rolebindings,networkpolicies"

@@ -36,24 +36,16 @@ Plain = dict[str, t.Any]
 FLANNEL = "DGXSPARK_REAL_FLANNEL"
 STATUS, NETWORKS = "k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks"
 VFS = {"p0f0v0": ("0000:01:10.0", "vf0"), "p0f1v0": ("0000:02:10.0", "vf1")}
-# What K3s lays down (k3s-io/k3s, pkg/agent/flannel/setup.go), and the same without flannel between: flannel's plugin calls bridge.
-K3S = {
-    "name": "cbr0",
-    "cniVersion": "1.0.0",
-    "plugins": [
-        {"type": "flannel", "delegate": {"hairpinMode": True, "forceAddress": True, "isDefaultGateway": True}},
-        {"type": "portmap", "capabilities": {"portMappings": True}},
-        {"type": "bandwidth", "capabilities": {"bandwidth": True}},
-    ],
-}
+# The cluster network of K3s, and the same without flannel between: flannel's plugin calls bridge.
 POOL = {"type": "host-local", "ranges": [[{"subnet": "10.42.1.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
 BRIDGE = {
     "name": "cbr0",
     "cniVersion": "1.0.0",
-    "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": POOL}, *K3S["plugins"][1:]],
+    "plugins": [
+        {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": POOL},
+        *lane.K3S_NETWORK["plugins"][1:],
+    ],
 }
-SUBNET = "FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
-LEASES = "/var/lib/cni/networks/cbr0"
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 
 
@@ -69,10 +61,10 @@ class Asked:
         made.authority = self.api.serve(made.process.pid, API, made.folder)
         made.cni_plugins()
         flannel = real.folder(FLANNEL)
-        self.network = K3S if flannel else BRIDGE
+        self.network = lane.K3S_NETWORK if flannel else BRIDGE
         if flannel:
             made.cni_plugin(flannel / "flannel")
-            made.run("mkdir -p /run/flannel; cat >/run/flannel/subnet.env", data=SUBNET)
+            made.run("mkdir -p /run/flannel; cat >/run/flannel/subnet.env", data=lane.SUBNET.format(node=1))
         self.lay(self.network)
         for pci, netdev in VFS.values():
             made.function(pci, netdev)
@@ -154,7 +146,7 @@ class Asked:
         }
 
     def leases(self) -> list[str]:
-        return [line for line in self.machine.run(f"ls {LEASES}", check=False).split() if line[0].isdigit()]
+        return [line for line in self.machine.run(f"ls {lane.LEASES}", check=False).split() if line[0].isdigit()]
 
     def scenario(self) -> Plain:
         """Do with it what a cluster does; return all that was seen."""
@@ -202,7 +194,7 @@ class Asked:
         self.stop()
         self.lay(BRIDGE)
         self.start()
-        self.machine.run(f"rm -rf {LEASES}; ip link delete cni0", check=False)
+        self.machine.run(f"rm -rf {lane.LEASES}; ip link delete cni0", check=False)
         pod = self.pod("rank2", **{NETWORKS: ""})
         seen["bridge_add"] = self.machine.cni("ADD", pod)[0]
         self.machine.calls()

@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
 from ansible_collections.dgxspark.cluster.tests.site import control_plane
 
-STAND_IN = f"{cluster.STAND_IN}, K3s (real K3s not run), flannel, kube-proxy"
+STAND_IN = f"{cluster.DAEMONS}; {cluster.MADE_UP}, K3s (real K3s not run), flannel, kube-proxy"
 ONE, TWO = "scripted-four", "scripted-four-other"
 FIFTH = "spark5"
 COMPONENTS = "/etc/dgxspark-stand-in/components"
