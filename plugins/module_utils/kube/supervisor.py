@@ -49,8 +49,8 @@ CAUSES = {
 STATUS = {cause: status for status, cause in CAUSES.items()}
 TERMINATION_LOG = "/dev/termination-log"
 LINE = 65536
-STRANGERS = 64  # connections at once that have not said who they are
-STRANGER_S = 5.0  # that each of them has
+# Connections at once that have not said who they are, and seconds that each of them has to say so.
+STRANGERS, STRANGER_S = 64, 5.0
 QUESTION, ANSWER = b"?", b"!"  # the first byte of a preflight's packet, and of what comes back
 FIRST_TO_GO = 1000  # the highest of all OOM scores
 
@@ -81,7 +81,7 @@ class Rank:
         self.doing = "preflight"
         self.answered = time.monotonic()  # when the API last did
         self.members: dict[int, socket.socket] = {}  # by rank: on the head its workers, on a worker the head
-        self.strangers: dict[socket.socket, None] = {}  # who waits for longest is the first
+        self.strangers: list[socket.socket] = []  # who waits for longest is the first
         self.voice = threading.Lock()  # one message at a time
 
     @property
@@ -131,8 +131,7 @@ def _lines(connection: socket.socket) -> t.Iterator[dict[str, t.Any]]:
     """Yield messages until the other end closes; TimeoutError where it is silent for too long."""
     with connection.makefile("rb") as stream:
         while line := stream.readline(LINE):
-            message = json.loads(line)
-            if isinstance(message, dict):
+            if isinstance(message := json.loads(line), dict):
                 yield message
 
 
@@ -160,12 +159,10 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
         if rank.whole.is_set() or number in rank.members or connection not in rank.strangers:
             return  # it comes again once this group has ended, or its old connection, or strangers are fewer
         connection.settimeout(rank.bounds["lost_s"])
-        del rank.strangers[connection]
+        rank.strangers.remove(connection)
         rank.members[number] = connection
-        whole = len(rank.members) == rank.config["ranks"] - 1
     say(f"rank {number} ({hello.get('host')}) is here")
-    if whole:
-        _go(rank)
+    _go(rank)
     reason = "its connection ended"
     try:
         for message in _lines(connection):
@@ -186,8 +183,9 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
 
 
 def _go(rank: Rank) -> None:
+    """On the head: let all start, once, where all are here."""
     with rank.lock:
-        if len(rank.members) < rank.config["ranks"] - 1:
+        if rank.whole.is_set() or len(rank.members) < rank.config["ranks"] - 1:
             return
         rank.whole.set()
     _tell(rank, {"go": rank.config["plan"]})
@@ -248,57 +246,29 @@ def _serve(rank: Rank, connection: socket.socket) -> None:
     """Answer one connection: a probe's request, or another rank's hello."""
     # Whoever reaches the port may say anything, such as nothing, or brackets without end.
     with contextlib.suppress(OSError, ValueError, LookupError, AttributeError, RecursionError), connection:
-        # For all that is said: a bound on each byte alone would let a stranger stay for as long as he drips.
-        until = time.monotonic() + STRANGER_S
-        first = b""
-        while not first.endswith(b"\n") and len(first) < LINE and (byte := _heard(connection, 1, until)):
-            first += byte  # one by one: what follows is read by others
+        connection.settimeout(STRANGER_S)
+        # Probes and ranks say their first line at once: waiting for pieces would let a stranger stay for as long as he drips.
+        seen = connection.recv(LINE, socket.MSG_PEEK)
+        first = connection.recv(seen.find(b"\n") + 1)  # what follows is read by others
         if first.startswith(b"GET "):
             good, why = rank.probe(first.split()[1].decode())
-            status = "200 OK" if good else "503 Service Unavailable"
-            body = f"{why}\n".encode()
+            status, body = "200 OK" if good else "503 Service Unavailable", f"{why}\n".encode()
             head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode() + body)
             connection.shutdown(socket.SHUT_WR)
-            while _heard(connection, 4096, until):  # or the kernel would reset the answer away
-                pass
+            connection.recv(LINE)  # or the kernel would reset the answer away
         elif rank.head:
             _welcome(rank, connection, json.loads(first))
-    with rank.lock:
-        rank.strangers.pop(connection, None)
-
-
-def _heard(connection: socket.socket, most: int, until: float) -> bytes:
-    """Return what comes next, b"" where nothing more does; TimeoutError from `until` on."""
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    connection.settimeout(left)
-    return connection.recv(most)
-
-
-def _take(rank: Rank, connection: socket.socket) -> None:
-    """Serve a connection in a thread of its own. Where there are too many, who waits for longest goes: no probe does."""
-    with rank.lock:
-        oldest = next(iter(rank.strangers)) if len(rank.strangers) >= STRANGERS else None
-        if oldest:
-            del rank.strangers[oldest]
-        rank.strangers[connection] = None
-    if oldest:
-        with contextlib.suppress(OSError):
-            oldest.shutdown(socket.SHUT_RDWR)  # its thread ends by itself
-    threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
+    with rank.lock, contextlib.suppress(ValueError):
+        rank.strangers.remove(connection)
 
 
 def _listen(rank: Rank) -> None:
     """Open the port for probes and ranks (TCP) and for the others' preflight (UDP), each in a thread."""
     place = (rank.config["listen"], rank.config["port"])
-    tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        tcp.bind(place)
-        tcp.listen(64)
+        tcp = socket.create_server(place, backlog=64)
         udp.bind(place)
     except OSError as exc:
         raise Ending(
@@ -308,7 +278,12 @@ def _listen(rank: Rank) -> None:
     def accept() -> None:
         while True:
             connection, _address = tcp.accept()
-            _take(rank, connection)
+            with rank.lock:
+                known = [*rank.strangers, connection]
+                gone, rank.strangers = known[:-STRANGERS], known[-STRANGERS:]  # probes and ranks find room
+            threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
+            with contextlib.suppress(OSError, IndexError):
+                gone[0].shutdown(socket.SHUT_RDWR)  # its thread ends by itself
 
     peers = {peer["address"] for rail in rank.config["rails"] for peer in rail["peers"]}
 
