@@ -147,7 +147,9 @@ def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owne
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=strict", topology="single")
     assert code != 0
     assert report["verdict"] == "incomplete"
-    assert report["headline"].startswith("INCOMPLETE: tokens not run as required: kube_running: the Kubernetes API ")
+    assert report["headline"].startswith(
+        "INCOMPLETE: tokens not run as required: dgxspark.cluster.kube_running: the Kubernetes API "
+    )
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=quik", topology="single")
     assert code != 0
     assert "There is no modes entry 'quik'. Known: full, quick, strict." in " ".join(output.split())
@@ -177,7 +179,7 @@ def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) 
     said = first_messages(report)
     assert said["nccl"].startswith("spark1: ") and "spark2: " in said["nccl"]
     for step in ("pod", "tokens"):
-        assert said[step].startswith("kube_running: the Kubernetes API ")
+        assert said[step].startswith("dgxspark.cluster.kube_running: the Kubernetes API ")
     assert {step["status"] for step in report["steps"] if step["id"] in ("nccl", "pod", "tokens")} == {"not run"}
 
 
