@@ -22,7 +22,11 @@ def build(place: pathlib.Path = BUILD) -> pathlib.Path:
     """
     programs = pathlib.Path(sys.executable).parent
     core = ROOT / ".cache" / "collections" / programs.parent.name
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(core))}
+    environment = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(core)),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",  # antsibull-docs asks ansible and ansible-doc by their names
+    }
     shutil.rmtree(place, ignore_errors=True)
     pages = place / "rst"
     pages.mkdir(parents=True, mode=0o755)
