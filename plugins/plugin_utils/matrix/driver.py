@@ -193,7 +193,7 @@ def _over(bounds: Bounds, begun: float, expected: float, measured: int) -> str:
         return ""
     left_s = begun + bounds.hours * 3600 - bounds.clock()
     # The first case is begun in whatever time there is, else a short bound would never come to an end.
-    return "time" if left_s <= 0 or (measured and left_s < expected) else ""
+    return "time" if measured and left_s < expected else ""
 
 
 def _progress(case: Case, journal: Journal, matrix: Matrix, count: int) -> str:

@@ -137,6 +137,12 @@ def test_hours_bound_it_by_what_cases_took(tmp_path: pathlib.Path) -> None:
     assert ended["left"] == 36 - ended["measured"]
 
 
+def test_the_first_case_is_begun_in_however_short_a_time(tmp_path: pathlib.Path) -> None:
+    for measured in (1, 2):
+        ended = matrix_driven.run(tmp_path, hours=1e-9)
+        assert (ended["ended"], ended["measured"], ended["left"]) == ("time", 1, 36 - measured)
+
+
 def test_asked_to_stop_it_ends_after_the_case(tmp_path: pathlib.Path) -> None:
     ended = matrix_driven.run(tmp_path, stopping=lambda: len(journal.outcomes(journal.read(tmp_path))) >= 3)
     assert (ended["ended"], ended["measured"]) == ("stopped", 3)
