@@ -8,7 +8,6 @@ from __future__ import annotations
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_change import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, rollout
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
 
 OWN = (("apps/v1", "StatefulSet"), ("v1", "ConfigMap"))
 NODE, ATTACHMENT = ("v1", "Node"), ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
@@ -22,20 +21,12 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return what happens to the instance, what it has, and why the planned ranks could not start."""
-        there = [
-            each for kind in OWN for each in self._list(asked, kind, asked["namespace"], selectors(asked["instance"]))
-        ]
+        there = ask.of_instance(self, asked, OWN, self.task_vars)
         problems: list[str] = []
         if asked["judge"]:
-            nodes, attachments = (self._list(asked, kind) for kind in (NODE, ATTACHMENT))
+            everywhere = ask.where({**asked, "namespace": None})
+            nodes, attachments = (
+                ask.objects(self, kind, everywhere, (), self.task_vars) for kind in (NODE, ATTACHMENT)
+            )
             problems = rollout.problems(asked["served"], nodes, attachments + asked["to_come"])
         return {**rollout.decide(asked["served"], there, asked["restart"]), "there": there, "problems": problems}
-
-    def _list(
-        self,
-        asked: Plain,
-        kind: tuple[str, str],
-        namespace: str | None = None,
-        labels: tuple[str, ...] | list[str] = (),
-    ) -> list[Plain]:
-        return ask.objects(self, kind, ask.where({**asked, "namespace": namespace}), labels, self.task_vars)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_kept import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, rollout
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
 
 
 class ActionModule(ControllerAction):
@@ -19,10 +18,6 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the instance as it can be served again."""
-        place, labels = ask.where(asked), selectors(asked["instance"])
-        there = [
-            each
-            for kind in asked["kinds"]
-            for each in ask.objects(self, (kind["api_version"], kind["kind"]), place, labels, self.task_vars)
-        ]
+        kinds = [(kind["api_version"], kind["kind"]) for kind in asked["kinds"]]
+        there = ask.of_instance(self, asked, kinds, self.task_vars)
         return {"kept": rollout.kept(there, asked["instance"])}

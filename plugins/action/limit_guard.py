@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare the limit with whom it reaches, before anything is touched."""
+"""Compare the limit with the hosts that it reaches, before anything is touched."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import typing as t
 
 from ansible.plugins.action import ActionBase
@@ -42,9 +43,9 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
             made = self.failure(str(exc))
         return {**self.result, **made}
 
+    @abc.abstractmethod
     def act(self, asked: Plain) -> Plain:
-        """Return the result of the checked arguments; a subclass says how."""
-        raise NotImplementedError
+        """Return the result of the checked arguments."""
 
     def failure(self, text: str) -> Plain:
         """Return a failed result that names the action."""

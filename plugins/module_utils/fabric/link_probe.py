@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the wires who is on them: each node calls out of its interfaces for a while, and notes whom it hears on which.
+"""Find which interfaces share a wire: each node sends frames on its interfaces for a while, and notes which MACs it receives on each.
 
 The frames are raw Ethernet broadcasts of a type that IEEE keeps for local experiments, so no interface needs an address, and
 no program but this one reads them. Needs root (else PermissionError), and interfaces that are up. Times are in seconds.

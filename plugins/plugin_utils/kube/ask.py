@@ -19,6 +19,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 try:
@@ -121,6 +122,12 @@ def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
 def done(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
     """Return the answer of the module kubernetes.core.k8s. Raises CollectionError with its words where it failed."""
     return _good(k8s(action, arguments, task_vars))
+
+
+def of_instance(action: Action, asked: Plain, kinds: t.Iterable[tuple[str, str]], task_vars: t.Any) -> list[Plain]:
+    """List the objects of these kinds (apiVersion, kind) that the instance in the options has."""
+    place, labels = where(asked), selectors(asked["instance"])
+    return [each for kind in kinds for each in objects(action, kind, place, labels, task_vars)]
 
 
 def where(asked: Plain) -> Plain:
