@@ -1,9 +1,10 @@
 """Run the test stages, with the time of each, and say at the end what passed, failed and was not run.
 
 Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time where the machine has two cores, the longest first;
-those with virtual machines have all cores to themselves. CPU seconds are those of a stage's processes and their children. Output of each stage goes to build/logs/<stage>.log; the end of a failed
-one's is shown. A stage of `make test` that is not done after LIMIT_S is stopped, and has failed. Exit status 0 only when
-no stage failed and at least one passed; what was not run is named as that.
+those with virtual machines have all cores to themselves. CPU seconds are those of a stage's processes and their children.
+Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is shown, and what failed is named once more
+at the very end, where a CI that keeps the last lines alone has it. A stage of `make test` that is not done after LIMIT_S
+is stopped, and has failed. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ LOGS = ROOT / "build" / "logs"
 CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
+CULPRITS, WIDTH = 20, 300  # failed tests that a stage names at the end, and characters of each
 LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
 LANES = 3  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
 NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
@@ -253,6 +255,21 @@ def tell(stage: Stage) -> Result:
     return Result(stage.name, status, seconds, cpu)
 
 
+def culprits(results: Sequence[Result]) -> list[str]:
+    """Name the tests that failed, stage by stage; of a stage that is no pytest, or was stopped, its last line."""
+    lines = []
+    for each in results:
+        if each.status != "failed":
+            continue
+        log = (LOGS / f"{each.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        named = [line for line in log if line.startswith(("FAILED ", "ERROR "))] or [
+            line for line in log if line and not line.startswith("exit status ")
+        ][-1:]
+        lines += [f"{each.name}: {line[:WIDTH]}" for line in named[:CULPRITS]]
+        lines += [f"{each.name}: and {len(named) - CULPRITS} more"] * (len(named) > CULPRITS)
+    return lines
+
+
 def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
     """Return the longest stage that may begin beside those that run, or None where all of them have to wait."""
     free = [stage for stage in waiting if not stage.alone]
@@ -312,6 +329,7 @@ def main(arguments: list[str]) -> int:
     total = sum(each.cpu for each in results)
     print(f"{'total':{width}}  {'':7}  {time.monotonic() - start:7.0f}  {total:7.0f}")
     counts = {status: sum(1 for each in results if each.status == status) for status in ("passed", "failed", "not run")}
+    print("".join(f"\n{line}" for line in culprits(results)))
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['not run']} skipped")
     return 0 if counts["passed"] and not counts["failed"] else 1
 

@@ -83,6 +83,27 @@ def test_a_stage_tells_what_it_cost(monkeypatch: pytest.MonkeyPatch, tmp_path: p
     assert "stopped after 0.5 s" in (tmp_path / "hangs.log").read_text()
 
 
+def test_what_failed_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    many = [f"FAILED tests/unit/test_a.py::test_{number} - assert 0" for number in range(run_tests.CULPRITS + 2)]
+    logs = {
+        "plain": "FAILED is in a line that passed",
+        "few": "x\nFAILED tests/a.py::test_b - assert 1 == 2\nERROR tests/c.py\n= 1 failed, 1 error =\nexit status 1\n",
+        "many": "\n".join(many),
+        "linter": "a.py:1: E501\n\nexit status 1\n\n",
+    }
+    for name, text in logs.items():
+        (tmp_path / f"{name}.log").write_text(text)
+    results = [run_tests.Result(name, "passed" if name == "plain" else "failed", 1.0, 1.0) for name in logs]
+    assert run_tests.culprits(results) == [
+        "few: FAILED tests/a.py::test_b - assert 1 == 2",
+        "few: ERROR tests/c.py",
+        *(f"many: {line}" for line in many[: run_tests.CULPRITS]),
+        "many: and 2 more",
+        "linter: a.py:1: E501",
+    ]
+
+
 def test_the_older_core_is_asked_whatever_knows_ansible() -> None:
     chosen = run_tests.tests_by_core()
     assert "tests/unit/plugins/modules/test_sriov_vf.py" in chosen
