@@ -67,7 +67,7 @@ artefact:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "folder": {"type": "path", "required": True},
@@ -76,15 +76,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "logins": {"type": "path"},
     "refresh": {"type": "bool", "default": False},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="bundle_fetch runs on the controller, by its action plugin. Call it as dgxspark.cluster.bundle_fetch."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -80,7 +80,7 @@ netplan:
   returned: with V(netplan) in O(parts)
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "parts": {"type": "list", "elements": "str", "choices": ["sriov", "netplan"], "default": ["sriov", "netplan"]},
@@ -89,15 +89,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "reset_stranded": {"type": "bool", "default": False},
     "path": {"type": "str", "default": "/etc/netplan/90-dgxspark-fabric.yaml"},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="fabric_changes runs on the controller, by its action plugin. Call it as dgxspark.cluster.fabric_changes."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

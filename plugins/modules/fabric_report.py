@@ -74,7 +74,7 @@ table:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "started": {"type": "str", "required": True},
@@ -82,15 +82,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "mode": {"type": "str", "default": "full"},
     "results": {"type": "dict", "default": {}},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="fabric_report runs on the controller, by its action plugin. Call it as dgxspark.cluster.fabric_report."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -108,20 +108,14 @@ differs:
   returned: when whole
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "machine": {"type": "dict"},
     "server": {"type": "dict"},
     "archives": {"type": "list", "elements": "dict", "default": []},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(msg="k3s_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.k3s_plan.")
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -39,20 +39,12 @@ turns:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "plans": {"type": "str", "required": True},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="k3s_turns runs on the controller, by its action plugin. Call it as dgxspark.cluster.k3s_turns."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

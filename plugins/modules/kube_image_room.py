@@ -58,22 +58,14 @@ problems:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "image": {"type": "str", "required": True},
     "nodes": {"type": "list", "elements": "dict", "required": True},
     "mounts": {"type": "str"},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="kube_image_room runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_image_room."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

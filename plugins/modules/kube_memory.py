@@ -48,22 +48,14 @@ lacking:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "needed_gib": {"type": "float"},
     "device_ids": {"type": "list", "elements": "str", "required": True},
     "timeout": {"type": "int", "default": 0},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="kube_memory runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_memory."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

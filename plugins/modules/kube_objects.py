@@ -76,7 +76,7 @@ objects:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 KIND: dict[str, dict[str, object]] = {
     "api_version": {"type": "str", "default": "v1"},
@@ -91,15 +91,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="kube_objects runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_objects."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -79,7 +79,7 @@ seconds:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "namespace": {"type": "str", "required": True},
@@ -93,15 +93,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "context": {"type": "str"},
 }
 REQUIRED_IF = [("state", state, ["plan", "ranks"]) for state in ("ready", "ended")]
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, required_if=REQUIRED_IF, supports_check_mode=True)
-    module.fail_json(
-        msg="kube_wait runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_wait."
-    )
-
+main = controller_only(ARGUMENTS, required_if=REQUIRED_IF)
 
 if __name__ == "__main__":
     main()

@@ -237,7 +237,7 @@ recommendation:
   returned: with O(traffic_shape)
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "profile": {"type": "raw", "required": True},
@@ -249,15 +249,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "fail_when_blocked": {"type": "bool", "default": True},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="launch_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.launch_plan."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -47,21 +47,13 @@ problems:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "targets": {"type": "list", "elements": "str", "default": ["dgx"]},
     "also": {"type": "list", "elements": "str", "default": []},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="limit_guard runs on the controller, by its action plugin. Call it as dgxspark.cluster.limit_guard."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

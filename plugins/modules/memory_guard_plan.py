@@ -73,22 +73,14 @@ earlyoom:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "profile": {"type": "str", "required": True},
     "overrides": {"type": "dict", "default": {}},
     "parts": {"type": "list", "elements": "str", "default": ["kill", "load", "protected"]},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="memory_guard_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.memory_guard_plan."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

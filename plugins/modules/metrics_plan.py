@@ -82,7 +82,7 @@ needs:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "profile": {"type": "str", "required": True},
@@ -92,15 +92,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "floor_mib": {"type": "int"},
     "report": {"type": "path"},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="metrics_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.metrics_plan."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

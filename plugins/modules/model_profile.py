@@ -106,7 +106,7 @@ table:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "model": {"type": "str", "required": True},
@@ -123,15 +123,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "overwrite": {"type": "bool", "default": False},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="model_profile runs on the controller, by its action plugin. Call it as dgxspark.cluster.model_profile."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

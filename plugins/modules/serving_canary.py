@@ -153,7 +153,7 @@ signs:
   elements: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 GROUP: dict[str, dict[str, object]] = {
     "name": {"type": "str", "required": True},
@@ -176,15 +176,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "ca_path": {"type": "path"},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="serving_canary runs on the controller, by its action plugin. Call it as dgxspark.cluster.serving_canary."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -98,7 +98,7 @@ lines:
   elements: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "path": {"type": "path", "required": True},
@@ -109,15 +109,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "about": {"type": "dict", "default": {}},
     "most_kib": {"type": "int", "default": 512},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="support_archive runs on the controller, by its action plugin. Call it as dgxspark.cluster.support_archive."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

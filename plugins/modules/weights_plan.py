@@ -81,22 +81,14 @@ problems:
   returned: with O(seen)
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "seen": {"type": "str"},
     "asked": {"type": "str"},
     "image_gib": {"type": "float", "default": 0},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="weights_plan runs on the controller, by its action plugin. Call it as dgxspark.cluster.weights_plan."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

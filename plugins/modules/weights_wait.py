@@ -51,7 +51,7 @@ finished:
   type: bool
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "jid": {"type": "str", "required": True},
@@ -59,15 +59,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "what": {"type": "str", "required": True},
     "interval": {"type": "float", "default": 5},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="weights_wait runs on the controller, by its action plugin. Call it as dgxspark.cluster.weights_wait."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()

@@ -102,6 +102,13 @@ def test_actions_open_alike(path: pathlib.Path) -> None:
     assert "class ActionModule(ControllerAction):" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("path", python_files("plugins/action"), ids=str)
+def test_what_documents_an_action_ends_alike(path: pathlib.Path) -> None:
+    """Of two actions the module has work of its own, on the node."""
+    text = (PLUGINS / "modules" / path.name).read_text(encoding="utf-8")
+    assert path.stem in ("nccl_transport", "netplan_vf") or "\nmain = controller_only(ARGUMENTS" in text
+
+
 @pytest.mark.parametrize("path", python_files("plugins", "lab", "tools", "benchmarks"), ids=str)
 def test_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
     assert code_lines(path) <= 400
