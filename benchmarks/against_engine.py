@@ -9,15 +9,13 @@ first token (time_to_first_token_seconds), with how much later it is, each. Work
 from __future__ import annotations
 
 import argparse
-import importlib
 import pathlib
 import platform
-import sys
+import runpy
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-importlib.import_module("conftest")  # makes the collection importable
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, metrics  # noqa: E402

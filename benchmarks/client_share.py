@@ -7,17 +7,16 @@ level, as the bench reports it (client_share).
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import multiprocessing
 import pathlib
 import platform
+import runpy
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-importlib.import_module("conftest")  # makes the collection importable
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest  # noqa: E402

@@ -17,6 +17,7 @@ import dataclasses
 import datetime
 import math
 import pathlib
+import runpy
 import statistics
 import sys
 import typing as t
@@ -24,8 +25,7 @@ import typing as t
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-__import__("conftest")  # lets a plain checkout be imported by its full name
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import sys
-import tempfile
+import runpy
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-_place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
-_place.mkdir(parents=True)
-(_place / "cluster").symlink_to(ROOT)
-sys.path.insert(0, str(_place.parents[1]))
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile  # noqa: E402

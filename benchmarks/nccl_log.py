@@ -14,20 +14,18 @@ import json
 import pathlib
 import random
 import resource
-import sys
+import runpy
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
-# It makes the checkout importable by its full name.
-import conftest  # noqa: F401  # pylint: disable=unused-import
-
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import read_lines
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
-from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import read_lines  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs  # noqa: E402
 
 ENGINE = "[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4, #token: 8123, gen throughput (token/s): 84.31, #queue-req: 0"
 COLLECTIVE = (

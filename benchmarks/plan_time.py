@@ -13,13 +13,12 @@ import json
 import pathlib
 import platform
 import pstats
-import sys
+import runpy
 import time
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-__import__("conftest")  # lets a plain checkout be imported by its full name
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.filter.fabric_plan import FilterModule  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (  # noqa: E402

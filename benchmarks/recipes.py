@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import collections
 import pathlib
+import runpy
 import sys
-import tempfile
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-if __name__ == "__main__":
-    _place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
-    _place.mkdir(parents=True)
-    (_place / "cluster").symlink_to(ROOT)
-    sys.path.insert(0, str(_place.parents[1]))
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe  # noqa: E402

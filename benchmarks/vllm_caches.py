@@ -9,19 +9,14 @@ Tokens and requests are planned at the published GiB, so that they compare the c
 from __future__ import annotations
 
 import pathlib
+import runpy
 import statistics
-import sys
-import tempfile
 import typing as t
 
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-if __name__ == "__main__":
-    _place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
-    _place.mkdir(parents=True)
-    (_place / "cluster").symlink_to(ROOT)
-    sys.path.insert(0, str(_place.parents[1]))
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile  # noqa: E402

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import pathlib
-import shutil
-import sys
-import tempfile
+import runpy
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 if ROOT.parent.name != "dgxspark":  # in ansible-test's own tree the names resolve already
-    _links = pathlib.Path(tempfile.mkdtemp(prefix="dgxspark-tests-"))
-    atexit.register(shutil.rmtree, _links, ignore_errors=True)
-    (_links / "ansible_collections" / "dgxspark").mkdir(parents=True)
-    (_links / "ansible_collections" / "dgxspark" / "cluster").symlink_to(ROOT)
-    sys.path.insert(0, str(_links))
+    runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 # A busy machine is no failure: how long an example takes is the benchmarks' business.
 try:

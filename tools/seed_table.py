@@ -1,6 +1,6 @@
 """Write the guide that lays what the seeds ran beside what the plan makes of it: docs/docsite/rst/guide_seeds.rst.
 
-Usage: python tools/seed_table.py [--check]
+Usage: python tools/seed_table.py
 knowledge/seeds/ says what each run's author asked for, and how an owner asks for the same. Both are said to the engine
 by the collection, and the two command lines are compared: a difference without a reason is an error.
 """
@@ -11,16 +11,12 @@ import dataclasses
 import functools
 import json
 import pathlib
+import runpy
 import sys
-import tempfile
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-if __name__ == "__main__":
-    _place = pathlib.Path(tempfile.mkdtemp(), "ansible_collections", "dgxspark")
-    _place.mkdir(parents=True)
-    (_place / "cluster").symlink_to(ROOT)
-    sys.path.insert(0, str(_place.parents[1]))
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan  # noqa: E402
@@ -235,20 +231,15 @@ def document(made: t.Sequence[Line]) -> str:
     return "\n".join([INTRO, head, *map(_row, made)]) + "\n"
 
 
-def main(arguments: t.Sequence[str]) -> int:
-    """Write the guide, or compare it with what would be written; exit 1 where they differ or a reason is missing."""
+def main() -> int:
+    """Write the guide; exit 1 where a reason is missing."""
     made = lines()
     missing = [text for one in made for text in one.unexplained]
     for text in missing:
         print(f"no reason: {text}", file=sys.stderr)
-    text = document(made)
-    if "--check" in arguments:
-        same = GUIDE.is_file() and GUIDE.read_text(encoding="utf-8") == text
-        print("the guide is up to date" if same else f"{GUIDE} differs: run tools/seed_table.py")
-        return int(bool(missing) or not same)
-    GUIDE.write_text(text, encoding="utf-8")
+    GUIDE.write_text(document(made), encoding="utf-8")
     return int(bool(missing))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
