@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_running import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import KINDS, running, selectors
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import KINDS, running
 
 
 class ActionModule(ControllerAction):
@@ -19,7 +19,6 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return what runs; failed with the reason where nothing does or nobody answers."""
-        place, labels = ask.where(asked), selectors(asked["instance"])
-        found = {kind[1]: ask.objects(self, kind, place, labels, self.task_vars) for kind in KINDS}
-        found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), place, image.OURS, self.task_vars)
+        found = {kind[1]: ask.of_instance(self, asked, [kind], self.task_vars) for kind in KINDS}
+        found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), ask.where(asked), image.OURS, self.task_vars)
         return running(asked["instance"], asked["namespace"], found, asked["node_names"])

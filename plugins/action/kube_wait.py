@@ -13,7 +13,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_wait import ARGUMENTS, REQUIRED_IF
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, status
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
 
 display = Display()
 
@@ -48,15 +47,14 @@ class ActionModule(ControllerAction):
             time.sleep(asked["interval"])
 
     def _look(self, asked: Plain) -> Plain:
-        place, labels = ask.where(asked), selectors(asked["instance"])
-        pods = ask.objects(self, ("v1", "Pod"), place, labels, self.task_vars)
+        pods = ask.of_instance(self, asked, [("v1", "Pod")], self.task_vars)
         events: list[Plain] = []
         sets: list[Plain] | None = None
         # Who owns the pods is asked where pods are missing. (In check mode nothing was applied; pods that end have no owner.)
         if len(pods) < {"gone": 1, "ready": asked["ranks"], "ended": 0}[asked["state"]] and not self._task.check_mode:
-            sets = ask.objects(self, ("apps/v1", "StatefulSet"), place, labels, self.task_vars)
+            sets = ask.of_instance(self, asked, [("apps/v1", "StatefulSet")], self.task_vars)
         if (pods or sets) and status.judge(asked, pods, events, self._before, sets)["state"] != "ready":
-            events = ask.objects(self, ("v1", "Event"), place, [], self.task_vars)
+            events = ask.objects(self, ("v1", "Event"), ask.where(asked), [], self.task_vars)
         if self._before is None:
             self._before = status.first_look(pods, events, sets or ())
         return status.judge(asked, pods, events, self._before, sets)

@@ -293,6 +293,11 @@ def told(changes: t.Sequence[Change]) -> dict[str, t.Any]:
     return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff}
 
 
+def text_diff(subject: str, before: str, after: str) -> dict[str, str]:
+    """Return two texts as Ansible's diff shows them, each below the subject (a path, an object's name)."""
+    return {"before_header": subject, "after_header": subject, "before": before, "after": after}
+
+
 class CollectionError(Exception):
     """An expected failure, with its cause and remedy in plain words. Modules turn it into fail_json."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_host
-short_description: Give a node's own processes what NCCL needs
+short_description: Configure NCCL for a node's own processes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -107,7 +107,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import HostSettings, NcclHost
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff, to_plain
 
 ARGUMENTS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -146,10 +146,7 @@ def main() -> None:
         changed=bool(outcome.changes),
         changes=to_plain(list(outcome.changes)),
         restart=outcome.restart,
-        diff=[
-            {"before_header": subject, "after_header": subject, "before": before, "after": after}
-            for subject, before, after in outcome.texts
-        ],
+        diff=[text_diff(*changed) for changed in outcome.texts],
     )
 
 

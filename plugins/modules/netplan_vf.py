@@ -162,7 +162,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff, to_plain
 
 DEVICE = {
     "name": {"type": "str"},
@@ -226,10 +226,7 @@ def main() -> None:
         "outcome": outcome.state,
         "message": outcome.message or None,
         "transaction": module.params["transaction"],
-        "diff": [
-            {"before_header": subject, "after_header": subject, "before": before, "after": after}
-            for subject, before, after in outcome.text
-        ],
+        "diff": [text_diff(*changed) for changed in outcome.text],
     }
     for warning in outcome.warnings:
         module.warn(warning)

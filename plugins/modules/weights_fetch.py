@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_fetch
-short_description: Have a model's weights on a node, from the hub or from a folder, or take them away
+short_description: Put a model's weights on a node, from the hub or a folder, or remove them
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -85,7 +85,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff, to_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, fetch
 
 
@@ -116,12 +116,7 @@ def present(module: t.Any) -> dict[str, t.Any]:
     whole = there is not None and parcel.state(cache.parcel(root, there)).whole and not given["verify"]
     if module.check_mode:
         found = fetch.prospect(wanted)
-        change = {
-            "before": f"{before}\n",
-            "after": f"{found['revision']}\n",
-            "before_header": repo,
-            "after_header": repo,
-        }
+        change = text_diff(repo, f"{before}\n", f"{found['revision']}\n")
         return {"changed": not whole, "prospect": found, "diff": change}
     if whole and there is not None:
         return {"changed": False, "manifest": to_plain(there)}

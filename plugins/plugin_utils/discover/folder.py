@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import HOSTS
 
 PAGE = "discovered.html"
@@ -29,8 +29,7 @@ class FileChange:
 
     def diff(self) -> dict[str, str]:
         """Return it as Ansible shows it."""
-        head = {"before_header": self.path, "after_header": self.path}
-        return {**head, "before": self.before or "", "after": self.after}
+        return text_diff(self.path, self.before or "", self.after)
 
     def unified(self) -> list[str]:
         """Return it line by line: what is there against what would be written."""

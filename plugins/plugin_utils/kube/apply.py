@@ -9,7 +9,7 @@ import json
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 
 Object = t.Mapping[str, t.Any]
@@ -74,5 +74,4 @@ def _diff(made: Object, diff: Object) -> Plain:
     def text(value: t.Any) -> str:
         return json.dumps(value, indent=2, sort_keys=True) + "\n" if value else ""
 
-    name = title(made)
-    return {"before_header": name, "after_header": name, "before": text(diff["before"]), "after": text(diff["after"])}
+    return text_diff(title(made), text(diff["before"]), text(diff["after"]))
