@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bundle_fetch
-short_description: Have one thing that a site needs from outside in a folder, checked by its checksum
+short_description: Download one file that a site needs from outside, and check its checksum
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

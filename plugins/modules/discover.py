@@ -10,7 +10,7 @@ short_description: Make an inventory of what nodes showed
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Decides by what was read of the nodes who is connected to whom, the topology, how many VFs, and which networks are free, and
+  - Decides by what was read of the nodes how they are connected, the topology, how many VFs, and which networks are free, and
     tries that on the plan of the fabric. Writes an inventory of it, and a page with a picture, into a folder on the controller.
   - Nothing is written over that has other content, unless O(overwrite) says so. What stands in the way of an inventory is
     returned, not guessed around.

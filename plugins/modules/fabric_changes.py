@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_changes
-short_description: Tell what the roles of the fabric would change on a node, and what speaks against it
+short_description: Show what the roles of the fabric would change on a node, and what forbids it
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

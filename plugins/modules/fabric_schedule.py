@@ -27,7 +27,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Say who probes whom
+- name: Schedule the probes of each host
   dgxspark.cluster.fabric_schedule:
   register: schedule
   run_once: true

@@ -12,7 +12,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Runs the image once, in a pod on one node - without a GPU, weights, VFs, a token of the API or a folder of the node - and reads the
     engine and its version, the flags of its own parser, packages, the architectures that torch was built for, and which start-up
-    patches it has. The pod is taken away again, whatever comes of it.
+    patches it has. The pod is removed again, whatever the outcome.
   - Returns entries of C(images/) and C(engines/) for the owner's folder, valid by their schemas. Nothing is written.
   - What an image says is bounded and checked, and refused where it is not what was asked for.
   - In check mode no pod is made.

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_node
-short_description: Lay K3s on a node, change it, or take it away
+short_description: Install, change or remove K3s on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Checks the binary that lies in the staging folder, writes config, token, registries and unit, starts the unit, and
     waits until it says that it is ready.
-  - Where any of this fails, the node is left as it was before - without K3s, or with the release, files and (on a server
-    without etcd) data of before - and the failure names its cause.
+  - Where any of this fails, the node is left as it was before - without K3s, or with the previous release, files and (on a
+    server without etcd) data - and the failure names its cause.
   - Restarts the unit only when something differs.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes

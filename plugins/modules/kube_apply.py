@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_apply
-short_description: Put objects into the cluster by server-side apply
+short_description: Apply objects to the cluster by server-side apply
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

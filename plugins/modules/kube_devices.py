@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_devices
-short_description: See that nodes offer their VFs to pods, and have the SR-IOV device plugin look again where they do not
+short_description: Check that nodes offer their VFs to pods, and restart the SR-IOV device plugin where they do not
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

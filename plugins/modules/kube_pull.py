@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_pull
-short_description: Have kubelets pull an engine's image on all nodes of a plan, before anything is stopped
+short_description: Pull an engine's image on all nodes of a plan, before anything is stopped
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_wait
-short_description: Wait until a group of ranks serves, or is gone, and say why where it does not come to that
+short_description: Wait until a group of ranks serves, or is gone, and say why where it does not
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

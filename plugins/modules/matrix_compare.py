@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: matrix_compare
-short_description: Lay two logs of a matrix side by side
+short_description: Compare two logs of a matrix
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

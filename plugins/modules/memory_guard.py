@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: memory_guard
-short_description: Lay the memory guard on a node, or take it away
+short_description: Install or remove the memory guard on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: memory_guard_plan
-short_description: Decide what the memory guard lays on a node
+short_description: Decide what the memory guard installs on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_gid
-short_description: Check that every VF's own IPv4 stands in its GID table as RoCE v2
+short_description: Check that every VF's own IPv4 is in its GID table as RoCE v2
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

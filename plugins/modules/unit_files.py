@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: unit_files
-short_description: Lay a set of files with systemd units on a node, or take it away
+short_description: Install or remove a set of files with systemd units on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_plan
-short_description: Decide who downloads weights, who copies them from whom, and whether there is room
+short_description: Decide which node downloads weights, which nodes copy them, and whether there is room
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

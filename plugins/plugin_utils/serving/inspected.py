@@ -132,7 +132,7 @@ def _no_number(name: str) -> t.NoReturn:
 
 
 def told(made: Entries) -> Plain:
-    """Return what came of an image as plain data: `entry`, the `table`'s id or None, `files`."""
+    """Return what was read of an image as plain data: `entry`, the `table`'s id or None, `files`."""
     return {
         "entry": made.image,
         "table": (made.table or {}).get("id"),

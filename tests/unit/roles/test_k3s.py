@@ -446,7 +446,7 @@ def test_a_mirror_that_lacks_a_file(cluster: Owner, bare: Host) -> None:
     release(cluster.releases / "mirror", OLD, images=False)
     failed = cluster.run(limit="spark3", k3s_source=cluster.lan.serve(cluster.releases / "mirror"))
     assert failed.code != 0
-    assert "could not be got from http://192.0.2.1:8000" in failed.plain and "404" in failed.plain
+    assert "could not be fetched from http://192.0.2.1:8000" in failed.plain and "404" in failed.plain
 
 
 @pytest.mark.long
