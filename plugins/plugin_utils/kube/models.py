@@ -88,6 +88,7 @@ class Fit:
     """Whether one profile fits beside what is served, and what it is started with. gib: what each of its ranks would hold.
 
     left_gib: what it would leave on the poorest of `hosts`; missing_gib: what must become free there before the planner takes it.
+    note: of what fits, what to know before it is started.
     """
 
     profile: str
@@ -99,6 +100,7 @@ class Fit:
     left_gib: float | None = None
     missing_gib: float | None = None
     reasons: tuple[str, ...] = ()
+    note: str = ""
     start: Plain = field(default_factory=dict)
 
 
@@ -340,7 +342,9 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     held = float(made["memory"]["used_gib"]) if made else 0.0
     start = {"k8s_dgx_model_profile": fit.profile, "k8s_dgx_free_gib": room}
     start["k8s_dgx_overrides"] = {"instance": overrides["instance"]}
-    return replace(fit, state="fits", gib=held, left_gib=max(room - held, 0.0), start=start)
+    left, floor = max(room - held, 0.0), max((spark.floor_gib or 0.0 for spark in sparks), default=0.0)
+    note = f"less than the memory guard's floor of {floor:.1f} GiB" if left < floor else ""
+    return replace(fit, state="fits", gib=held, left_gib=left, note=note, start=start)
 
 
 def _errors(plan: Plain) -> list[str]:

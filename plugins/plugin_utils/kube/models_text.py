@@ -47,7 +47,8 @@ def needs(fit: Fit) -> str:
         return "; ".join(fit.reasons)
     instance = fit.start["k8s_dgx_overrides"]["instance"]
     vf = f", vf_index {instance['vf_index']}" if "vf_index" in instance else ""
-    return f"on {', '.join(fit.hosts)}: {gib(fit.gib)} each, {gib(fit.left_gib)} left, port {instance['port']}{vf}"
+    left = f"{gib(fit.left_gib)} left" + (f" ({fit.note})" if fit.note else "")
+    return f"on {', '.join(fit.hosts)}: {gib(fit.gib)} each, {left}, port {instance['port']}{vf}"
 
 
 def command(fit: Fit) -> str:

@@ -95,6 +95,8 @@ def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
     assert fits.start["k8s_dgx_overrides"]["instance"] == {
         "name": SECOND.replace(".", "-"), "vf_index": 2, "port": 30002, "dist_port": 52000
     }  # fmt: skip
+    assert fits.left_gib == pytest.approx(25.0 - (fits.gib or 0.0))
+    assert fits.note == "less than the memory guard's floor of 8.0 GiB"
     # What lacks memory says how much, and the planner agrees with it to a fifth of a GiB.
     lacks = fit(made, FIRST)
     assert lacks.state == "does not fit" and lacks.missing_gib
