@@ -17,22 +17,31 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.nodes import lane
+from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(bool(lane.why_not()), reason=lane.why_not()),
     pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
 ]
+# The stand-ins name a container's image without a digest, as no kubelet does; what nodes list has it, and then no pod pulls.
+REPOSITORY, _at, DIGEST = PINNED.partition("@")
+IMAGE = {"names": [f"{REPOSITORY.rpartition(':')[0]}@{DIGEST}", REPOSITORY], "sizeBytes": 2**30}
 RESOURCES = {f"dgxspark.cluster/p0f{function}v0": "1" for function in (0, 1)}
 
 
 @pytest.fixture
 def kubeconfig() -> Iterator[pathlib.Path]:
+    import kubernetes
+
     made = lane.Lane()
     made.build(machines=False)
     own = {"NODES": "4", "LANE_RESOURCES": json.dumps(RESOURCES), "PYTHON": sys.executable}
     try:
         made.script("kube-api/kube-api.sh", "up", **own)
+        nodes = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(made.kubeconfig)))
+        for number in range(1, 5):
+            nodes.patch_node_status(f"spark{number}", {"status": {"images": [IMAGE]}})
         yield made.kubeconfig
     finally:
         made.script("kube-api/kube-api.sh", "down")

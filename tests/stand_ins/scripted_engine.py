@@ -12,6 +12,7 @@ Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/ss
     garbage, hang, dies   from how many requests at once it says one token for ever, says no more, or ends half way
     last, status     what it logs then, and its exit status (negative: the signal that ends it)
     token_s          seconds between tokens
+    by_chunk         scripts by --chunked-prefill-size, laid over the rest: what a matrix' cases differ in
 
 What it does not imitate: tokens (a word is one), reasoning, tool calls, /metrics, refusals of bad requests.
 """
@@ -219,7 +220,9 @@ def main() -> None:
     parser.add_argument("--dist-init-addr", default="127.0.0.1:0")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=30000)
+    parser.add_argument("--chunked-prefill-size", default="")
     asked, _more = parser.parse_known_args()
+    SCRIPT.update(SCRIPT.get("by_chunk", {}).get(asked.chunked_prefill_size, {}))
     host, _colon, port = asked.dist_init_addr.rpartition(":")
     say(f"rank {asked.node_rank} of {asked.nnodes} of {asked.model_path}, meeting at {asked.dist_init_addr}")
     group = Group(asked.node_rank, asked.nnodes, (host, int(port)))

@@ -124,7 +124,7 @@ def ask_arp(tests: t.Sequence[ArpTest], window: float) -> list[ArpAnswer]:
         try:
             for name in dict.fromkeys(test.netdev for test in tests):
                 try:
-                    sockets[name] = _packet_socket(name)
+                    sockets[name] = packet_socket(name, ETH_P_ARP)
                     selector.register(sockets[name], selectors.EVENT_READ, name)
                 except PermissionError:
                     raise
@@ -148,10 +148,14 @@ def ask_arp(tests: t.Sequence[ArpTest], window: float) -> list[ArpAnswer]:
     ]
 
 
-def _packet_socket(name: str) -> socket.socket:
-    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ETH_P_ARP))
+def packet_socket(name: str, protocol: int) -> socket.socket:
+    """Return a socket for an interface's frames of one type, which does not wait. Raises OSError where there can be none.
+
+    It takes no protocol before it is bound: with one, it would hear all interfaces until then (packet(7)).
+    """
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     try:
-        opened.bind((name, ETH_P_ARP))
+        opened.bind((name, protocol))
     except OSError:
         opened.close()
         raise

@@ -16,7 +16,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import error_name
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import error_name, packet_socket
 
 ETH_P_LOCAL = 0x88B5  # IEEE 802, local experimental Ethertype 1
 _BROADCAST = b"\xff" * 6
@@ -58,7 +58,7 @@ def listen(netdevs: t.Sequence[str], word: str, window: float) -> list[Heard]:
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         for name in heard:
             try:
-                sockets[name] = stack.enter_context(_open(name))
+                sockets[name] = stack.enter_context(packet_socket(name, ETH_P_LOCAL))
                 selector.register(sockets[name], selectors.EVENT_READ, name)
             except PermissionError:
                 raise
@@ -76,16 +76,6 @@ def listen(netdevs: t.Sequence[str], word: str, window: float) -> list[Heard]:
                 for key, _events in selector.select(left):
                     _receive(t.cast(socket.socket, key.fileobj), word, heard[key.data])
     return [Heard(name, tuple(sorted(macs)), None if macs else errors.get(name)) for name, macs in heard.items()]
-
-
-def _open(name: str) -> socket.socket:
-    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ETH_P_LOCAL))
-    try:
-        opened.bind((name, ETH_P_LOCAL))
-    except OSError:
-        opened.close()
-        raise
-    return opened
 
 
 def _receive(opened: socket.socket, word: str, macs: list[str]) -> None:

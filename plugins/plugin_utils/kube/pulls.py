@@ -176,6 +176,12 @@ class Watch:
         if state.get("reason") in _REFUSED or status.get("phase") == "Failed":
             text = state.get("message") or status.get("message") or status.get("reason") or "the pod failed"
             return f"{host}: {' '.join(str(text).split())}"
+        for each in status.get("containerStatuses") or ():  # to wait for its digest would last until the time limit
+            if "running" in (each.get("state") or {}):
+                return (
+                    f"{host}: its pod runs, which no pod of {NOTHING} can, and its kubelet calls the image "
+                    f"{str(each.get('imageID') or '')!r}, which has no digest: it is no kubelet that says what it runs."
+                )
         tried = [each for each in own if each.get("reason") in _TRIES]
         trying = bool(tried) and tried[-1].get("reason") == "Pulling"
         if state.get("reason") not in _WAITING or trying:

@@ -26,6 +26,7 @@ Plain = dict[str, t.Any]
 
 _SPREAD = ("nodes", "tp", "pp", "ep")
 _ENGINE = ("version", "image")
+_ENVIRONMENT = "environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,18 @@ def combinations(matrix: Matrix) -> list[tuple[str, dict[str, str], Plain]]:
             continue
         choices: Plain = {}
         for _axis, _chosen, more in picked:
-            choices |= more
+            choices = _laid(choices, more)
         found.append(("/".join(labels.values()), labels, choices))
     found += [(name, {"case": name}, dict(choices)) for name, choices in matrix.cases.items()]
     return found
+
+
+def _laid(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Plain:
+    """Return choices laid over others: settings whole, variables of the environment by their name."""
+    made = {**under, **over}
+    if _ENVIRONMENT in under and _ENVIRONMENT in over:
+        made[_ENVIRONMENT] = {**under[_ENVIRONMENT], **over[_ENVIRONMENT]}
+    return made
 
 
 def _excluded(labels: t.Mapping[str, str], exclusion: t.Mapping[str, t.Any]) -> bool:
@@ -159,13 +168,13 @@ def _excluded(labels: t.Mapping[str, str], exclusion: t.Mapping[str, t.Any]) -> 
 def overrides_of(matrix: Matrix, choices: t.Mapping[str, t.Any], under: t.Mapping[str, t.Any] | None = None) -> Plain:
     """Return what `launch_plan` and the role are told of a case. under: what the owner overrides anyway."""
     made: Plain = {}
-    for key, value in {**matrix.base, **choices}.items():
+    for key, value in _laid(matrix.base, choices).items():
         if key in _SPREAD:
             made.setdefault("parallel", {})[key] = value
         elif key in _ENGINE:
             made.setdefault("engine", {})[key] = value
-        elif key == "variant":
-            made["variant"] = value
+        elif key in ("variant", _ENVIRONMENT):
+            made[key] = value
         else:
             made.setdefault("settings", {})[key] = value
     if matrix.accept:
@@ -174,13 +183,14 @@ def overrides_of(matrix: Matrix, choices: t.Mapping[str, t.Any], under: t.Mappin
 
 
 def identity(plan: t.Mapping[str, t.Any]) -> Plain:
-    """Return what makes a case itself: model, engine, spread, and every setting that the engine runs with."""
+    """Return what makes a case itself: model, engine, spread, every setting that the engine runs with, and its variables."""
     runs = {key: found["value"] for key, found in plan["resolved"].items() if found["by"] != "unknown"}
     return {
         "model": plan["model"],
         "engine": plan["engine"],
         "parallel": plan["parallel"],
         "settings": {**plan["settings"], **runs},
+        **({_ENVIRONMENT: plan[_ENVIRONMENT]} if plan.get(_ENVIRONMENT) else {}),
     }
 
 

@@ -27,10 +27,26 @@ for wire in a b; do ip link add ${wire}0 type veth peer name ${wire}1; ip link s
 ip link add c type veth peer name d
 exec "$0" -c "$1" "$2"
 """
+# Somebody calls on wire b all the time, and it takes long until an interface's socket is bound.
 PROGRAM = """
-import json, sys
+import json, socket, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import link_probe
+
+class Slow(socket.socket):
+    def bind(self, address):
+        time.sleep(0.3)
+        super().bind(address)
+
+def call():
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as caller:
+        caller.bind(("b1", 0))
+        while True:
+            caller.send(link_probe.call_frame(caller.getsockname()[4], "run"))
+            time.sleep(0.05)
+
+threading.Thread(target=call, daemon=True).start()
+link_probe.socket.socket = Slow
 found = link_probe.listen(["a0", "a1", "b0", "c", "none"], "run", 1.0)
 print(json.dumps([[h.netdev, list(h.macs), h.error] for h in found]))
 """
@@ -60,7 +76,7 @@ def test_each_end_of_a_wire_hears_the_other_end_alone() -> None:
     found: dict[str, t.Any] = {name: (macs, error) for name, macs, error in json.loads(done.stdout)}
     assert len(found["a0"][0]) == len(found["a1"][0]) == 1
     assert found["a0"][0] != found["a1"][0]
-    assert found["b0"] == ([], None), "b1 did not call"
+    assert len(found["b0"][0]) == 1 and found["b0"][0] not in (found["a0"][0], found["a1"][0])
     assert found["c"] == ([], "down") and found["none"] == ([], "no device")
 
 

@@ -190,21 +190,22 @@ LONG = {
 )
 @pytest.mark.parametrize("unit", LONG.values(), ids=LONG)
 def test_a_long_line_takes_time_in_proportion_to_its_length(start: str, unit: str) -> None:
-    """Four times the length takes about four times as long, not sixteen."""
+    """Four times the length takes about four times as long, not sixteen; what else the machine does is no part of the least time."""
 
     def seconds(length: int) -> float:
         line = start + unit * (length // len(unit)) + " NCCL]"
-        least = 60.0
-        for _turn in range(3):
-            reader = Reader(SIGNATURES)
-            before = time.process_time()
-            reader.read("log", [line])
-            least = min(least, time.process_time() - before)
-        return least
+        reader = Reader(SIGNATURES)
+        before = time.process_time()
+        reader.read("log", [line])
+        return time.process_time() - before
 
     seconds(100)
-    few, many = seconds(16_000), seconds(64_000)
-    assert many < 9 * few + 0.02
+    few = many = 60.0
+    for _turn in range(8):
+        few, many = min(few, seconds(16_000)), min(many, seconds(64_000))
+        if many < 9 * few + 0.02:
+            return
+    pytest.fail(f"{few:.3f} s for 16,000 characters, {many:.3f} s for 64,000")
 
 
 def test_what_is_said_late_in_a_long_line_is_still_found() -> None:

@@ -200,3 +200,10 @@ def test_the_result_has_the_digest_and_the_record_or_each_problem() -> None:
     made = pulls.result(one, [], moved, "models", accept=False, check=False)
     assert made["failed"] and "somebody has moved its tag" in made["msg"]
     assert not pulls.result(one, [], moved, "models", accept=True, check=False).get("failed")
+
+
+def test_a_kubelet_that_says_no_digest_of_what_it_runs_is_not_waited_for() -> None:
+    one = watch("spark2")
+    (words,), waits = one.look([seen("spark2", {"running": {}}, "sha256:0", phase="Running")], [], 0)
+    assert words.startswith("spark2: its pod runs") and "'sha256:0', which has no digest" in words
+    assert waits == [] and one.digests == {}

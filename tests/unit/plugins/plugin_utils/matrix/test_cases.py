@@ -110,6 +110,26 @@ def test_keys_go_where_the_plan_wants_them() -> None:
     }
 
 
+def test_variables_of_the_environment_make_cases() -> None:
+    """Each is another run; base, axes and cases add to each other by name."""
+    variable = "SGLANG_ENABLE_JIT_DEEPGEMM"
+    jit = {"on": {"environment": {variable: 1}}, "off": {"environment": {variable: 0}}}
+    matrix = invented(
+        base={"environment": {"NCCL_DEBUG": "INFO"}}, axes={"jit": jit, "more": {"x": {"environment": {"A": "1"}}}}
+    )
+    told = {
+        name: cases.overrides_of(matrix, choices, {"environment": {"MINE": "1"}})["environment"]
+        for name, _labels, choices in cases.combinations(matrix)
+    }
+    rest = {"NCCL_DEBUG": "INFO", "MINE": "1", "A": "1"}
+    assert told == {"on/x": {variable: 1, **rest}, "off/x": {variable: 0, **rest}}
+    matrix = invented(axes={"jit": jit})
+    found = cases.planned(matrix, lambda overrides: plan.launch_plan(matrix.profile, CLUSTER, overrides))
+    assert [case.also for case in found] == [(), ()] and len({case.id for case in found}) == 2
+    with pytest.raises(CollectionError, match="environment"):
+        invented(cases={"one": {"environment": {"A": {"B": "1"}}}})
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

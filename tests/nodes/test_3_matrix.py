@@ -1,0 +1,140 @@
+"""playbooks/matrix.yml on real nodes with real kubelets: three cases, what each left, and the model before serves again.
+
+Not run here: RDMA in pods, so quick mode asks for no GID (an overlay of its own says so); the engine is scripted, each case by its
+environment. The way from the controller is `kubectl port-forward`, since the VMs' addresses are not this machine's.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import socket
+import subprocess
+import threading
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import journal
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.nodes import lane
+from ansible_collections.dgxspark.cluster.tests.nodes.asked import NAMESPACE, PORT, condition
+from ansible_collections.dgxspark.cluster.tests.nodes.cluster import ONE, Site
+from ansible_collections.dgxspark.cluster.tests.unit.matrix_served import SCRIPTED, WORKLOADS
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(lane.why_not()), reason=lane.why_not()),
+    pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
+]
+BY_CHUNK = {4096: "good", 2048: "garbage", 1024: "startup_crash"}  # what the engine's script has for a case
+PROFILE = "scripted-matrix"
+ENTRY = {
+    "id": "three",
+    "title": "Three cases on two nodes",
+    "profile": PROFILE,
+    "axes": {"chunked_prefill_size": list(BY_CHUNK)},
+    "bench": {"workloads": ["short"], "levels": [1, 4]},
+    "source": ["test"],
+    "verified": "inferred",
+}
+
+
+class Forwarded:
+    """The service's port on this machine. kubectl holds on to one pod, so it is started again for each new container of rank 0."""
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.over, self.process = site, threading.Event(), None
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def _follow(self) -> None:
+        seen: t.Any = None
+        while not self.over.wait(2):
+            head = self.site.ranks().get(0)
+            now = (
+                head
+                and condition(head)
+                and [head["metadata"]["uid"], head["status"]["containerStatuses"][0]["containerID"]]
+            )
+            if now and (now != seen or self.process is None or self.process.poll() is not None):
+                self._stop()
+                kubectl = [str(self.site.lane.bin / "kubectl"), f"--kubeconfig={self.site.lane.kubeconfig}"]
+                asked = ["port-forward", "-n", NAMESPACE, "service/serve-default", f"{self.port}:{PORT}"]
+                self.process = subprocess.Popen(
+                    [*kubectl, *asked], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+                seen = now
+
+    def _stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self) -> Forwarded:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.over.set()
+        self.thread.join()
+        self._stop()
+
+
+def overlay(place: pathlib.Path) -> str:
+    """Make an owner's folder in which quick mode asks for no GID, a workload is short, and the engine has a script for each case."""
+    script = json.dumps({"by_chunk": {str(chunk): SCRIPTED[name] for chunk, name in BY_CHUNK.items()}})
+    shared = yaml.safe_load((lane.ROOT / "tests/nodes/knowledge/model_profiles/nodes.yml").read_text("utf-8"))
+    profile = {"id": PROFILE, "title": "A model whose engine goes wrong", "model": "dgxspark/scripted-three"}
+    profile |= shared["common"] | {"environment": {"SCRIPTED": script}}
+    quick = {key: value for key, value in knowledge.load("modes")["quick"].items() if key != "origin"}
+    quick = {
+        **quick,
+        "replaces": "quick",
+        "required_steps": [each for each in quick["required_steps"] if each != "gid"],
+    }
+    for kind, entries in (("modes", [quick]), ("workloads", WORKLOADS), ("model_profiles", [profile])):
+        (place / kind).mkdir(parents=True)
+        (place / kind / "nodes.yml").write_text(yaml.safe_dump({"entries": entries}), encoding="utf-8")
+    return str(place)
+
+
+def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
+    if not site.ready() or site.served() != ONE:
+        site.good(k8s_dgx_model_profile=ONE)
+    before = {pod["metadata"]["name"] for pod in site.ranks().values()}
+    plan = site.listed("statefulsets", "-n", NAMESPACE)[0]["metadata"]["annotations"]["dgxspark.cluster/plan"]
+    (site.folder / "three.yml").write_text(yaml.safe_dump(ENTRY), encoding="utf-8")
+    folders = [str(lane.ROOT / "tests" / "nodes" / "knowledge"), overlay(site.folder / "of_matrix")]
+    site.playbook = str(lane.ROOT / "playbooks" / "matrix.yml")
+    with Forwarded(site) as way:
+        try:
+            code, said, _changed = site.run(
+                dgxspark_matrix="three.yml",
+                dgxspark_knowledge_dirs=folders,
+                dgxspark_bench_url=f"http://127.0.0.1:{way.port}/v1",
+                dgxspark_bench_rounds=1,
+            )
+        finally:
+            site.playbook = "nodes.yml"
+    print(said)
+    assert code == 0, said
+    folder = site.folder / "matrix" / "three"
+    done = {each["name"]: each for each in journal.outcomes(journal.read(folder / journal.NAME)).values()}
+    assert {name: each["outcome"] for name, each in done.items()} == {
+        str(chunk): outcome for chunk, outcome in BY_CHUNK.items()
+    }, done
+    crash, sound = done["1024"], done["4096"]
+    # The pods' own logs are kept, by way of real kubelets, and the line that shows the crash is in one of them.
+    where = crash["where"].partition(":")[0]
+    with gzip.open(folder / crash["evidence"] / "logs" / f"{where}.log.gz", "rt") as log:
+        assert crash["line"] in log.read()
+    assert list((folder / sound["evidence"] / "answers-1").iterdir())
+    # The model before serves again: its plan, ready, and it answers.
+    assert site.ready() and {pod["metadata"]["name"] for pod in site.ranks().values()} == before
+    assert site.listed("statefulsets", "-n", NAMESPACE)[0]["metadata"]["annotations"]["dgxspark.cluster/plan"] == plan
+    site.works()
