@@ -8,6 +8,8 @@ It has no date: the same state makes the same page.
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame, svg
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import Picture, Spark
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models_text import (
@@ -42,7 +44,12 @@ def page(picture: Picture) -> str:
             "memory": frame.markup(bars(picture)),
             "first": fits[0] if fits else None,
         }
-        words = {"told": told, "needs": needs, "command": command, "state": _STATES.__getitem__}
+        words: dict[str, t.Callable[..., t.Any]] = {
+            "told": told,
+            "needs": needs,
+            "command": command,
+            "state": _STATES.__getitem__,
+        }
         return frame.render("models.html.j2", content, words)
 
 

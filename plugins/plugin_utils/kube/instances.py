@@ -69,7 +69,7 @@ def instances(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[
             key = about["namespace"], about["labels"]["app.kubernetes.io/instance"]
             rank = _rank(each, hosts, pods.get((about["namespace"], f"{about['name']}-0")), files)
             found.setdefault(key, {})[rank.rank] = rank, each
-        except (KeyError, IndexError, TypeError, ValueError) as exc:
+        except (KeyError, IndexError, TypeError, ValueError, StopIteration) as exc:
             raise CollectionError(
                 f"StatefulSet {about.get('namespace')}/{about.get('name')} has the labels of {MANAGER}, but is no rank as the "
                 f"role k8s_dgx makes it ({type(exc).__name__}: {exc}). Take the labels off, or delete it."
@@ -94,7 +94,7 @@ def _served(key: tuple[str, str], by_rank: t.Mapping[int, tuple[Rank, Plain]]) -
     first = by_rank[min(by_rank)][1]
     told = first["metadata"].get("annotations") or {}
     ports = {
-        port["name"]: int(port["containerPort"])
+        port.get("name"): int(port["containerPort"])
         for _rank, each in by_rank.values()
         for port in each["spec"]["template"]["spec"]["containers"][0].get("ports") or ()
     }

@@ -69,7 +69,8 @@ class Spark:
         """GiB of each instance that says it, of what is not free; never more than that together."""
         if self.total_gib is None or self.free_gib is None:
             return {}
-        left, held = max(self.total_gib - self.free_gib, 0.0), {}
+        left = max(self.total_gib - self.free_gib, 0.0)
+        held: dict[str, float] = {}
         for name, share in self.shares.items():
             held[name] = min(share or 0.0, left)
             left -= held[name]
@@ -335,12 +336,13 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     if not most["memory"]:
         unknown.append("the profile has no facts of its model, so its memory is not planned")
     elif not unknown and not _errors(most) and (made is None or _errors(made)):
-        fit = replace(fit, missing_gib=_missing(plan, room, top))
-        reasons.append(f"{fit.missing_gib:.1f} GiB are lacking on {poorest}, where {max(room, 0.0):.1f} are left")
+        missing = _missing(plan, room, top)
+        fit = replace(fit, missing_gib=missing)
+        reasons.append(f"{missing:.1f} GiB are lacking on {poorest}, where {max(room, 0.0):.1f} are left")
     if reasons or unknown:
         return replace(fit, state="does not fit" if reasons else "not known", reasons=(*reasons, *unknown))
     held = float(made["memory"]["used_gib"]) if made else 0.0
-    start = {"k8s_dgx_model_profile": fit.profile, "k8s_dgx_free_gib": room}
+    start: Plain = {"k8s_dgx_model_profile": fit.profile, "k8s_dgx_free_gib": room}
     start["k8s_dgx_overrides"] = {"instance": overrides["instance"]}
     left, floor = max(room - held, 0.0), max((spark.floor_gib or 0.0 for spark in sparks), default=0.0)
     note = f"less than the memory guard's floor of {floor:.1f} GiB" if left < floor else ""

@@ -170,13 +170,23 @@ def test_an_instance_may_count_as_stopped_to_see_what_takes_its_place() -> None:
         picture(seen(everywhere(10.0)), two(), nodes(), without="third")
 
 
-def test_ranks_that_are_none_are_one_error() -> None:
+@pytest.mark.parametrize(("key", "value"), [("nodeSelector", {}), ("volumes", []), ("containers", [])])
+def test_ranks_that_are_none_are_one_error(key: str, value: t.Any) -> None:
     broken = objects()
-    del broken["StatefulSet"][0]["spec"]["template"]["spec"]["nodeSelector"]
+    broken["StatefulSet"][0]["spec"]["template"]["spec"][key] = value
     with pytest.raises(
-        CollectionError, match=r"StatefulSet dgx-serving/serve-default-rank1 .* is no rank .*nodeSelector"
+        CollectionError, match=r"StatefulSet dgx-serving/serve-default-rank1 has the labels of .*, but is no rank"
     ):
         instances(broken, {})
+
+
+def test_two_instances_of_one_name_are_told_apart() -> None:
+    both = objects()
+    for kind in both:
+        both[kind] += objects(namespace="other")[kind]
+    assert [each.name for each in instances(both, {})] == [
+        "dgx-serving/default", "dgx-serving/second", "other/default", "other/second"
+    ]  # fmt: skip
 
 
 gib = st.floats(0, 200, allow_nan=False)
