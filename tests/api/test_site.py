@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import sys
 import typing as t
 
@@ -97,6 +98,15 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     # A second instance goes, too, though the owner names none.
     second = {"instance": {"name": "second", "vf_index": 1, "port": 30001, "dist_port": 51000}}
     assert owner.good(*PARTS, k8s_dgx_overrides=second, k8s_dgx_gpu_shares=2) > 0
+    owner.choose("models.yml")
+    owner.cluster.writes.clear()
+    code, said, changed = owner.run(k8s_dgx_free_gib=20)
+    assert (code, changed, owner.cluster.writes) == (0, 0, []), said
+    for name, port, vfs in (("default", 30000, "p0f0v0 p0f1v0"), ("second", 30001, "p0f0v1 p0f1v1")):
+        assert re.search(
+            rf"{name}: {harness.MODEL} on spark1, .*: 4 of 4 ranks ready, .* port {port}, .*VFs {vfs}", said
+        ), said
+    assert "no VF index is free on all of spark1" in said
     owner.choose("teardown.yml")
     code, said, changed = owner.run(*PARTS, "--check")
     assert (code, changed > 0) == (0, True), said
@@ -159,6 +169,20 @@ def test_a_limit_of_two_of_four_serves_there_and_takes_nothing_from_the_others(o
     owner.cluster.writes.clear()
     assert owner.good(*limit, **model) == 0
     assert owner.cluster.writes == []
+    # What is served, and what would fit, is shown of these two; the page comes once.
+    owner.choose("models.yml")
+    look = {"k8s_dgx_free_gib": 60, "dgxspark_models_file": "models.html"}
+    code, said, changed = owner.run("-l", "spark1,spark2", **look)
+    assert (code, changed) == (0, 1), said
+    assert re.search(
+        r"default: qwen3.6-27b-fp8 on spark1, spark2: 2 of 2 ranks ready, .* port 30000, .*VFs p0f0v0 p0f1v0", said
+    )
+    assert "it takes 4 Sparks, and this run has 2" in said
+    assert re.search(r"  fits +\S+: on spark1: .* GiB each, port \d+", said), said
+    page = (owner.folder / "models.html").read_text(encoding="utf-8")
+    assert "qwen3.6-27b-fp8 on spark1, spark2" in page
+    code, said, changed = owner.run("-l", "spark1,spark2", "--check", **look)
+    assert (code, changed, owner.cluster.writes) == (0, 0, []), said
 
 
 @pytest.mark.long

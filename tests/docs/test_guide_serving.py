@@ -102,3 +102,15 @@ def test_refusals_read_as_shown(settings: dict[str, t.Any]) -> None:
 def test_the_table_of_what_the_plan_says_itself_is_whole() -> None:
     table = GUIDE.partition("The plan says this itself")[2].partition("A name that the engine")[0]
     assert set(ELSEWHERE) <= set(re.findall(r"``(\w+)``", table))
+
+
+def test_the_file_of_one_of_several_models_starts_and_switches() -> None:
+    [own] = [block for block in guide.blocks("guide_kubernetes", "yaml") if "k8s_dgx_free_gib" in block]
+    given = yaml.safe_load(own)
+    switched = re.findall(
+        r"-e @coder\.yml -e k8s_dgx_model_profile=(\S+)", "\n".join(guide.commands("guide_kubernetes", prompt=False))
+    )
+    assert switched
+    for profile in (given["k8s_dgx_model_profile"], *switched):
+        plan = launch_plan(profile, {"free_gib": given["k8s_dgx_free_gib"]}, given["k8s_dgx_overrides"])
+        assert (plan["verdict"], plan["instance"]["name"]) == ("unproven", "coder")

@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     MANAGER,
+    MEMORY,
     PLAN,
     RANK,
     REQUESTS,
@@ -97,9 +98,9 @@ def serving(
     group = dataclasses.replace(group, launch=f"{name}-launch-{stamp[:10]}")
     files = {key: {**value, "plan": stamp} for key, value in files.items()}
     told = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
-    requests = (plan.get("memory") or {}).get("max_running_requests")
-    if requests:
-        told[REQUESTS] = str(requests)
+    for key, name_of in ((REQUESTS, "max_running_requests"), (MEMORY, "used_gib")):
+        if figure := (plan.get("memory") or {}).get(name_of):
+            told[key] = str(figure)
     sets = [_rank_set(member, group, instance, name, told) for member in members]
     attached = [member for member in members if member.attached]
     common = [

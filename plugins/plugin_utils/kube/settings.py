@@ -19,6 +19,7 @@ MANAGER = "dgxspark.cluster"  # the label app.kubernetes.io/managed-by, and the 
 PLAN = f"{MANAGER}/plan"  # annotation: checksum of all that the ranks of an instance are started with
 RANK = f"{MANAGER}/rank"  # label
 REQUESTS = f"{MANAGER}/requests"  # annotation: how many requests its plan computes at once
+MEMORY = f"{MANAGER}/memory-gib"  # annotation: what a rank holds by its plan once it serves
 PART = f"{MANAGER}/part"  # label: which part of the platform
 SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there (role k3s gives it, too)
 VFS = f"{MANAGER}/vfs"  # label of a node: the SR-IOV device plugin has a file for it

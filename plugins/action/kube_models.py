@@ -1,0 +1,40 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the API what all instances hold, and the planner what else would fit."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_models import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import models_page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, models, models_text
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import KINDS, SELECTORS, instances
+
+MIB_PER_GIB = 1024
+
+
+class ActionModule(ControllerAction):
+    """Ask, judge."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the picture as data, lines and page; failed where nobody answers."""
+        place = ask.where(asked)
+        found = {kind[1]: ask.objects(self, kind, place, SELECTORS, self.task_vars) for kind in KINDS}
+        guard = knowledge.shared("memory_guard", tuple(asked["knowledge_dirs"])).get(asked["hardware"])
+        made = models.picture(
+            asked["cluster"],
+            instances(found, asked["node_names"]),
+            ask.objects(self, ("v1", "Node"), place, (), self.task_vars),
+            node_names=asked["node_names"],
+            floor_gib=guard["load"]["floor_mib"] / MIB_PER_GIB if guard else None,
+            shape=asked["traffic_shape"],
+            without=asked["without"],
+            knowledge_dirs=asked["knowledge_dirs"],
+        )
+        return {"models": to_plain(made), "table": models_text.lines(made), "page": models_page.page(made)}

@@ -1,0 +1,104 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_models
+short_description: Show all models that a cluster serves, and which profiles would fit beside them
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Reads the ranks of all instances and the nodes, and returns for each Spark its memory, each instance's share, VFs and shares of
+    the GPU, taken and free; and for each profile whether it would fit now, or what stands in its way.
+  - Whether a profile fits is the word of M(dgxspark.cluster.launch_plan) for the memory that is free. What was not seen is said, and
+    what hangs on it is V(not known).
+  - Fails where the API is not reached. Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
+  - dgxspark.cluster.serving.knowledge
+options:
+  cluster:
+    description: The option O(dgxspark.cluster.launch_plan#module:cluster), with what the nodes show now.
+    type: dict
+    required: true
+  node_names:
+    description: The node of a host, where Kubernetes knows it under another name.
+    type: dict
+    default: {}
+  hardware:
+    description: The hardware class, for the floor that its memory guard keeps free.
+    type: str
+    default: spark
+  traffic_shape:
+    description: The traffic whose variant of each profile is planned. Empty for the profile's own.
+    type: str
+    default: ""
+  without:
+    description: An instance that counts as stopped, to see what could take its place.
+    type: str
+    default: ""
+requirements:
+  - jsonschema, jmespath and packaging (Python libraries, on the controller)
+seealso:
+  - module: dgxspark.cluster.kube_running
+  - module: dgxspark.cluster.launch_plan
+"""
+
+EXAMPLES = r"""
+- name: See what else would fit
+  dgxspark.cluster.kube_models:
+    cluster:
+      hosts: "{{ groups['dgx'] }}"
+      fabric: "{{ dgxspark_plan.hosts }}"
+      nodes: "{{ dict(groups['dgx'] | zip(groups['dgx'] | map('extract', hostvars, 'dgxspark_roce'))) }}"
+  register: models
+  run_once: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+models:
+  description: >-
+    C(sparks), C(instances), C(fits) (each with C(profile), C(state) (V(fits), V(does not fit) or V(not known)), C(hosts), C(gib),
+    C(missing_gib), C(reasons) and C(start), the variables it is started with) and C(unseen). Memory in GiB.
+  type: dict
+  returned: success
+table:
+  description: The same as lines for a terminal.
+  type: list
+  elements: str
+  returned: success
+page:
+  description: The same as an HTML page that needs nothing else.
+  type: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "cluster": {"type": "dict", "required": True},
+    "node_names": {"type": "dict", "default": {}},
+    "hardware": {"type": "str", "default": "spark"},
+    "traffic_shape": {"type": "str", "default": ""},
+    "without": {"type": "str", "default": ""},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module.fail_json(
+        msg="kube_models runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_models."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The picture of what a cluster serves as a person reads it: Sparks with their memory as bars, instances, what would fit."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import Fit, Picture, Spark
+
+WIDTH = 50
+SIGNS = "ABCDEFGH"
+OTHER, FREE = "(other)", "(free)"  # no instance has such a name
+
+
+def gib(value: float | None) -> str:
+    """Write GiB, or that nobody knows them."""
+    return "? GiB" if value is None else f"{value:.1f} GiB"
+
+
+def parts(spark: Spark) -> list[tuple[str, float]]:
+    """Return what the memory of a Spark is made of, in GiB: instances by name, OTHER and FREE. Empty where it is not known."""
+    if spark.total_gib is None or spark.free_gib is None:
+        return []
+    free = min(spark.free_gib, spark.total_gib)
+    return [*spark.held_gib.items(), (OTHER, spark.other_gib or 0.0), (FREE, free)]
+
+
+def told(served: Served) -> str:
+    """Say of an instance how it does, and what it holds."""
+    ready = sum(rank.ready for rank in served.ranks)
+    vfs = sorted({vf for rank in served.ranks for vf in rank.vfs or ()})
+    hosts = ", ".join(rank.host for rank in served.ranks)
+    return (
+        f"{served.profile or 'profile not told'} on {hosts}: {ready} of {len(served.ranks)} ranks ready, "
+        f"{gib(served.gib)} each, port {served.port or '?'}, dist_port {served.dist_port or '?'}, "
+        f"{'VFs ' + ' '.join(vfs) if vfs else 'no VFs'}"
+    )
+
+
+def needs(fit: Fit) -> str:
+    """Say where a profile would run and what it would hold, or why it cannot."""
+    if fit.state != "fits":
+        return "; ".join(fit.reasons)
+    instance = fit.start["k8s_dgx_overrides"]["instance"]
+    vf = f", vf_index {instance['vf_index']}" if "vf_index" in instance else ""
+    left = f"{gib(fit.left_gib)} left" + (f" ({fit.note})" if fit.note else "")
+    return f"on {', '.join(fit.hosts)}: {gib(fit.gib)} each, {left}, port {instance['port']}{vf}"
+
+
+def command(fit: Fit) -> str:
+    """Return how a profile that fits is started."""
+    return (
+        f"ansible-playbook dgxspark.cluster.serve -i inventory -l '{','.join(fit.hosts)}' -e '{json.dumps(fit.start)}'"
+    )
+
+
+def lines(picture: Picture) -> list[str]:
+    """Return the lines of a picture."""
+    names = list(dict.fromkeys(each.name for each in picture.instances))
+    signs = {name: SIGNS[number % len(SIGNS)] for number, name in enumerate(names)} | {OTHER: "o", FREE: "."}
+    made = ["What is served" + (f", as if {picture.without} were stopped" if picture.without else "")]
+    made += [f"  {signs[each.name]} {each.name}: {told(each)}" for each in picture.instances] or ["  nothing"]
+    made += ["", "Sparks"]
+    for spark in picture.sparks:
+        made += [f"  {line}" for line in _spark(spark, signs)]
+    made += ["", f"What would fit beside it ({len(picture.fits)} profiles)"]
+    made += [f"  {fit.state:<12}  {fit.profile}: {needs(fit)}" for fit in picture.fits]
+    if picture.unseen:
+        made += ["", "Not seen", *(f"  {line}" for line in picture.unseen)]
+    first = next((fit for fit in picture.fits if fit.state == "fits"), None)
+    return [*made, *(["", f"To start {first.profile}", f"  {command(first)}"] if first else [])]
+
+
+def _spark(spark: Spark, signs: t.Mapping[str, str]) -> t.Iterator[str]:
+    known = parts(spark)
+    if known and spark.total_gib:
+        bar = "".join(signs[name] * int(value / spark.total_gib * WIDTH) for name, value in known)
+        yield f"{spark.host} [{bar.ljust(WIDTH, '.')}] of {spark.total_gib:.1f} GiB"
+    else:
+        yield f"{spark.host}" + (f": {spark.unseen}" if spark.unseen else "")
+    shares = [f"{signs[name]} {gib(share)}" for name, share in spark.shares.items()]
+    shares += [f"other {gib(spark.other_gib)}"] if spark.other_gib is not None else []
+    floor = f" (the memory guard's floor: {gib(spark.floor_gib)})" if spark.floor_gib is not None else ""
+    yield f"  {', '.join([*shares, f'free {gib(spark.free_gib)}'])}{floor}"
+    if spark.coming:
+        yield f"  still to come: {', '.join(spark.coming)}; room for another {gib(spark.room_gib)}"
+    taken = [f"{vf} {signs[name]}" for vf, name in sorted(spark.vfs.items())]
+    free = f"VF index free: {', '.join(map(str, spark.free_vfs)) or 'none'}"
+    gpu = f"; GPU shares taken: {spark.gpu_taken} of {'?' if spark.gpu is None else spark.gpu}"
+    yield f"  {'VFs ' + ', '.join(taken) + '; ' if taken else ''}{free}{gpu}"

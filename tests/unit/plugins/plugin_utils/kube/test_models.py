@@ -1,0 +1,227 @@
+"""All instances as one picture: read back from the objects that the role makes, and what the planner would put beside them."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import models_page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import models, models_text
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served, instances
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MEMORY
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
+
+Plain = dict[str, t.Any]
+HOSTS = names(4)
+FIRST, SECOND = "gemma-4-31b-it", "qwen3.6-27b-nvfp4"
+BESIDE = {"name": "second", "vf_index": 1, "port": 30001, "dist_port": 51000}
+
+
+@functools.cache
+def planned(profile: str, name: str) -> Plain:
+    return inputs.plan(profile, **({"instance": BESIDE} if name == "second" else {}))
+
+
+def objects(loading: t.Collection[str] = (), **choices: t.Any) -> dict[str, list[Plain]]:
+    """The objects of two instances on four Sparks, with their pods; loading: instances that are not ready yet."""
+    found: dict[str, list[Plain]] = {"StatefulSet": [], "Pod": [], "ConfigMap": []}
+    for profile, name in ((FIRST, "default"), (SECOND, "second")):
+        made = serving(planned(profile, name), inputs.fabric(4), {"image": inputs.PINNED, **choices})
+        sets = [*made["workers"], *made["head"]]
+        found["StatefulSet"] += sets
+        found["ConfigMap"] += [each for each in made["common"] if each["kind"] == "ConfigMap"]
+        status = {"conditions": [{"type": "Ready", "status": "False" if name in loading else "True"}]}
+        for each in sets:
+            about = {"namespace": each["metadata"]["namespace"], "name": f"{each['metadata']['name']}-0"}
+            found["Pod"].append({"metadata": about, "status": status})
+    return found
+
+
+def two(**choices: t.Any) -> tuple[Served, ...]:
+    return instances(objects(**choices), {})
+
+
+def nodes(gpu: int = 3, gib: float = 121.7) -> list[Plain]:
+    status = {"capacity": {"memory": f"{round(gib * 2**20)}Ki"}, "allocatable": {"nvidia.com/gpu": str(gpu)}}
+    return [{"metadata": {"labels": {"kubernetes.io/hostname": host}}, "status": status} for host in HOSTS]
+
+
+def seen(free: t.Mapping[str, float], vfs: int = 3, topology: str = "switch") -> Plain:
+    shown = {host: {"mem_available_kib": round(gib * 2**20)} for host, gib in free.items()}
+    return {"hosts": HOSTS, "fabric": inputs.fabric(4, vfs, topology), "nodes": shown}
+
+
+def everywhere(gib: float) -> dict[str, float]:
+    return dict.fromkeys(HOSTS, gib)
+
+
+FEW = (FIRST, SECOND, "qwen3-vl-8b-instruct-fp8", "apertus-70b-instruct-nvfp4")
+picture = functools.partial(models.picture, profiles=FEW)  # of all there is no more to see
+
+
+def fit(made: models.Picture, profile: str) -> models.Fit:
+    return next(each for each in made.fits if each.profile == profile)
+
+
+@pytest.mark.parametrize("access", [{}, {"attachment": "host", "rdma": "privileged"}])
+def test_instances_are_read_back_as_the_role_made_them(access: Plain) -> None:
+    first, second = two(loading=["second"], **access)
+    assert (first.name, first.profile, first.port, first.dist_port) == ("default", FIRST, 30000, 50000)
+    assert (second.name, second.profile, second.port, second.dist_port) == ("second", SECOND, 30001, 51000)
+    assert first.gib == planned(FIRST, "default")["memory"]["used_gib"]
+    assert [rank.host for rank in first.ranks] == HOSTS
+    assert {rank.vfs for rank in second.ranks} == {("p0f0v1", "p0f1v1")}
+    assert [{rank.ready for rank in each.ranks} for each in (first, second)] == [{True}, {False}]
+    assert all(rank.gpu for each in (first, second) for rank in each.ranks)
+
+
+def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
+    made = models.picture(seen(everywhere(25.0)), two(), nodes(), floor_gib=8.0)
+    assert len(made.fits) == len(inputs.PROFILES)
+    [spark, *_others] = made.sparks
+    assert spark.shares == {each.name: each.gib for each in made.instances}
+    assert (spark.free_vfs, spark.gpu, spark.gpu_taken) == ((2,), 3, 2)
+    assert (spark.free_gib, spark.room_gib, made.unseen) == (25.0, 25.0, ())
+    fits = fit(made, SECOND)
+    assert (fits.state, fits.hosts, fits.reasons) == ("fits", tuple(HOSTS), ())
+    assert fits.start["k8s_dgx_overrides"]["instance"] == {
+        "name": SECOND.replace(".", "-"), "vf_index": 2, "port": 30002, "dist_port": 52000
+    }  # fmt: skip
+    assert fits.left_gib == pytest.approx(25.0 - (fits.gib or 0.0))
+    assert fits.note == "less than the memory guard's floor of 8.0 GiB"
+    # What lacks memory says how much, and the planner agrees with it to a fifth of a GiB.
+    lacks = fit(made, FIRST)
+    assert lacks.state == "does not fit" and lacks.missing_gib
+    for gib, verdict in ((0.1, False), (-0.2, True)):
+        plan = launch_plan(FIRST, {"hosts": HOSTS, "free_gib": 25.0 + lacks.missing_gib + gib})
+        assert (plan["verdict"] == "blocked") is verdict
+    text, page = "\n".join(models_text.lines(made)), models_page.page(made)
+    for words in ("default", "second", FIRST, "are lacking on spark1, where 25.0 are left", "VF index free: 2"):
+        assert words in text and words in page
+    first = made.fits[0].profile
+    assert f'"k8s_dgx_model_profile": "{first}"' in text
+    assert models_page.page(made) == page
+
+
+def test_what_is_short_is_named() -> None:
+    many = picture(seen(everywhere(115.0), vfs=2), two(), nodes(gpu=2))
+    assert {each.state for each in many.fits if each.nodes == 4} == {"does not fit"}
+    everyone = ", ".join(HOSTS)
+    assert fit(many, SECOND).reasons == (
+        f"no share of the GPU is left on {everyone}: raise k8s_dgx_gpu_shares",
+        f"no VF index is free on all of {everyone}: raise dgxspark_fabric.vf_count",
+    )
+    alone = {**seen(everywhere(115.0)), "hosts": HOSTS[:1]}
+    few = picture(alone, (), nodes())
+    assert fit(few, SECOND).reasons == ("it takes 4 Sparks, and this run has 1",)
+    assert any(each.state == "fits" and each.nodes == 1 for each in few.fits)
+    apart = picture({**seen(everywhere(115.0)), "fabric": {}}, (), nodes())
+    assert "no 4 Sparks are joined" in fit(apart, SECOND).reasons[0]
+
+
+def test_what_was_not_seen_says_so_and_leaves_open_what_hangs_on_it() -> None:
+    free = everywhere(60.0)
+    del free["spark3"]
+    made = picture(seen(free), two(), [])
+    assert "spark3: free memory is not known: it did not answer." in made.unseen
+    assert "spark1: its node does not say how much memory it has." in made.unseen
+    assert (fit(made, SECOND).state, fit(made, SECOND).reasons) == (
+        "not known", ("spark3: how much memory is free there is not known",)
+    )  # fmt: skip
+    # One Spark is enough for the others: it is put where the memory is known.
+    assert {each.hosts for each in made.fits if each.nodes == 1 and each.state == "fits"} == {("spark1",)}
+    # An instance that an older version started does not say its share; while it loads, nobody knows what is left.
+    old = objects(loading=["second"])
+    for each in old["StatefulSet"]:
+        each["metadata"]["annotations"] = {
+            key: value for key, value in each["metadata"]["annotations"].items() if key != MEMORY
+        }
+    made = picture(seen(everywhere(60.0)), instances(old, {}), nodes())
+    assert {each.room_gib for each in made.sparks} == {None}
+    assert "second: does not say what it holds" in "\n".join(models_text.lines(made))
+    assert {each.state for each in made.fits} <= {"not known", "does not fit"}
+
+
+def test_what_loads_may_still_take_its_share() -> None:
+    made = picture(seen(everywhere(60.0)), two(loading=["second"]), nodes())
+    share = planned(SECOND, "second")["memory"]["used_gib"]
+    assert [spark.room_gib for spark in made.sparks] == [pytest.approx(60.0 - share)] * 4
+
+
+def test_an_instance_may_count_as_stopped_to_see_what_takes_its_place() -> None:
+    beside = picture(seen(everywhere(10.0)), two(), nodes())
+    instead = picture(seen(everywhere(10.0)), two(), nodes(), without="default")
+    assert fit(beside, FIRST).state == "does not fit"
+    found = fit(instead, FIRST)
+    assert found.state == "fits"
+    assert found.start["k8s_dgx_overrides"]["instance"]["vf_index"] == 0
+    # Their shares come to more than the node has: no more comes free than the other one leaves.
+    first, second = (planned(*each)["memory"]["used_gib"] for each in ((FIRST, "default"), (SECOND, "second")))
+    assert found.start["k8s_dgx_free_gib"] == pytest.approx(min(10.0 + first, 121.7 - second), abs=0.11)
+    with pytest.raises(CollectionError, match=r"no instance 'third' is served \(there: default, second\)"):
+        picture(seen(everywhere(10.0)), two(), nodes(), without="third")
+
+
+@pytest.mark.parametrize(("key", "value"), [("nodeSelector", {}), ("volumes", []), ("containers", [])])
+def test_ranks_that_are_none_are_one_error(key: str, value: t.Any) -> None:
+    broken = objects()
+    broken["StatefulSet"][0]["spec"]["template"]["spec"][key] = value
+    with pytest.raises(
+        CollectionError, match=r"StatefulSet dgx-serving/serve-default-rank1 has the labels of .*, but is no rank"
+    ):
+        instances(broken, {})
+
+
+def test_two_instances_of_one_name_are_told_apart() -> None:
+    both = objects()
+    for kind in both:
+        both[kind] += objects(namespace="other")[kind]
+    assert [each.name for each in instances(both, {})] == [
+        "dgx-serving/default", "dgx-serving/second", "other/default", "other/second"
+    ]  # fmt: skip
+
+
+gib = st.floats(0, 200, allow_nan=False)
+
+
+@given(total=gib, free=gib, shares=st.dictionaries(st.sampled_from("abcdef"), st.none() | gib))
+def test_shares_never_come_to_more_than_the_node_has(
+    total: float, free: float, shares: dict[str, float | None]
+) -> None:
+    spark = models.Spark("spark1", total, free, None, shares=shares)
+    drawn = dict(models_text.parts(spark))
+    assert all(value >= 0 for value in drawn.values())
+    assert sum(drawn.values()) == pytest.approx(total)
+
+
+@settings(max_examples=8)
+@given(
+    free=st.fixed_dictionaries({}, optional=dict.fromkeys(HOSTS, st.floats(0, 121, allow_nan=False))),
+    gpu=st.integers(1, 3),
+    vfs=st.integers(2, 3),
+    topology=st.sampled_from(["switch", "ring"]),
+    loading=st.sets(st.sampled_from(["default", "second"])),
+)
+def test_what_does_not_fit_has_a_reason_and_what_fits_is_planned(
+    free: dict[str, float], gpu: int, vfs: int, topology: str, loading: set[str]
+) -> None:
+    cluster = seen(free, vfs, topology)
+    made = picture(cluster, two(loading=loading), nodes(gpu))
+    for each in made.fits:
+        if each.state != "fits":
+            assert each.reasons and not each.start
+            continue
+        given_, place = each.start, {**cluster, "hosts": list(each.hosts)}
+        plan = launch_plan(each.profile, {**place, "free_gib": given_["k8s_dgx_free_gib"]}, given_["k8s_dgx_overrides"])
+        assert plan["verdict"] != "blocked"
+        assert plan["instance"]["name"] not in {"default", "second"}
+        assert plan["instance"]["port"] not in {30000, 30001}
+    assert models_text.lines(made) and models_page.page(made)
