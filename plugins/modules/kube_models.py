@@ -78,7 +78,7 @@ page:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "cluster": {"type": "dict", "required": True},
@@ -90,15 +90,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
 }
-
-
-def main() -> None:
-    """Never reached by way of Ansible: the action plugin of this name does the work on the controller."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.fail_json(
-        msg="kube_models runs on the controller, by its action plugin. Call it as dgxspark.cluster.kube_models."
-    )
-
+main = controller_only(ARGUMENTS)
 
 if __name__ == "__main__":
     main()
