@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.system import (
     read_file,
     read_kernel,
     read_memory,
+    read_ranks,
     read_system,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -87,6 +88,7 @@ def read_node(
     return Node(
         kernel=read_kernel(proc_root),
         mem_available_kib=read_memory(proc_root),
+        ranks=read_ranks(proc_root),
         functions=tuple(functions),
         netplan=netplan,
         other=tuple(n for n in other if any(not address.startswith("127.") for address in n.ipv4)),

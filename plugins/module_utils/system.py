@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 )
 
 PENDING = "/var/lib/dgxspark/netplan/pending"
+RANK_PROGRAMS = "/dgxspark"  # where a rank's container has its programs
 
 # Of files with one name, netplan reads the one in the folder named last here.
 _NETPLAN_FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
@@ -126,6 +127,21 @@ def read_meminfo(proc_root: str = "/proc") -> dict[str, int]:
 def read_memory(proc_root: str = "/proc") -> int | None:
     """Return MemAvailable in KiB."""
     return read_meminfo(proc_root).get("MemAvailable")
+
+
+def read_ranks(proc_root: str = "/proc") -> tuple[str, ...]:
+    """Return the ranks of served models that run here, as "rank0 (pid)": containers whose supervisor is a process of this node."""
+    program = f"{RANK_PROGRAMS}/supervisor.py".encode()
+    found = []
+    for place in pathlib.Path(proc_root).glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().split(b"\0")
+        except OSError:  # ended meanwhile
+            continue
+        if len(words) > 2 and words[1] == program:
+            rank = words[2].rpartition(b"/")[2].removesuffix(b".json").decode(errors="replace")
+            found.append(f"{rank} ({place.parent.name})")
+    return tuple(sorted(found))
 
 
 def read_packages(names: t.Iterable[str], system_root: str = "") -> dict[str, str]:

@@ -189,6 +189,7 @@ class Node:
 
     kernel: str | None = None
     mem_available_kib: int | None = None
+    ranks: tuple[str, ...] = ()  # of served models, whose supervisor runs here: "rank0 (pid)"
     functions: tuple[Function, ...] = ()
     netplan: Netplan = Netplan()
     other: tuple[Netdev, ...] = ()  # the node's other interfaces with an IPv4 address

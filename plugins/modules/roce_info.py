@@ -76,6 +76,12 @@ roce:
       returned: success
       type: int
       sample: 117440512
+    ranks:
+      description: Ranks of models that the collection serves here, as C(rank0 (pid)).
+      returned: success
+      type: list
+      elements: str
+      sample: ["rank0 (4711)"]
     functions:
       description: >-
         The physical functions in order of their PCI address, each with C(pci), C(device_id), C(driver),

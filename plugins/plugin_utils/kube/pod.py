@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import door
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER
+from ansible_collections.dgxspark.cluster.plugins.module_utils.system import RANK_PROGRAMS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
 
-PROGRAMS = "/dgxspark"  # where the ConfigMap is mounted
+PROGRAMS = RANK_PROGRAMS  # where the ConfigMap is mounted
 CACHE = "/cache"
 TOKEN = "/run/secrets/dgxspark"
 KEY = "/run/secrets/dgxspark-api"

@@ -38,12 +38,15 @@ class Seen:
 
 
 def _serving(node: Node) -> list[str]:
-    """Name the VFs that are in a live pod, or that processes have queue pairs on."""
+    """Name the VFs that are in a live pod, or that processes have queue pairs on, and ranks, of which one alone has no VF."""
     return [
-        f"{vf.netdev.name if vf.netdev else vf.pci} ({vf.place.pids or len(vf.users)} processes)"
-        for function in node.functions
-        for vf in function.vfs
-        if vf.place.state == "pod" or vf.users
+        *node.ranks,
+        *(
+            f"{vf.netdev.name if vf.netdev else vf.pci} ({vf.place.pids or len(vf.users)} processes)"
+            for function in node.functions
+            for vf in function.vfs
+            if vf.place.state == "pod" or vf.users
+        ),
     ]
 
 

@@ -367,8 +367,22 @@ def test_memory_kernel_and_other_interfaces(tmp_path: pathlib.Path) -> None:
     node.add_namespace("cni-1")
     node.move("enP2p1s0f0v0", "cni-1", "enP7s7")  # a pod's netdev may have a name that the host has too
     found = read(node)
-    assert (found.mem_available_kib, found.kernel) == (117440512, "6.12.0-fake")
+    assert (found.mem_available_kib, found.kernel, found.ranks) == (117440512, "6.12.0-fake", ())
     assert [(other.name, other.ipv4) for other in found.other] == [("enP7s7", ("192.168.1.11/24",))]
+
+
+def test_ranks_are_known_by_their_supervisor(tmp_path: pathlib.Path) -> None:
+    node = spark(tmp_path, vfs=0)
+    programs = {
+        "4711": ["python3", "/dgxspark/supervisor.py", "/dgxspark/rank3.json"],
+        "4712": ["vim", "/home/me/supervisor.py", "/dgxspark/rank3.json"],
+        "4713": [],
+    }
+    for pid, words in programs.items():
+        place = pathlib.Path(node.proc, pid)
+        place.mkdir()
+        (place / "cmdline").write_text("".join(f"{word}\0" for word in words))
+    assert read(node).ranks == ("rank3 (4711)",)
 
 
 NETPLAN = """

@@ -63,6 +63,17 @@ def test_what_a_running_model_leaves_is_not_taken_for_free_memory(busy: dict[str
     assert "k8s_dgx_free_gib" in said["remedy"]
 
 
+def test_a_rank_alone_has_no_vf_and_its_memory_is_not_taken_for_free_either() -> None:
+    """One Spark, asked a second time while it serves: the same plan, and not a refusal of what runs."""
+    profile = "gpt-oss-120b-vllm"
+    alone = {"hosts": ["spark1"]}
+    first = plan.launch_plan(profile, alone | {"nodes": {"spark1": node(110)}})
+    again = plan.launch_plan(profile, alone | {"nodes": {"spark1": node(20) | {"ranks": ["rank0 (4711)"]}}})
+    assert first["verdict"] != "blocked" and again["verdict"] == first["verdict"]
+    assert (again["settings"], again["ranks"]) == (first["settings"], first["ranks"])
+    assert "rank0 (4711)" in next(each["message"] for each in again["findings"] if each["rule"] == "memory.node-busy")
+
+
 def test_the_owner_knows_better() -> None:
     shown = {host: node(8.5, place={"state": "pod", "pids": 2}) for host in FOUR}
     made, found = planned(shown, free_gib=112.0, taken_gib={"spark3": 4.0})
