@@ -132,7 +132,8 @@ def picture(
 
     cluster: as `launch_plan` takes it; `nodes` has the MemAvailable of now, and an owner's `free_gib` wins over it. kube_nodes: the
     cluster's Nodes. floor_gib: of the memory guard. shape: of the traffic, whose variant is planned as role k8s_dgx does. without:
-    an instance that counts as stopped. profiles: None for all that are known. Raises CollectionError for what cannot be read, and for an instance that is not there.
+    an instance that counts as stopped. profiles: None for all that are known. Raises CollectionError for what cannot be read, and for
+    an instance that is not there.
     """
     if without and without not in {each.name for each in served}:
         there = ", ".join(each.name for each in served) or "none"
@@ -184,11 +185,11 @@ def _memory(spark: Spark, given: float | None, node: Plain | None) -> Spark:
 def _of_node(spark: Spark, node: Plain | None) -> Spark:
     status = (node or {}).get("status") or {}
     total = str((status.get("capacity") or {}).get("memory", ""))
-    gpu = (status.get("allocatable") or {}).get(GPU)
+    gpu = str((status.get("allocatable") or {}).get(GPU))
     return replace(
         spark,
         total_gib=int(total.removesuffix("Ki")) / KIB_PER_GIB if total.removesuffix("Ki").isdigit() else None,
-        gpu=int(gpu) if str(gpu).isdigit() else None,
+        gpu=int(gpu) if gpu.isdigit() else None,
     )
 
 

@@ -78,8 +78,8 @@ def lines(picture: Picture) -> list[str]:
 def _spark(spark: Spark, signs: t.Mapping[str, str]) -> t.Iterator[str]:
     known = parts(spark)
     if known and spark.total_gib:
-        bar = "".join(signs[name] * int(value / spark.total_gib * WIDTH) for name, value in known)
-        yield f"{spark.host} [{bar.ljust(WIDTH, '.')}] of {spark.total_gib:.1f} GiB"
+        filled = "".join(signs[name] * int(value / spark.total_gib * WIDTH) for name, value in known)
+        yield f"{spark.host} [{filled.ljust(WIDTH, '.')}] of {spark.total_gib:.1f} GiB"
     else:
         yield f"{spark.host}" + (f": {spark.unseen}" if spark.unseen else "")
     shares = [f"{signs[name]} {gib(share)}" for name, share in spark.shares.items()]
