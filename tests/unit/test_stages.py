@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import sys
+import tomllib
 
 import pytest
 
@@ -102,6 +103,12 @@ def test_what_failed_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_pa
         "many: and 2 more",
         "linter: a.py:1: E501",
     ]
+    # pytest writes these lines where it is asked for failures and errors beside what was skipped.
+    words = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"][
+        "addopts"
+    ].split()
+    (told,) = [word for word in words if word.startswith("-r")]
+    assert {"f", "E", "s"} <= set(told)
 
 
 def test_the_older_core_is_asked_whatever_knows_ansible() -> None:
