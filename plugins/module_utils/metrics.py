@@ -35,7 +35,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Gpu, low_power, read_gpus
 from ansible_collections.dgxspark.cluster.plugins.module_utils.netns import Enter
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_memory
+from ansible_collections.dgxspark.cluster.plugins.module_utils.system import rank_processes, read_memory
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     Node,
@@ -215,7 +215,6 @@ def gpus(found: t.Sequence[Gpu], error: str | None, limits: t.Mapping[str, float
                 yield f"dgxspark_gpu_{name}", {"gpu": str(number)}, round(value * factor, 6)
 
 
-_RANK = re.compile(rb"(?:^|/)python3\x00/dgxspark/supervisor\.py\x00/dgxspark/rank(\d{1,4})\.json\x00")
 _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 
 
@@ -226,11 +225,8 @@ def ranks(proc_root: str, pods_root: str) -> t.Iterator[Sample]:
     """
     pods = {name.rpartition("_")[2]: name.split("_")[1] for name in _names(pods_root) if name.count("_") == 2}
     found = set()
-    for pid in filter(str.isdigit, _names(proc_root)):
-        match = _RANK.search(_bytes(f"{proc_root}/{pid}/cmdline"))
-        group = _POD.search(_bytes(f"{proc_root}/{pid}/cgroup").decode(errors="replace")) if match else None
-        if match and group:
-            rank = int(match[1])
+    for pid, rank in rank_processes(proc_root):
+        if group := _POD.search(_bytes(f"{proc_root}/{pid}/cgroup").decode(errors="replace")):
             pod = pods.get(group[1].replace("_", "-"), "")
             model, own, _rest = pod.rpartition(f"-rank{rank}-")
             found.add((model if own else "unknown", str(rank)))

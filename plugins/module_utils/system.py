@@ -23,6 +23,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 PENDING = "/var/lib/dgxspark/netplan/pending"
 RANK_PROGRAMS = "/dgxspark"  # where a rank's container has its programs
+_SUPERVISOR = re.compile(
+    rb"(?:^|/)python3\x00%(at)s/supervisor\.py\x00%(at)s/rank(\d{1,4})\.json\x00" % {b"at": RANK_PROGRAMS.encode()}
+)
 
 # Of files with one name, netplan reads the one in the folder named last here.
 _NETPLAN_FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
@@ -129,19 +132,24 @@ def read_memory(proc_root: str = "/proc") -> int | None:
     return read_meminfo(proc_root).get("MemAvailable")
 
 
-def read_ranks(proc_root: str = "/proc") -> tuple[str, ...]:
-    """Return the ranks of served models that run here, as "rank0 (pid)": containers whose supervisor is a process of this node."""
-    program = f"{RANK_PROGRAMS}/supervisor.py".encode()
-    found = []
-    for place in pathlib.Path(proc_root).glob("[0-9]*/cmdline"):
+def rank_processes(proc_root: str = "/proc") -> t.Iterator[tuple[str, int]]:
+    """Yield the pid and the number of each rank of a served model that runs here, known by its supervisor's command line."""
+    try:
+        names = os.listdir(proc_root)  # noqa: PTH208 - /proc has thousands
+    except OSError:
+        return
+    for pid in filter(str.isdigit, names):
         try:
-            words = place.read_bytes().split(b"\0")
-        except OSError:  # ended meanwhile
+            command = pathlib.Path(f"{proc_root}/{pid}/cmdline").read_bytes()
+        except OSError:  # it has ended
             continue
-        if len(words) > 2 and words[1] == program:
-            rank = words[2].rpartition(b"/")[2].removesuffix(b".json").decode(errors="replace")
-            found.append(f"{rank} ({place.parent.name})")
-    return tuple(sorted(found))
+        if match := _SUPERVISOR.search(command):
+            yield pid, int(match[1])
+
+
+def read_ranks(proc_root: str = "/proc") -> tuple[str, ...]:
+    """Return the ranks of served models that run here, as "rank0 (pid)"."""
+    return tuple(sorted(f"rank{number} ({pid})" for pid, number in rank_processes(proc_root)))
 
 
 def read_packages(names: t.Iterable[str], system_root: str = "") -> dict[str, str]:
