@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.modules.bench import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-
-display = Display()
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
 
 class ActionModule(ControllerAction):
@@ -25,6 +22,6 @@ class ActionModule(ControllerAction):
         given = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode asks the server nothing."}
-        made = run(Wanted(**given), display.display)
+        made = run(Wanted(**given), say)
         result = {"bench": made, "table": report.table(made), "problem": " ".join(report.problems(made))}
         return {**result, "failed": True, "msg": result["problem"]} if result["problem"] else result

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import time
 
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_devices import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, offered
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER, PART
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
-display = Display()
 OURS = f"app.kubernetes.io/managed-by={MANAGER}"
 INTERVAL_S = 2
 
@@ -33,7 +31,7 @@ class ActionModule(ControllerAction):
             found = offered.offered(self._there(asked), asked["hosts"], asked["ranks"], asked["facts"])
             now = time.monotonic()
             for node, pod in watch.due(found, now).items() if not self._task.check_mode else ():
-                display.display(f"kube_devices: {node}: the SR-IOV device plugin starts again ({pod})")
+                say(f"kube_devices: {node}: the SR-IOV device plugin starts again ({pod})")
                 gone = {"state": "absent", "api_version": "v1", "kind": "Pod", "name": pod, "namespace": "kube-system"}
                 ask.done(self, {**ask.where(asked), **gone}, self.task_vars)
             result = {"changed": bool(watch.restarted), "lacking": found["lacking"], "restarted": watch.restarted}

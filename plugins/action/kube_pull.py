@@ -8,13 +8,11 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_pull import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, pulls
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
-display = Display()
 INTERVAL_S = 2
 
 
@@ -43,7 +41,7 @@ class ActionModule(ControllerAction):
                 failed = watch.ended(self._list("Pod", labels), self._list("Event"), time.monotonic())
                 if failed is not None:
                     return failed
-                display.display(f"kube_pull: {watch.wanted.image}: {'; '.join(watch.waiting)}")
+                say(f"kube_pull: {watch.wanted.image}: {'; '.join(watch.waiting)}")
                 time.sleep(INTERVAL_S)
         finally:
             self._remove(pods)

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import time
 
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_wait import ARGUMENTS, REQUIRED_IF
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, status
-
-display = Display()
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
 
 class ActionModule(ControllerAction):
@@ -43,7 +40,7 @@ class ActionModule(ControllerAction):
                 return {**result, "failed": True, "msg": status.late(asked, seen, seconds)}
             if causes != said:
                 said = causes
-                display.display(f"kube_wait: {causes or 'going on'}")
+                say(f"kube_wait: {causes or 'going on'}")
             time.sleep(asked["interval"])
 
     def _look(self, asked: Plain) -> Plain:

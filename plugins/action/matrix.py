@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 
 from ansible import context
-from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.matrix import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session, steps
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
-display = Display()
 # What is asked at the terminal cannot be asked again for each step.
 _ASKED = {
     "become_ask_pass": "--become-password-file",
@@ -35,7 +34,7 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             matrix, found = session.planned(wishes)
             return {"table": report.plan_table(matrix.id, found)}
-        made = session.measure(wishes, _options(), display.display)
+        made = session.measure(wishes, _options(), say)
         failed = made["ended"] == "lost" or made.get("restored") is False
         return {**made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}
 

@@ -5,16 +5,9 @@
 
 from __future__ import annotations
 
-from ansible import constants
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.modules.show import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-
-display = Display()
-
-# Of these callbacks a program reads the standard output: it has the lines in the result, and people on standard error.
-FOR_PROGRAMS = frozenset({"json", "jsonl"})
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import for_program, say
 
 
 class ActionModule(ControllerAction):
@@ -26,8 +19,5 @@ class ActionModule(ControllerAction):
         """Print; nothing is changed."""
         lines = asked["lines"]
         answer: Plain = {"count": len(lines)}
-        if str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] in FOR_PROGRAMS:
-            display.display("\n".join(lines), stderr=True)
-            return {**answer, "lines": lines}
-        display.display("\n".join(lines))
-        return answer
+        say("\n".join(lines))
+        return {**answer, "lines": lines} if for_program() else answer

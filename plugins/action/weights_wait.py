@@ -9,13 +9,10 @@ import base64
 import json
 import time
 
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.modules.weights_wait import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
-
-display = Display()
 
 
 class ActionModule(ControllerAction):
@@ -41,7 +38,7 @@ class ActionModule(ControllerAction):
             line = pace.line(host, asked["what"], self._told(asked["progress"]))
             if line and line != said:
                 said = line
-                display.display(line)
+                say(line)
             time.sleep(pace.pause(asked["interval"], time.monotonic() - began))
 
     def _job(self, jid: str, mode: str) -> Plain:
