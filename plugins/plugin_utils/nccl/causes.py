@@ -231,10 +231,10 @@ def _runs_apart(evidence: Evidence, comms: t.Sequence[Communicator], verdict: st
 def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
     """Why a rank uses TCP."""
     subject = who(evidence, number)
-    asked = {**evidence.settings, **process.settings}
-    if asked.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+    no_rdma = runs.no_rdma(evidence, process)
+    if no_rdma == "NCCL_IB_DISABLE":
         return [_cause("ib-disabled", subject, "NCCL_IB_DISABLE switches RDMA off.", "Take NCCL_IB_DISABLE away.")]
-    if asked.get("NCCL_NET", "").lower() == "socket":
+    if no_rdma:
         return [_cause("socket-asked", subject, "NCCL_NET=Socket asks for TCP.", "Set NCCL_NET=IB.")]
     if process.no_device or process.devices.get("IB") == ():
         return _why_no_device(evidence, number, process)

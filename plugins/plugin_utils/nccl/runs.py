@@ -42,6 +42,14 @@ def networks(process: Process) -> set[str]:
     return own | {link.network for link in process.loose.values() if link.network}
 
 
+def no_rdma(evidence: Evidence, process: Process) -> str:
+    """Return the variable that keeps a process from RDMA; empty where none does."""
+    said = {**evidence.settings, **process.settings}
+    if said.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+        return "NCCL_IB_DISABLE"
+    return "NCCL_NET=Socket" if said.get("NCCL_NET", "").lower() == "socket" else ""
+
+
 def gaps(
     evidence: Evidence, comms: t.Sequence[Communicator], used: set[str], name: t.Callable[[int | None], str]
 ) -> list[str]:
@@ -57,6 +65,8 @@ def gaps(
             found.append(
                 f"{name(number)}: it took the network Socket up, and has no channel over it: two runs in one log"
             )
+        if any(link.startswith("IB") for link in networks(process)) and (said := no_rdma(evidence, process)):
+            found.append(f"{name(number)}: {said} was set, and it has channels over RDMA: two runs in one log")
         if process.headless:
             found.append(f"{name(number)}: there are lines of a communicator whose start is not in the log")
     runs = apart(comms)

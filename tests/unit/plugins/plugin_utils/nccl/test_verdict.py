@@ -271,6 +271,19 @@ def test_a_network_chosen_last_that_no_channel_uses_is_a_gap(network: str) -> No
     assert any(network in gap and "rank 1" in gap for gap in report["gaps"])
 
 
+@pytest.mark.parametrize("text", ["NCCL_IB_DISABLE set by environment to 1.", "NCCL_NET set by environment to Socket."])
+def test_a_rank_that_was_kept_from_rdma_has_no_channels_over_it(text: str) -> None:
+    """A later run in the same log, cut before it says more; so is one whose launcher shows its environment."""
+    logs = made.build(made.Job())
+    logs[1].append(f"{_head(logs[1])}NCCL INFO {text}")
+    report = judged(logs, 2)
+    assert report["verdict"] == "unknown"
+    assert any("rank 1" in gap and "two runs" in gap for gap in report["gaps"])
+    logs = made.build(made.Job())
+    name, value = text.removesuffix(".").split(" set by environment to ")
+    assert judged([[f"environment: {name}={value}", *logs[0]], logs[1]], 2)["verdict"] == "unknown"
+
+
 def test_a_rank_that_found_no_device_has_no_channels_over_rdma() -> None:
     logs = made.build(made.Job())
     logs[1].append(f"{_head(logs[1])}NCCL INFO NET/IB : No device found.")
