@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.system import rea
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Finding, Netdev
 
 NETWORKD = "systemd-networkd.service"
-_MADE_BY_NETPLAN = "10-netplan-"
+_MADE_BY_NETPLAN = "/run/systemd/network/10-netplan-"
 _DROPS = ("/etc/systemd/network", "/run/systemd/network")
 _RULES = ("/etc/udev/rules.d", "/run/udev/rules.d")
 _FIELD = re.compile(r"^\s*(Network File|Link File):\s*(\S.*?)\s*$", re.MULTILINE)
@@ -80,7 +80,7 @@ def winners(
             for pattern in [stanza.match.get("name")]
             if pattern is not None and not names_fit(name, pattern)
         ]
-        if files.network and not pathlib.PurePath(files.network).name.startswith(_MADE_BY_NETPLAN):
+        if files.network and not files.network.startswith(_MADE_BY_NETPLAN):
             message = f"{lacks}: {files.network} configures it, and wins over netplan's file by its name."
             remedy = f"Move {files.network} away, or have its [Match] leave {name} out; then run again."
             findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))

@@ -440,6 +440,17 @@ def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
     assert begin(host, request(transaction="t3")).state == "pending", "without a winner netplan is applied again"
 
 
+def test_an_owner_s_file_of_netplan_s_own_name_is_named(host: FakeHost) -> None:
+    """What is in /etc hides a file of that name in /run, which is where netplan writes."""
+    asked = request()
+    begin(host, asked)
+    lose(host)
+    mine = "/etc/systemd/network/10-netplan-dgx-p0f0v0.network"
+    networkctl(host, "enp1s0f0v0", mine)
+    with pytest.raises(CollectionError, match=rf"enp1s0f0v0.*{mine} configures it"):
+        confirm(host, asked)
+
+
 def test_a_drop_in_beside_netplan_s_own_file_is_named(host: FakeHost) -> None:
     asked = request()
     begin(host, asked)
