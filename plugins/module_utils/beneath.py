@@ -108,11 +108,13 @@ class Beneath:
 
     def resume(self, path: str) -> t.IO[bytes]:
         """Open a file that was begun, for reading and writing; one that somebody else shares is made again, empty."""
-        seen = self.stat(path)
-        if seen is None or seen.st_nlink != 1:
-            return self.create(path)
-        with self._beside(path) as (here, name):
-            return self._plain(os.open(name, os.O_RDWR | _FILE, dir_fd=here), path, "r+b")
+        if self.stat(path) is not None:
+            with self._beside(path) as (here, name), contextlib.suppress(FileNotFoundError):
+                file = self._plain(os.open(name, os.O_RDWR | _FILE, dir_fd=here), path, "r+b")
+                if os.fstat(file.fileno()).st_nlink == 1:  # of what is open: the name may be another's by now
+                    return file
+                file.close()
+        return self.create(path)
 
     def _plain(self, descriptor: int, path: str, mode: str) -> t.IO[bytes]:
         """Return a descriptor as an unbuffered file, once it is known to be a plain one."""

@@ -21,7 +21,7 @@ _REMEDIES = {
     errno.EBUSY: "something still uses it. See what (`fuser -v`, `lsof`), end that, and run again.",
     errno.EISDIR: "a folder stands in its place. Move it away, and run again.",
     errno.ENOTDIR: "a part of its path is a file and no folder. Move that away, and run again.",
-    errno.ELOOP: "a link in its path leads back to itself. Correct it, and run again.",
+    errno.ELOOP: "a link stands where none is followed, or leads back to itself. Put the file itself there, and run again.",
 }
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath, parts
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, Change, CollectionError
 
 CHUNK = 4 * 1024 * 1024  # bytes
@@ -187,9 +188,7 @@ def digest(parcel: Parcel, path: str, told: Told = lambda _bytes: None) -> str:
                 told(len(data))
             forget(file.fileno())
     except OSError as exc:
-        raise CollectionError(
-            f"{place(parcel, path)} cannot be read: {exc.strerror}. See to the disk, and run as root."
-        ) from exc
+        raise cannot("read", place(parcel, path), exc) from exc
     return made.hexdigest()
 
 

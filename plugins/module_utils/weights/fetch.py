@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
+from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
@@ -248,7 +249,7 @@ def _copy(origin: parcels.Parcel, path: str, goal: parcels.Parcel, item: parcels
             f"{source} is not there, though the list in that folder names it. Copy it again."
         ) from exc
     except OSError as exc:
-        raise CollectionError(f"{source} cannot be read: {exc.strerror}. See to the folder, and run as root.") from exc
+        raise cannot("read", source, exc) from exc
     with stream:
         made = parcels.keep(goal, item, stream, known)
     if made != item.sha256:

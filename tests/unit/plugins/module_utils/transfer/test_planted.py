@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import os
 import pathlib
@@ -202,3 +203,32 @@ def test_folders_without_end_are_refused_by_name(tmp_path: pathlib.Path) -> None
     os.close(here)
     with pytest.raises(CollectionError, match=r"lies deeper than any folder of ours"):
         list(Beneath(tmp_path).walk("d"))
+
+
+def test_a_file_that_is_shared_between_a_look_and_its_opening_is_not_written_to(
+    tmp_path: pathlib.Path, outside: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "begun.part"
+    begun.write_bytes(b"")
+    seen = begun.stat()
+    begun.unlink()
+    hard_link(begun, outside)
+    monkeypatch.setattr(Beneath, "stat", lambda _self, _path: seen)
+    with Beneath(tmp_path).resume("begun.part") as file:
+        file.write(b"come")
+    assert begun.read_bytes() == b"come"
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.EIO, "dmesg"), (errno.EACCES, "root")])
+def test_a_file_that_cannot_be_read_is_told_as_what_it_is(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    fill(tmp_path)
+
+    def refused(*_arguments: t.Any) -> t.NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Beneath, "open", refused)
+    with pytest.raises(CollectionError, match=rf"m/blobs/a cannot be read: .*{words}") as told:
+        parcels.digest(made(tmp_path), "m/blobs/a")
+    assert ("root" in str(told.value).removeprefix(str(tmp_path))) == (number == errno.EACCES)

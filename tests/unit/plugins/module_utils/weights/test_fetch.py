@@ -207,7 +207,7 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     with pytest.raises(CollectionError, match="is not there, though the list"):
         have(third)
     blob.symlink_to(blob.name)
-    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: Too many levels"):
+    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: a link stands where none is followed"):
         have(third)
     (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
     with pytest.raises(CollectionError, match="has no list of org/model"):
