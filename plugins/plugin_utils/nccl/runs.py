@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import E
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
 MOST_NAMED = 4
+_RDMA = ("IB", "NCCL RDMA Plugin")  # how the names of RDMA networks begin
 
 
 def apart(comms: t.Sequence[Communicator]) -> list[list[int]]:
@@ -59,13 +60,13 @@ def gaps(
         if used and process.network and process.network not in (networks(process) or used):
             found.append(f"{name(number)}: it chose the network {process.network} last, and no channel uses that")
         listed_none = process.no_device or process.devices.get("IB") == ()
-        if listed_none and any(link.startswith("IB") for link in networks(process)):
+        if listed_none and any(link.startswith(_RDMA) for link in networks(process)):
             found.append(f"{name(number)}: it found no RDMA device, and has channels over RDMA: two runs in one log")
         if used and process.devices.get("Socket") and networks(process) and "Socket" not in networks(process):
             found.append(
                 f"{name(number)}: it took the network Socket up, and has no channel over it: two runs in one log"
             )
-        if any(link.startswith("IB") for link in networks(process)) and (said := no_rdma(evidence, process)):
+        if any(link.startswith(_RDMA) for link in networks(process)) and (said := no_rdma(evidence, process)):
             found.append(f"{name(number)}: {said} was set, and it has channels over RDMA: two runs in one log")
         if process.headless:
             found.append(f"{name(number)}: there are lines of a communicator whose start is not in the log")

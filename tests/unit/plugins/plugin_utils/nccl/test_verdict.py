@@ -272,9 +272,10 @@ def test_a_network_chosen_last_that_no_channel_uses_is_a_gap(network: str) -> No
 
 
 @pytest.mark.parametrize("text", ["NCCL_IB_DISABLE set by environment to 1.", "NCCL_NET set by environment to Socket."])
-def test_a_rank_that_was_kept_from_rdma_has_no_channels_over_it(text: str) -> None:
+@pytest.mark.parametrize("network", ["IB", "IBext_v8", "NCCL RDMA Plugin v10"])
+def test_a_rank_that_was_kept_from_rdma_has_no_channels_over_it(text: str, network: str) -> None:
     """A later run in the same log, cut before it says more; so is one whose launcher shows its environment."""
-    logs = made.build(made.Job())
+    logs = made.build(made.Job(network=network))
     logs[1].append(f"{_head(logs[1])}NCCL INFO {text}")
     report = judged(logs, 2)
     assert report["verdict"] == "unknown"
