@@ -210,12 +210,12 @@ ping:
   sample: [{netdev: enp1s0f0v0, address: 10.100.0.2, small: ok, large: ok, rtt_ms: 0.2}]
 rdma:
   description: >-
-    For each of O(rdma), its C(status) (V(ok), V(error), V(hang), V(no peer), V(missing), V(peer)), C(message) and
-    C(figures).
+    For each of O(rdma), its C(status) (V(ok), V(error), V(hang), V(no peer), V(missing), V(peer)), C(message),
+    C(figures), and in C(lost) the RDMA device's error counters that grew meanwhile.
   returned: success
   type: list
   elements: dict
-  sample: [{id: spark1-spark2-p0f0v0, role: client, program: ib_write_bw, status: ok, message: "", figures: {gbps: 106.2}}]
+  sample: [{id: spark1-spark2-p0f0v0, role: client, program: ib_write_bw, status: ok, message: "", figures: {gbps: 106.2}, lost: {}}]
 links:
   description: For each of O(links), the C(macs) that called there in order, and an C(error) where nobody could be heard.
   returned: success

@@ -44,10 +44,11 @@ def test_a_wire_that_loses_packets_is_named_with_its_node(report: pathlib.Path) 
         proof = prove(report)
     finally:
         sh("spark2", "nft delete table inet loss")
-    assert proof.verdict == "failed"
-    assert proof.told_on_the_page()
+    # What is lost is sent again: it passes where the rest is fast enough, and says so. The lab has no speed to fall short of.
     assert all("spark2" in cause["where"] + cause["message"] for cause in proof.report["causes"]), proof.causes
-    assert prove(report).verdict == "passed"
+    warned = [each["where"] for each in proof.report["warnings"] if each["id"] == "rdma.repeated"]
+    assert any(where.startswith("spark2 ") for where in warned), proof.report["warnings"]
+    assert not [each for each in prove(report).report["warnings"] if each["id"] == "rdma.repeated"]
 
 
 def test_hosts_in_another_order_change_nothing_where_they_are_pinned(tmp_path: pathlib.Path) -> None:

@@ -29,6 +29,8 @@ ERRORS = (
     "link_downed",
     "local_ack_timeout_err",
     "out_of_sequence",
+    "out_of_seq_request",  # soft-RoCE's names (drivers/infiniband/sw/rxe/rxe_hw_counters.c)
+    "rcvd_seq_err",
     "packet_seq_err",
     "implied_nak_seq_err",
     "rnr_nak_retry_err",
@@ -104,6 +106,15 @@ def deltas(before: t.Sequence[PortCounters], after: t.Sequence[PortCounters]) ->
     old = {(reading.hca, reading.port): reading for reading in before}
     new = {(reading.hca, reading.port): reading for reading in after}
     return [_delta(key, old.get(key), new.get(key)) for key in sorted(old | new)]
+
+
+def lost(before: t.Sequence[PortCounters], after: t.Sequence[PortCounters]) -> dict[str, int]:
+    """Return by how much each error counter grew between two readings, all ports together."""
+    found: dict[str, int] = {}
+    for delta in deltas(before, after):
+        for name, count in delta.lost.items():
+            found[name] = found.get(name, 0) + count
+    return found
 
 
 def _delta(key: tuple[str, int], before: PortCounters | None, after: PortCounters | None) -> PortDelta:

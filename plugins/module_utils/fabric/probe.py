@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import error_name
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters import lost, read_counters
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
     PACKAGE,
     PROGRAMS,
@@ -33,6 +34,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest i
     figures,
     last_words,
 )
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 
 _READY, _FAILED = b"ready", b"failed "
 
@@ -42,7 +44,8 @@ class RdmaAnswer:
     """What this end of a test says.
 
     status: `ok`; `error` (the program failed); `hang` (it had to be ended); `no peer` (the other end never came);
-    `missing` (the program is not installed); `peer` (the other end could not start).
+    `missing` (the program is not installed); `peer` (the other end could not start). lost: the error counters of its HCA
+    that grew meanwhile: RDMA sends again what is lost, so a wire that loses is slow, and reports no error.
     """
 
     id: str
@@ -51,6 +54,7 @@ class RdmaAnswer:
     status: t.Literal["ok", "error", "hang", "no peer", "missing", "peer"]
     message: str = ""
     figures: dict[str, float] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def programs() -> dict[str, str | None]:
     return {name: shutil.which(name) for names in PROGRAMS.values() for name in names}
 
 
-def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
+def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds, sysfs: Sysfs | None = None) -> list[RdmaAnswer]:
     """Run this end of each test, all with one peer, one after the other; those that belong together at the same time.
 
     Once the peer did not come, further tests get less time to meet: a peer that is gone must not cost the full time for
@@ -83,8 +87,14 @@ def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds) -> list[RdmaAnswer]:
         within = replace(bounds, meet=bounds.meet / 4) if absent else bounds
         at_once = [test for _number, test in group]
         with ThreadPoolExecutor(len(at_once)) as pool:
-            answers += pool.map(lambda test, within=within: _run(test, within), at_once)
+            answers += pool.map(lambda test, within=within: _counted(test, within, sysfs or Sysfs()), at_once)
     return answers
+
+
+def _counted(test: RdmaTest, bounds: Bounds, sysfs: Sysfs) -> RdmaAnswer:
+    before = read_counters(sysfs, [test.hca])
+    answer = _run(test, bounds)
+    return replace(answer, lost=lost(before, read_counters(sysfs, [test.hca])))
 
 
 def _run(test: RdmaTest, bounds: Bounds) -> RdmaAnswer:

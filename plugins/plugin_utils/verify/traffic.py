@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import typing as t
 
@@ -252,6 +253,7 @@ def rdma(evidence: Evidence) -> list[Result]:
     """Judge RDMA write and ping-pong over every path: data arrives, and as fast as the hardware class allows."""
     answers = {(a["id"], a["role"]): a for seen in evidence.hosts.values() for a in seen.rdma}
     results = []
+    lost: dict[Place, collections.Counter[str]] = {}
     for path in evidence.paths:
         for kind in KINDS:
             reason = rdma_reason(evidence, path, kind)
@@ -262,11 +264,25 @@ def rdma(evidence: Evidence) -> list[Result]:
                 name = test_id(kind, client, server)
                 pair = answers.get((name, "client")), answers.get((name, "server"))
                 results.append(_rdma(evidence, path, kind, client, server, *pair))
+                for end, answer in zip((client, server), pair, strict=True):
+                    lost.setdefault(end.place, collections.Counter()).update((answer or {}).get("lost") or {})
     broken = {frozenset(r.ends) for r in results if r.status != "pass" and r.subject.endswith("write")}
     for group in together(evidence):
         well = not any(frozenset((path.a.place, path.b.place)) in broken for path in group)
         results += _together(evidence, group, answers) if well else []
-    return results
+    return [*results, *_lost(lost)]
+
+
+def _lost(lost: t.Mapping[Place, t.Mapping[str, int]]) -> t.Iterator[Result]:
+    """Warn of what was lost during the tests: RDMA sends it again, so that they pass all the same, only slower."""
+    for place, counts in lost.items():
+        if counts:
+            grown = ", ".join(f"{name} +{count}" for name, count in sorted(counts.items()))
+            message = f"packets were lost or repeated at {place} during the RDMA tests: {grown}."
+            yield Result(f"{place} errors", "warn", (place,), message, "rdma.repeated", place, _REPEATED)
+
+
+_REPEATED = "Run it again; where they grow again, look at the cable, flow control on the switch ports, and the MTU of both ends."
 
 
 def _together(

@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe impo
     programs,
     run_tests,
 )
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
 
 
@@ -96,6 +97,20 @@ def test_both_ends_meet_whoever_comes_first(folder: pathlib.Path, late: float) -
     assert [answer.status for answer in called + served] == ["ok"] * 4, called + served
     assert called[0].figures["gbps"] == pytest.approx(125 * 8 * 1.048576 / 1000)
     assert nothing_runs(folder)
+
+
+def test_what_the_device_counted_as_lost_meanwhile_is_told(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    counters = tmp_path / "sys/class/infiniband/hca/ports/1/hw_counters"
+    counters.mkdir(parents=True)
+    (counters / "out_of_seq_request").write_text("5")
+    for name in ("sent_pkts", "rcvd_pkts"):
+        (counters / name).write_text("9")
+    client, _server = ends()
+    grow = threading.Timer(0.5, (counters / "out_of_seq_request").write_text, ["7"])
+    grow.start()
+    (answer,) = run_tests([client], Bounds(meet=2, test=2), Sysfs(str(tmp_path / "sys")))
+    grow.join()
+    assert (answer.status, answer.lost) == ("no peer", {"out_of_seq_request": 2})
 
 
 def test_tests_that_belong_together_run_at_the_same_time(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

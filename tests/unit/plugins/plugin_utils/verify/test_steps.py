@@ -269,6 +269,18 @@ def test_why_a_test_fails(status: str, message: str, cause: str) -> None:
     assert report["verdict"] == "failed"
 
 
+def test_what_was_lost_and_sent_again_is_a_warning_at_its_place() -> None:
+    cluster = Cluster(2)
+    cluster.rdma[TEST] = {"lost": {"out_of_sequence": 3}}
+    cluster.rdma["pingpong/spark1:p0f0v0>spark2:p0f0v0"] = {"lost": {"out_of_sequence": 1}}
+    report = cluster.outcome()
+    assert report["verdict"] == "passed"
+    by_place = {each["where"]: each for each in report["warnings"]}
+    assert list(by_place) == ["spark1 p0f0v0 errors", "spark2 p0f0v0 errors"]
+    assert by_place["spark1 p0f0v0 errors"]["id"] == "rdma.repeated"
+    assert "spark1 p0f0v0 during the RDMA tests: out_of_sequence +4" in by_place["spark1 p0f0v0 errors"]["message"]
+
+
 @pytest.mark.parametrize(("mtu", "gbps", "status"), [(9000, 99.9, "fail"), (9000, 100.0, "pass"), (1500, 93.0, "pass")])
 def test_bandwidth_is_measured_against_that_of_the_mtu(mtu: int, gbps: float, status: str) -> None:
     cluster = Cluster(2)
