@@ -15,10 +15,13 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = sorted(path for path in (ROOT / "tests/stand_ins").iterdir() if path.is_file() and path.name[0] not in "._")
+STAND_INS += [ROOT / "tests/engine/kubelet.py", ROOT / "tests/nodes/api_side.py"]
 HEAD = re.compile(r'(?:#![^\n]*\n)?(?:"""(.*?)"""|((?://[^\n]*\n)+))', re.DOTALL)
 # Standards have numbers in place of versions; DGX OS and systemd count in whole ones.
 VERSION = re.compile(r"\bv?\d+\.\d+|\bRFC \d+|\bPEP \d+|\bsystemd \d+")
-LEFT_OUT = re.compile(r"Not\s+imitated|does not imitate|It has no |It is no |No CDI|is refused here|others are refused")
+LEFT_OUT = re.compile(
+    r"Not\s+imitated|does not imitate|It has no |It is no |No CDI|is refused here|others are refused|Anything else is 404"
+)
 
 
 @pytest.mark.parametrize("path", STAND_INS, ids=lambda path: path.name)
