@@ -1,7 +1,9 @@
 """A stand-in for the kubelet: it runs one rendered pod of one container as a process, asks its probes, and starts it again.
 
-The pod's own command, environment, volumes, probes and periods count; images, cgroups and namespaces are left out. What the
-pod has mounted at /x lies in ROOT/x, so paths in its command and environment begin there.
+Imitated, by the sources of Kubernetes 1.37 (pkg/kubelet/prober, and the back-off of a container that ended): the pod's own command,
+environment, volumes, HTTP probes with their periods and thresholds, the time to end. Not imitated: images, cgroups, namespaces, init
+containers, other kinds of probes, events. What the pod has mounted at /x lies in ROOT/x, so paths in its command and environment
+begin there.
 """
 
 from __future__ import annotations

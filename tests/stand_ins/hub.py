@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         self.hub.requests.append(f"{self.command} {path}")
         if found := re.fullmatch(r"/cdn/([^/]+/[^/]+)/(.+)", path):
-            self.send_file(self.hub.repos[found[1]], found[2])
+            self.send_file(self.hub.repos.get(found[1]), found[2])
         elif found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree|auth-check)(?:/([^/]+))?)?", path):
             self.api(*found.groups())
         elif found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
@@ -136,10 +136,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(200, json.dumps(said).encode(), Content_Type="application/json")
 
     def resolve(self, name: str, revision: str, path: str) -> None:
-        repo = self.hub.repos[name]
+        repo = self.hub.repos.get(name)
+        if repo is None:
+            self.refuse(401, "RepoNotFound")
+            return
         if self.refused(repo, True):
             return
-        data = repo.files[path]
+        data = repo.files.get(path)
+        if data is None or revision not in ("main", repo.commit):
+            self.refuse(404, "RevisionNotFound" if data is not None else "EntryNotFound")
+            return
         headers = {"X_Repo_Commit": repo.commit, "Accept_Ranges": "bytes"}
         if path.endswith(LFS):
             headers |= {"X_Linked_Etag": f'"{hashlib.sha256(data).hexdigest()}"', "X_Linked_Size": str(len(data))}
@@ -152,7 +158,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_file(repo, path)
 
-    def send_file(self, repo: Repo, path: str) -> None:
+    def send_file(self, repo: Repo | None, path: str) -> None:
+        if repo is None or path not in repo.files:
+            self.refuse(404, "EntryNotFound")
+            return
         data = repo.files[path]
         if path in repo.spoiled:
             data = bytes(255 - byte for byte in data)

@@ -1,8 +1,8 @@
 """A stand-in for a Kubernetes API server: enough of it for what the role k8s_dgx and kubectl ask, and nothing they do not.
 
 Imitated, by the sources of Kubernetes 1.37: discovery; get, list (selectors of labels and fields), pods' logs, evictions, server-side
-apply with ownership of fields (one manager) and dry run, merge patch, create and delete; strict schemas where
-kubernetes-validate is installed. What it keeps, and its controllers, are kube_cluster.py's. Pods are ready at once (one that runs
+apply with ownership of fields (one manager) and dry run, merge patch (a strategic one without lists is the same), create and delete;
+strict schemas where kubernetes-validate is installed. What it keeps, and its controllers, are kube_cluster.py's. Pods are ready at once (one that runs
 once has ended well at once), unless told otherwise by what a test POSTs to /_say, `{pod: status}`. Events tell what containers
 wait for. It is no API server: no admission, no defaults beyond a few, no watches, no authorization, and a path, verb or
 selector that is not named here is refused. The lane with a real one proves those (KUBECONFIG); kubectl itself asks it in
@@ -37,6 +37,10 @@ try:
 except ImportError:
     kubernetes_validate = None
 
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+PATCHES = (APPLY, MERGE, STRATEGIC)
+ON_ALL, ON_ONE = ("GET", "POST"), ("GET", "PUT", "PATCH", "DELETE")
 VERBS = ["create", "delete", "get", "list", "patch", "update"]
 
 
@@ -143,6 +147,10 @@ class Handler(BaseHTTPRequestHandler):
         if plural not in cluster.kinds[group]:
             raise Refused(404, "NotFound", f"there is no resource {plural}")
         kind, spaced = cluster.kinds[group][plural]
+        if not rest[2:] and self.command not in (ON_ALL if len(rest) == 1 else ON_ONE):
+            raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        if query.get("watch") in ("true", "1"):
+            raise Refused(405, "MethodNotAllowed", "this stand-in has no watches")
         if self.command == "GET" and len(rest) == 1:
             return 200, self.listed(group, plural, kind, space, query)
         name = rest[1] if len(rest) > 1 else body["metadata"]["name"]
@@ -171,7 +179,29 @@ class Handler(BaseHTTPRequestHandler):
             return 200, gone
         if spaced and ("v1", "namespaces", "", space) not in cluster.objects:
             raise Refused(404, "NotFound", f'namespaces "{space}" not found')
+        self.acceptable(key, kind, query, body)
         return self.write(key, body, dry)
+
+    def acceptable(self, key: Key, kind: str, query: dict[str, str], body: t.Any) -> None:
+        """Refuse what a server does not take (apiserver/pkg/endpoints/handlers), and forms of patches that are not imitated."""
+        form, there = self.headers.get("Content-Type", ""), key in self.cluster.objects
+        if self.command == "PATCH" and form not in PATCHES:
+            raise Refused(415, "UnsupportedMediaType", f"the stand-in takes no patch in the form {form}")
+        if self.command == "PATCH" and form == STRATEGIC and "[" in json.dumps(body):
+            raise Refused(415, "UnsupportedMediaType", "the stand-in merges no lists of a strategic patch")
+        if self.command in ("PATCH", "PUT") and form != APPLY and not there:
+            raise Refused(404, "NotFound", f'{key[1]} "{key[3]}" not found')
+        if form == APPLY and not query.get("fieldManager"):
+            raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
+        name = body.get("metadata", {}).get("name")
+        if form == APPLY and name != key[3]:
+            text = f"the name of the object ({name}) does not match the name on the URL ({key[3]})"
+            raise Refused(400, "BadRequest", text)
+        if form in (STRATEGIC, MERGE):
+            return
+        if (body.get("apiVersion"), body.get("kind")) != (key[0], kind):
+            text = f"{body.get('kind')} in version {body.get('apiVersion')!r} cannot be handled as a {kind}"
+            raise Refused(400, "BadRequest", text)
 
     def listed(self, group: str, plural: str, kind: str, space: str, query: dict[str, str]) -> Plain:
         there = sorted(key for key in self.cluster.objects if key[:2] == (group, plural))
@@ -181,12 +211,13 @@ class Handler(BaseHTTPRequestHandler):
                 (event["metadata"]["namespace"], event) for event in [*self.cluster.failures(), *self.cluster.told]
             ]
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+        selected(labels, {}), in_fields(fields, plural, {})  # refused where nothing is there, too
         found = [
             made
             for s, made in objects
             if (not space or s == space)
             and selected(labels, made["metadata"].get("labels") or {})
-            and (plural == "events" or in_fields(fields, plural, made))
+            and in_fields(fields, plural, made)
         ]
         for made in found:
             if "deletionTimestamp" in made["metadata"]:
@@ -196,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
     def write(self, key: Key, body: Plain, dry: bool) -> tuple[int, Plain]:
         cluster = self.cluster
         old = cluster.objects.get(key)
-        apply = "apply-patch" in self.headers.get("Content-Type", "")
+        apply = self.headers.get("Content-Type", "") == APPLY
         if self.command == "POST" and old is not None:
             raise Refused(409, "AlreadyExists", f'{key[1]} "{key[3]}" already exists')
         if apply:

@@ -1,7 +1,7 @@
 """What the stand-in of an API server (kube_api.py) keeps, and stand-ins for who acts on it.
 
 Imitated, by the sources of Kubernetes 1.37: selectors of labels (apimachinery, pkg/labels) and of fields (pkg/apis/core/v1/conversion.go:
-those of pods alone); the controllers of StatefulSets (one pod each, which with OnDelete stays as it is) and of DaemonSets (a pod on
+some of pods and events); the controllers of StatefulSets (one pod each, which with OnDelete stays as it is) and of DaemonSets (a pod on
 each node that the template's nodeSelector and node affinity fit, cordoned or not), with `ownerReferences`; of the scheduler: node
 selector, node affinity and cordons; evictions, which a PodDisruptionBudget's maxUnavailable can hold up; deletion of what an object owns.
 Not imitated, so that tests must not lean on it: admission, resources and quotas, taints, finalizers but foregroundDeletion, watches.
@@ -57,6 +57,10 @@ NO_PROGRAM = (
 container process: error during container init: exec: "{0}": stat {0}: no such file or directory: unknown'
 )
 SRIOV, SRIOV_CONFIG = "dgxspark-sriov-device-plugin", "/etc/pcidp/"
+FIELDS = {
+    "pods": ("spec.nodeName", "status.phase"),
+    "events": tuple(f"involvedObject.{key}" for key in ("kind", "name", "namespace", "uid")),
+}
 _KEY = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
 
 
@@ -96,7 +100,8 @@ def holds(wish: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
 
 
 def selected(selector: str, labels: t.Mapping[str, str]) -> bool:
-    """Whether a selector of labels, as it is written in a URL, takes these labels in."""
+    """Whether a selector of labels, as it is written in a URL, takes these labels in. All of it is read first, as it is refused whatever there is."""
+    wishes: list[Plain] = []
     for part in re.split(r",(?![^(]*\))", selector) if selector.strip() else ():
         text = part.strip()
         if found := re.fullmatch(rf"({_KEY})\s*(==|=|!=)\s*([-A-Za-z0-9_.]*)", text):
@@ -108,22 +113,23 @@ def selected(selector: str, labels: t.Mapping[str, str]) -> bool:
             wish = {"key": found[2], "operator": "DoesNotExist" if found[1] else "Exists"}
         else:
             raise Refused(400, "BadRequest", f"unable to parse requirement: found {text!r}")
-        if not holds(wish, labels):
-            return False
-    return True
+        wishes.append(wish)
+    return all(holds(wish, labels) for wish in wishes)
 
 
 def in_fields(selector: str, plural: str, made: Plain) -> bool:
     """Whether a selector of fields takes an object in."""
-    known = {"metadata.name", "metadata.namespace"} | ({"spec.nodeName", "status.phase"} if plural == "pods" else set())
+    known = {"metadata.name", "metadata.namespace", *FIELDS.get(plural, ())}
+    taken = True
     for part in filter(None, selector.split(",")):
-        field, operator, value = re.split(r"(!=|==|=)", part, maxsplit=1)
+        field, operator, value = [*re.split(r"(!=|==|=)", part, maxsplit=1), "", ""][:3]
+        if not operator:
+            raise Refused(400, "BadRequest", f"invalid selector: {selector!r}; can't understand {part!r}")
         if field not in known:
             raise Refused(400, "BadRequest", f"field label not supported: {field}")
         outer, inner = field.split(".")
-        if (str((made.get(outer) or {}).get(inner, "")) == value) == (operator == "!="):
-            return False
-    return True
+        taken &= (str((made.get(outer) or {}).get(inner, "")) == value) != (operator == "!=")
+    return taken
 
 
 def fits(spec: Plain, node: Plain) -> bool:

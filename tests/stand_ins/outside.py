@@ -1,7 +1,7 @@
 """A stand-in for what is outside: GitHub's release files, PyPI's simple index and its files, and their faults; and a wall.
 
-Imitated: GET and HEAD with one range (RFC 9110), GitHub's redirect of a release's file to a signed address on another host, and
-the HTML pages of the simple index (PEP 503) with their fragments. Faults by path: `cut`, the connection ends after so many
+Imitated: GET and HEAD with one range, from a byte to the end (RFC 9110), GitHub's redirect of a release's file to a signed address
+on another host, and the HTML pages of the simple index (PEP 503) with their fragments. Faults by path: `cut`, the connection ends after so many
 bytes, once; `spoiled`, other bytes of the same length. Not imitated: GitHub's API, the index as JSON (PEP 691), several ranges
 at once. Registries are tests/stand_ins/registry.py.
 
@@ -11,6 +11,7 @@ The wall is a proxy that lets nobody through and remembers who asked.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,7 +69,11 @@ class _Files(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         data = bytes(byte ^ 1 for byte in data) if name in world.spoiled else data
-        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "bytes=0-"))
+        if asked is None:
+            self.send_error(501, "the stand-in knows ranges of one beginning alone")
+            return
+        start = int(asked[1])
         if start and start >= len(data):
             self.send_error(416)
             return

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import pathlib
 import re
+import runpy
+import urllib.error
+import urllib.request
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
+from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = sorted(path for path in (ROOT / "tests/stand_ins").iterdir() if path.is_file() and path.name[0] not in "._")
+STAND_INS += [ROOT / "tests/engine/kubelet.py", ROOT / "tests/nodes/api_side.py"]
 HEAD = re.compile(r'(?:#![^\n]*\n)?(?:"""(.*?)"""|((?://[^\n]*\n)+))', re.DOTALL)
 # Standards have numbers in place of versions; DGX OS and systemd count in whole ones.
 VERSION = re.compile(r"\bv?\d+\.\d+|\bRFC \d+|\bPEP \d+|\bsystemd \d+")
-LEFT_OUT = re.compile(r"Not\s+imitated|does not imitate|It has no |It is no |No CDI|is refused here|others are refused")
+LEFT_OUT = re.compile(
+    r"Not\s+imitated|does not imitate|It has no |It is no |No CDI|is refused here|others are refused|Anything else is 404"
+)
 
 
 @pytest.mark.parametrize("path", STAND_INS, ids=lambda path: path.name)
@@ -25,3 +34,53 @@ def test_a_stand_in_s_head_says_what_it_imitates_in_which_version_and_what_not(p
     assert imitated, "name the upstream program and the parts of it: `Imitated: …`"
     assert VERSION.search(imitated[1]), "name the version of what is imitated"
     assert LEFT_OUT.search(head), "say what is not imitated"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "said"),
+    [
+        ("systemctl", "frobnicate", "Unknown command verb"),
+        ("systemctl", "show --nosuch a.service", "unrecognized option '--nosuch'"),
+        ("systemctl", "start --now a.service", "unrecognized option '--now'"),
+        ("journalctl", "--nosuch -u a.service", "unrecognized option '--nosuch'"),
+    ],
+)
+def test_systemctl_refuses_words_that_it_does_not_know(
+    program: str, words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = runpy.run_path(str(ROOT / "tests/stand_ins/systemctl"), run_name="stand_in")
+    assert made[program](words.split()) == 1
+    assert said in capsys.readouterr().err
+
+
+def status(url: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as exc:
+        return exc.code
+
+
+def test_the_hub_and_what_is_outside_refuse_what_they_do_not_have() -> None:
+    hub = Hub()
+    hub.repos["owner/model"] = Repo({"config.json": b"{}"})
+    try:
+        for place, code in (
+            ("owner/model/resolve/main/config.json", 200),
+            ("owner/model/resolve/main/none.json", 404),
+            ("owner/model/resolve/other/config.json", 404),
+            ("owner/none/resolve/main/config.json", 401),
+            ("cdn/owner/model/none.json", 404),
+            ("cdn/owner/none/config.json", 404),
+            ("api/datasets/owner/model", 404),
+        ):
+            assert status(f"{hub.url}/{place}") == code, place
+    finally:
+        hub.stop()
+    outside = Outside()
+    outside.files["/a"] = b"abc"
+    try:
+        for asked, code in (("bytes=1-", 206), ("bytes=9-", 416), ("bytes=-1", 501), ("bytes=0-0,2-2", 501)):
+            assert status(f"{outside.url}/a", Range=asked) == code, asked
+    finally:
+        outside.stop()

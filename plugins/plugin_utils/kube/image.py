@@ -73,7 +73,7 @@ CAUSES = (
         final=False,
     ),
     Cause(
-        r"not found|manifest unknown|name unknown|\b404\b|does not exist|InvalidImageName|couldn't parse image|invalid reference",
+        r"not found|manifest unknown|name unknown|does not exist|InvalidImageName|couldn't parse image|invalid reference",
         "there is no such image",
         "See to its name, tag or digest (k8s_dgx_image).",
     ),

@@ -53,6 +53,10 @@ SAID = [
     ("dial tcp: lookup registry.example on 192.0.2.53:53: no such host", "cannot be reached"),
     ("unexpected status from HEAD request to https://x/v2: 429 Too Many Requests", "limits the rate"),
     ('Container image "x" is not present with pull policy of Never', "is Never"),
+    (
+        "unexpected status from HEAD request to https://x/v2/engine/manifests/404: 500 Internal Server Error",
+        "cannot be pulled",
+    ),
     (f"something new about {B}", "cannot be pulled"),
 ]
 
