@@ -21,8 +21,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+import yaml
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.tests.nodes import image, real
+from ansible_collections.dgxspark.cluster.tests.stand_ins import scripted_engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = ROOT / "tests" / "stand_ins"
@@ -254,9 +257,11 @@ class Lane:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
         text = {name: (STAND_INS / name).read_bytes() for name in names}
         layout = b"".join(pathlib.Path(module.__file__).read_bytes() for module in (image, real))
+        table = yaml.safe_load((ROOT / scripted_engine.TABLE).read_text(encoding="utf-8"))
+        flags = json.dumps(sorted(scripted_engine.flags_of(table))).encode()
         content = " ".join((ENGINE_PACKAGES, ENGINE_PROGRAMS, ENGINE_FILES, ENGINE_LACKS))
         said = " ".join(map(real.version, ("DGXSPARK_REAL_MULTUS", "DGXSPARK_REAL_SRIOVDP")))
-        stamp = self.lab / f"made.{digest(*text.values(), layout, content.encode(), said.encode())}"
+        stamp = self.lab / f"made.{digest(*text.values(), flags, layout, content.encode(), said.encode())}"
         if stamp.is_file():
             return
         images = self.images
@@ -271,7 +276,8 @@ class Lane:
             image.archive(images / "sriov.tar", SRIOV, {"plugin": program.read_bytes()}, entrypoint=["/plugin"])
         package, multus = "usr/lib/python3/dist-packages/sglang", "usr/src/multus-cni/bin"
         root = self._python_root()
-        scripted = {f"{package}/__init__.py": b"", f"{package}/launch_server.py": text["scripted_engine.py"]}
+        scripted = {f"{package}/launch_server.py": text["scripted_engine.py"], f"{package}/flags.json": flags}
+        scripted[f"{package}/__init__.py"] = b""
         image.archive(images / "engine.tar", ENGINE, scripted, root=root)
         daemon = b"#!/usr/bin/python3\n" + text["multus_daemon.py"]
         programs = {"install_multus": daemon, "multus-daemon": daemon, "multus-shim": text["multus"]}

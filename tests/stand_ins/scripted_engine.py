@@ -14,7 +14,10 @@ Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/ss
     token_s          seconds between tokens
     by_chunk         scripts by --chunked-prefill-size, laid over the rest: what a matrix' cases differ in
 
-What it does not imitate: tokens (a word is one), reasoning, tool calls, /metrics, refusals of bad requests.
+A flag that SGLang 0.5.17, of the lab's profiles, does not have ends it as argparse does, by our table of its parser: a file
+flags.json beside this one, as images have it, else the checkout's knowledge.
+
+What it does not imitate: values of flags, tokens (a word is one), reasoning, tool calls, /metrics, refusals of bad requests.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ import argparse
 import http.server
 import json
 import os
+import pathlib
 import random
 import socket
 import sys
 import threading
 import time
 
+TABLE = "knowledge/engines/sglang/0.5.17.yml"
 BLOCK = 4096  # bytes that ranks exchange in each step
 WORDS = "six seven eight nine"
 ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
@@ -211,6 +216,25 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
+def known_flags() -> set[str]:
+    """Return what the imitated release's parser takes, as `--flag`."""
+    here = pathlib.Path(__file__).resolve()
+    listed = here.with_name("flags.json")
+    if listed.is_file():
+        return set(json.loads(listed.read_text(encoding="utf-8")))
+    import yaml  # an image has none, nor the checkout
+
+    return flags_of(yaml.safe_load((here.parents[2] / TABLE).read_text(encoding="utf-8")))
+
+
+def flags_of(table: dict) -> set[str]:
+    """Return all spellings of the flags of a table of knowledge/engines."""
+    found = set()
+    for name, spec in table["flags"].items():
+        found |= {f"--{each}" for each in (name, *spec.get("aliases", ()), *([spec["off"]] if "off" in spec else ()))}
+    return found
+
+
 def main() -> None:
     """Be a rank."""
     parser = argparse.ArgumentParser()
@@ -221,7 +245,10 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=30000)
     parser.add_argument("--chunked-prefill-size", default="")
-    asked, _more = parser.parse_known_args()
+    asked, more = parser.parse_known_args()
+    strange = sorted({word.partition("=")[0] for word in more if word.startswith("--")} - known_flags())
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
     SCRIPT.update(SCRIPT.get("by_chunk", {}).get(asked.chunked_prefill_size, {}))
     host, _colon, port = asked.dist_init_addr.rpartition(":")
     say(f"rank {asked.node_rank} of {asked.nnodes} of {asked.model_path}, meeting at {asked.dist_init_addr}")

@@ -8,6 +8,9 @@
 `ManyServer` answers any number of requests at once, each by what a function makes of it.
 
 An answer is a list of steps: bytes to send, a number of seconds to wait, or `CLOSE`, to cut the connection.
+
+Imitated: the frame alone, HTTP/1.1 with server-sent events (RFC 9112); what an engine of a version says is the test's to write,
+after that version's source. It is no model, and refuses only pages that the test has not written.
 """
 
 from __future__ import annotations

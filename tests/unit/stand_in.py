@@ -1,4 +1,8 @@
-"""A stand-in for ib_write_bw that meets its other end over TCP and works, fails or hangs as the environment says."""
+"""A stand-in for ib_write_bw that meets its other end over TCP and works, fails or hangs as the environment says.
+
+Imitated: perftest 6.24: its rendezvous on the port after the one that is asked for, its table, and its words where a
+queue pair fails. It does not imitate RDMA, nor judge its arguments: the lab's nodes run the real one.
+"""
 
 from __future__ import annotations
 

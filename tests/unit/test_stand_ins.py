@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 import re
 import runpy
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -16,6 +18,7 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = sorted(path for path in (ROOT / "tests/stand_ins").iterdir() if path.is_file() and path.name[0] not in "._")
 STAND_INS += [ROOT / "tests/engine/kubelet.py", ROOT / "tests/nodes/api_side.py"]
+STAND_INS += [ROOT / "tests/unit/chat_server.py", ROOT / "tests/unit/stand_in.py"]
 HEAD = re.compile(r'(?:#![^\n]*\n)?(?:"""(.*?)"""|((?://[^\n]*\n)+))', re.DOTALL)
 # Standards have numbers in place of versions; DGX OS and systemd count in whole ones.
 VERSION = re.compile(r"\bv?\d+\.\d+|\bRFC \d+|\bPEP \d+|\bsystemd \d+")
@@ -34,6 +37,13 @@ def test_a_stand_in_s_head_says_what_it_imitates_in_which_version_and_what_not(p
     assert imitated, "name the upstream program and the parts of it: `Imitated: …`"
     assert VERSION.search(imitated[1]), "name the version of what is imitated"
     assert LEFT_OUT.search(head), "say what is not imitated"
+
+
+def test_the_scripted_engine_refuses_flags_that_the_release_does_not_have() -> None:
+    command = [sys.executable, str(ROOT / "tests/stand_ins/scripted_engine.py"), "--model-path", "m", "--tp-size", "1"]
+    ran = subprocess.run([*command, "--no-such", "1", "--fp9"], check=False, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert "error: unrecognized arguments: --fp9 --no-such" in ran.stderr
 
 
 @pytest.mark.parametrize(
