@@ -369,8 +369,9 @@ class Lane:
         self.ssh(node, "rm /etc/cni/net.d/00-lab.conflist /usr/lib/cni/mini-multus")
 
     def up(self, node: int) -> bool:
-        """Whether the node's VM runs."""
-        return (self.lab / "run" / f"n{node}.pid").is_file()
+        """Whether the node's VM runs; an emulator that died leaves its file behind."""
+        file = self.lab / "run" / f"n{node}.pid"
+        return file.is_file() and pathlib.Path("/proc", file.read_text(encoding="ascii").strip()).is_dir()
 
     def stop(self, node: int) -> list[str]:
         """Pull a node's plug; return the command that starts it again with the disk that it has."""
