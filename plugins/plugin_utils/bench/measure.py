@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures imp
     level_of,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, Sign
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, turns, unanswered
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload, questions
 
 _WARM_TOKENS = 16
@@ -65,7 +65,7 @@ class Result:
 
 
 def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
-    """Measure all levels. Raises CollectionError for bounds that are none, and where nothing can be asked at all."""
+    """Measure all levels, up to one of which every request failed. Raises CollectionError for bounds that are none, and where nothing can be asked at all."""
     if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
         raise CollectionError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
     _warm, alone, *done = turns(bench.request, _planned(bench, over.parting.min_answers), limits, say, bench.within_s)
@@ -75,6 +75,10 @@ def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = la
         asked = questions(bench.workload, load.n * bench.rounds, start)
         start += len(asked)
         results.append(judged(bench, alone, greedy, load, asked, limits, over))
+    left = bench.levels[len(results) :]
+    if left and unanswered(done[-1]):
+        message = f"{results[-1].message} So {', '.join(map(str, left))} at once were not tried."
+        results[-1] = dataclasses.replace(results[-1], message=message)
     return results
 
 

@@ -199,3 +199,20 @@ def test_two_at_once_are_asked_often_enough_to_be_judged(server: ManyServer) -> 
     result = run(server, 2)[2]
     assert (result.verdict, result.signs) == ("good", ())
     assert sum("one to forty" in request.body["messages"][0]["content"] for request in server.requests) == 2 + 4
+
+
+def test_after_a_level_without_any_answer_no_more_is_tried(server: ManyServer) -> None:
+    def dying(request: Request) -> Answer:
+        many = server.most > 2 and "forty" not in request.body["messages"][0]["content"]
+        return (
+            [head("503 Service Unavailable", "text/plain", chunked=False, Content_Length="4") + b"gone"]
+            if many
+            else sound(request)
+        )
+
+    server.answering = dying
+    said: list[str] = []
+    found = run(server, 1, 4, 8, 16, said=said)
+    assert {n: result.verdict for n, result in found.items()} == {1: "good", 4: "failed"}
+    assert found[4].message.endswith("So 8, 16 at once were not tried.")
+    assert "4 at once: every request failed, and no more is tried" in said
