@@ -200,10 +200,13 @@ def digest(value: t.Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def planned(matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = None) -> list[Case]:
+def planned(
+    matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = None, done: t.Container[str] = ()
+) -> list[Case]:
     """Return all cases: those that will run, the most promising first, then the blocked ones in the file's order.
 
-    CollectionError where no case would run: with the reasons, since then the file is mostly at fault.
+    done: ids of cases that were measured, whose own rows may block them since. CollectionError where there is none of these and no
+    case would run: with the reasons, since then the file is mostly at fault.
     """
     by_id: dict[str, Case] = {}
     for name, labels, choices in combinations(matrix):
@@ -225,7 +228,7 @@ def planned(matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = No
         by_id[key] = Case(key, name, labels, overrides, made, _reason(made), (), promise(made))
     cases = list(by_id.values())
     runnable = [case for case in cases if not case.blocked]
-    if not runnable:
+    if not runnable and not any(case.id in done for case in cases):
         reasons = dict.fromkeys(case.blocked for case in cases)
         raise CollectionError(f"matrix {matrix.id!r}: no case would run. {' '.join(reasons)}"[:2000])
     place = {case.id: number for number, case in enumerate(cases)}

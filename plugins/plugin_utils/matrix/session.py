@@ -66,22 +66,27 @@ class Stopping:
 def planned(wishes: Wishes) -> tuple[cases.Matrix, list[cases.Case]]:
     """Return the matrix and its cases. Raises CollectionError."""
     matrix = cases.load(wishes.matrix, wishes.knowledge_dirs)
+    return matrix, _cases(wishes, matrix)
 
+
+def _cases(wishes: Wishes, matrix: cases.Matrix, done: t.Container[str] = ()) -> list[cases.Case]:
     def made(overrides: t.Mapping[str, t.Any]) -> Plain:
         return plan.launch_plan(matrix.profile, wishes.cluster, overrides, wishes.knowledge_dirs)
 
-    return matrix, cases.planned(matrix, made, wishes.overrides)
+    return cases.planned(matrix, made, wishes.overrides, done)
 
 
 def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
     """Measure what is left. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
-    matrix, found = planned(wishes)
+    matrix = cases.load(wishes.matrix, wishes.knowledge_dirs)
     folder = pathlib.Path(wishes.folder)
     overlay = pathlib.Path(wishes.rows_to)
     written = overlay / "evidence" / f"matrix-{matrix.id}.yml"
     base = profile.find(matrix.profile, wishes.knowledge_dirs)
     stopping = Stopping()
     with Journal(folder) as journal:
+        # Its own rows may block all cases by now: still its results are shown, and what served before serves again.
+        found = _cases(wishes, matrix, journal.done)
         journal.begin(driver.head(matrix, found), accept=wishes.accept_changed)
 
         def tell(text: str) -> None:

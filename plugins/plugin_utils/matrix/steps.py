@@ -36,6 +36,7 @@ _LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # what kube_
 _LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # what the role says of hosts that Ansible has dropped
 _END_S = 20.0
 _DAY_S = 86400.0
+_SEEDS_APART = 100_000  # a request's seed is its workload's and its number: those of two repeats do not meet
 # Options of ansible-playbook that are for the run of the matrix alone.
 _OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--list-hosts", "--syntax-check"})
 
@@ -105,7 +106,9 @@ class Playbooks:
             **os.environ,
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_FORCE_COLOR": "0",
+            # A result is one line of JSON at any verbosity: `_FATAL` reads it.
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+            "ANSIBLE_CALLBACK_FORMAT_PRETTY": "0",
         }
         env |= {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", "ANSIBLE_LOG_PATH": ""}
         with printed.open("wb") as file:
@@ -167,13 +170,15 @@ class Playbooks:
         return Step(False, ran.message, ran.timed_out, unseen or ran.lost, {"socket": pod == "fail"})
 
     def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
-        """Measure, and keep every answer."""
+        """Measure, and keep every answer. A repeat asks with a seed of its own, so that no cache knows its prompts."""
         place = folder / f"bench-{run}.json"
         variables: Plain = {"dgxspark_report_file": str(place), "dgxspark_bench_keep": str(folder / f"answers-{run}")}
         if self.matrix.workloads:
             variables["dgxspark_bench_workloads"] = list(self.matrix.workloads)
         if self.matrix.levels:
             variables["dgxspark_bench_levels"] = list(self.matrix.levels)
+        if run > 1:
+            variables["dgxspark_bench_seed"] = run * _SEEDS_APART
         ran = self.play("bench", folder, f"bench-{run}", variables)
         report = _json(place)
         if place.exists():

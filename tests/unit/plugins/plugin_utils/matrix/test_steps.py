@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 import pathlib
 import sys
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import questions, workload_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, steps
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks, Ran
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
@@ -68,6 +71,53 @@ def test_a_step_is_told_its_variables_and_what_it_printed_is_kept(tmp_path: path
     )
     assert (tmp_path / "case/switch.log.gz").is_file()
     assert not (tmp_path / "case/switch.log").exists()
+
+
+PLAY = """
+- hosts: away
+  gather_facts: false
+  ignore_unreachable: true
+  tasks:
+    - ansible.builtin.ping:
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.fail: {msg: "why\\nit failed"}
+"""
+
+
+@pytest.mark.parametrize("more", ["-v", "-vvv"])
+def test_what_ansible_prints_is_read_at_any_verbosity(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """By ansible-playbook itself: from -vvv on it lays out results over several lines, as it does where an owner asks it to."""
+    monkeypatch.setenv("ANSIBLE_CALLBACK_FORMAT_PRETTY", "1")
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "hosts").write_text(
+        "localhost ansible_connection=local\naway ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1\n"
+    )
+    argv = ["-m", "ansible", "playbook", more, "-i", str(tmp_path / "hosts"), str(tmp_path / "play.yml")]
+    ran = played(tmp_path, f"import sys, subprocess; sys.exit(subprocess.call([sys.executable, *{argv}]))")
+    assert ran.lost == ("away",), ran.output
+    assert ran.message == "why it failed"
+
+
+def test_a_repeat_has_prompts_of_its_own(tmp_path: pathlib.Path) -> None:
+    made = Playbooks(tmp_path, matrix_driven.matrix(), [], {}, 0, {}, (sys.executable, "-c", ""))
+    case = cases.planned(matrix_driven.matrix(), matrix_driven.planner)[0]
+    seeds = []
+    for run in (1, 2, 3):
+        made.bench(case, tmp_path / "case", run)
+        given = json.loads((tmp_path / f"case/bench-{run}.vars.json").read_text())
+        seeds.append(given.get("dgxspark_bench_seed"))
+    assert seeds[0] is None, "the workload's own"
+    works = knowledge.load("workloads")
+    asked = [
+        {q.text for q in questions(replace(work, seed=work.seed if seed is None else seed), 32)}
+        for work in [workload_of("long-context", works)]
+        for seed in seeds
+    ]
+    assert len(set.union(*asked)) == 3 * 32
 
 
 @pytest.mark.parametrize("deaf", [False, True])
