@@ -29,8 +29,8 @@ def running(
     computes at once, None where it does not say), and `image` (its `name`, the `digest` that all ranks run, the same by host as
     `digests`, and `problems`: ranks that differ, or another digest than came first).
 
-    objects: by kind, as the API returns them; all nodes; of ConfigMaps, the one that keeps images' digests. node_names: the node of a host where
-    it has another name. Raises CollectionError where nothing runs.
+    objects: by kind, as the API returns them; all nodes; of ConfigMaps, the one that keeps images' digests. node_names: the node of a
+    host where it has another name. Raises CollectionError where nothing runs.
     """
     sets = objects["StatefulSet"]
     if not sets:
