@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_change import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, rollout
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, rollout, running
 
 OWN = (("apps/v1", "StatefulSet"), ("v1", "ConfigMap"))
-NODE, ATTACHMENT = ("v1", "Node"), ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
+POD, NODE, ATTACHMENT = ("v1", "Pod"), ("v1", "Node"), ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 
 
 class ActionModule(ControllerAction):
@@ -23,10 +23,16 @@ class ActionModule(ControllerAction):
         """Return what happens to the instance, what it has, and why the planned ranks could not start."""
         there = ask.of_instance(self, asked, OWN, self.task_vars)
         problems: list[str] = []
+        ran: Plain = {}
         if asked["judge"]:
             everywhere = ask.where({**asked, "namespace": None})
             nodes, attachments = (
                 ask.objects(self, kind, everywhere, (), self.task_vars) for kind in (NODE, ATTACHMENT)
             )
             problems = rollout.problems(asked["served"], nodes, attachments + asked["to_come"])
-        return {**rollout.decide(asked["served"], there, asked["restart"]), "there": there, "problems": problems}
+            found = {"Node": nodes, "Pod": ask.of_instance(self, asked, [POD], self.task_vars)}
+            found["ConfigMap"] = ask.objects(self, OWN[1], ask.where(asked), image.OURS, self.task_vars)
+            ran = running.ran(found, asked["served"]["nodes"])
+        # Ranks of two images, or of another one than came first, are no group to be kept.
+        decided = rollout.decide(asked["served"], there, asked["restart"] or bool(ran.get("problems")))
+        return {**decided, "there": there, "problems": problems, "ran": ran}

@@ -21,4 +21,5 @@ class ActionModule(ControllerAction):
         """Return what runs; failed with the reason where nothing does or nobody answers."""
         found = {kind[1]: ask.of_instance(self, asked, [kind], self.task_vars) for kind in KINDS}
         found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), ask.where(asked), image.OURS, self.task_vars)
+        found["Node"] = ask.objects(self, ("v1", "Node"), ask.where({**asked, "namespace": None}), (), self.task_vars)
         return running(asked["instance"], asked["namespace"], found, asked["node_names"])

@@ -12,6 +12,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Compares the ranks in the cluster with those planned, by the checksum of all that they are started with.
   - Ranks of two plans do not work together, so a group is kept, started, or replaced as a whole.
+  - A group of this plan is replaced, too, where its containers were made of images that differ, or of another one than came first.
   - Says why the planned ranks could not start, before anything is stopped for them - nodes that are not in the cluster, not ready or
     cordoned, and network attachments that are not there.
 extends_documentation_fragment:
@@ -34,7 +35,7 @@ options:
     elements: dict
     default: []
   judge:
-    description: Whether to look for RV(problems).
+    description: Whether to look for RV(problems), and at the image that ranks run (RV(ran)).
     type: bool
     default: true
 """
@@ -73,6 +74,10 @@ there:
   description: The StatefulSets and ConfigMaps that the instance has.
   type: list
   elements: dict
+  returned: success
+ran:
+  description: Which image the ranks that are there run, as RV(dgxspark.cluster.kube_running#module:image); empty without O(judge).
+  type: dict
   returned: success
 problems:
   description: A sentence for each reason why ranks could not start, with what to do.

@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
 Plain = dict[str, t.Any]
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 OLD, NEW = "registry.example/engine:1", "registry.example/engine:2"
+HOSTNAME = "kubernetes.io/hostname"
 FIRST, SECOND = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 
 
@@ -118,6 +119,31 @@ def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> N
     # The record outlives the instance, not the whole.
     owner.good(k8s_dgx_state="absent")
     assert owner.record() == f"{OLD} {SECOND}\n"
+
+
+def test_ranks_that_run_two_images_are_judged_and_the_remedy_ends_it(owner: Owner) -> None:
+    """The tag moves, one Spark is installed anew, and its kubelet pulls what the tag stands for now."""
+    owner.good()
+    owner.cluster.registry[OLD] = SECOND
+    owner.cluster.nodes()["spark3"]["status"]["images"].clear()
+    (moved,) = [pod for pod in owner.cluster.pods().values() if pod["spec"]["nodeSelector"][HOSTNAME] == "spark3"]
+    moved["status"]["containerStatuses"] = [owner.cluster.pull(moved, moved["spec"]["containers"][0], "spark3")]
+    text = owner.refused()
+    assert f"{OLD} is not the same image on all nodes" in text and f"spark3: {SECOND[:19]}" in text
+    # What it says: `crictl rmi` where it is the older one, and again.
+    for name in ("spark1", "spark2", "spark4"):
+        owner.cluster.nodes()[name]["status"]["images"].clear()
+    assert f"{OLD} is {SECOND} now, and was {FIRST} when it came first" in owner.refused()
+    owner.good(k8s_dgx_image_digest_change="accept", k8s_dgx_restart=True)
+    ids = [pod["status"]["containerStatuses"][0]["imageID"] for pod in owner.cluster.pods().values()]
+    assert len(ids) == 4 and all(each.endswith(SECOND) for each in ids)
+    assert owner.good() == 0
+
+
+def test_an_image_that_no_check_would_see_is_refused(owner: Owner) -> None:
+    text = owner.refused(k8s_dgx_serving={"image": NEW})
+    assert "k8s_dgx_serving.image" in text and "Name the engine's image in k8s_dgx_image" in text
+    assert owner.cluster.writes == []
 
 
 def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None:

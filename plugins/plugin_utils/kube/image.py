@@ -137,6 +137,20 @@ def digest_of(pod: Object) -> str | None:
     return None
 
 
+def alike(nodes: t.Iterable[Object]) -> dict[str, str]:
+    """Return one digest for each of those that nodes list of the same image: of an index and of its manifest, or of two repositories.
+
+    A kubelet names them in no order, and any of them as what a container was made of.
+    """
+    groups: list[set[str]] = []
+    for node in nodes:
+        for each in (node.get("status") or {}).get("images") or ():
+            own = {found[0] for name in each.get("names") or () if (found := DIGEST.search(str(name)))}
+            met = [group for group in groups if group & own]
+            groups = [group for group in groups if not group & own] + [own.union(*met)]
+    return {digest: min(group) for group in groups for digest in group}
+
+
 def find(nodes: t.Iterable[Object], name: str) -> Object | None:
     """Return a node by its name, or by its host name."""
     return next(
@@ -149,31 +163,42 @@ def find(nodes: t.Iterable[Object], name: str) -> Object | None:
     )
 
 
-def judge(image: str, digests: t.Mapping[str, str], recorded: t.Mapping[str, str], accept: bool) -> Plain:
+def judge(
+    image: str,
+    digests: t.Mapping[str, str],
+    recorded: t.Mapping[str, str],
+    accept: bool,
+    same: t.Mapping[str, str] | None = None,
+) -> Plain:
     """Return the `digest` that all hosts have, the `record` that is to be kept (image → digest), and `problems` in words.
 
-    recorded: what images were when they came first. accept: a digest that differs from it is taken for the new one.
+    recorded: what images were when they came first. accept: a digest that differs from it is taken for the new one. same: digests that
+    stand for one image, as `alike` tells them.
     """
+    same = same or {}
     kinds: dict[str, list[str]] = {}
     for host, digest in digests.items():
-        kinds.setdefault(digest, []).append(host)
+        kinds.setdefault(same.get(digest, digest), []).append(host)
     if len(kinds) > 1:
-        told = "; ".join(f"{', '.join(hosts)}: {digest[:19]}…" for digest, hosts in kinds.items())
+        told = "; ".join(f"{', '.join(hosts)}: {digests[hosts[0]][:19]}…" for hosts in kinds.values())
         return {
             "digest": None,
             "record": dict(recorded),
             "problems": [
                 f"{image} is not the same image on all nodes ({told}): its tag has moved between two pulls. Remove it where it is "
-                f"the older one (`k3s crictl rmi {full(image)}`) and run again, or name a digest in k8s_dgx_image."
+                f"the older one (`k3s crictl rmi {full(image)}`) and serve again a minute later, or name a digest in k8s_dgx_image."
             ],
         }
-    one = next(iter(kinds), None)
+    one = next(iter(digests.values()), None)
     key, problems = full(image), []
     before = recorded.get(key)
+    if one and before and same.get(before, before) in kinds:
+        one = before
     if one and "@" not in image and before not in (None, one) and not accept:
         problems.append(
             f"{image} is {one} now, and was {before} when it came first: somebody has moved its tag. Look at what changed, then "
-            "say k8s_dgx_image_digest_change=accept once, or name the digest that you trust in k8s_dgx_image."
+            "serve again with k8s_dgx_image_digest_change=accept and k8s_dgx_restart=true, once, or name the digest that you trust in "
+            "k8s_dgx_image."
         )
     kept = {key: one} if one and "@" not in image and not problems else {}
     return {"digest": one, "record": {**recorded, **kept}, "problems": problems}

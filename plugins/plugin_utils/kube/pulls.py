@@ -37,7 +37,7 @@ _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
 class Wanted:
     """What is to be on which node. pods: by host, those that are needed to have it there, or to learn its digest.
 
-    lacking: hosts whose node does not list it. timeout_s: that all pulls together may take.
+    lacking: hosts whose node does not list it. timeout_s: that all pulls together may take. same: digests of one image (image.alike).
     """
 
     image: str
@@ -45,6 +45,7 @@ class Wanted:
     pods: dict[str, Plain]
     lacking: list[str]
     timeout_s: float
+    same: dict[str, str] = field(default_factory=dict)
 
 
 def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
@@ -54,7 +55,7 @@ def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
     """
     ranks = [*served["head"], *served["workers"]]
     by_node = {rank["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]: rank for rank in ranks}
-    image, made = "", Wanted("", {}, {}, [], timeout_s)
+    image, made = "", Wanted("", {}, {}, [], timeout_s, images.alike(nodes))
     for host, name in served["nodes"].items():
         rank, node = by_node[name]["spec"]["template"]["spec"], images.find(nodes, name)
         image, always = _container(rank)["image"], _container(rank)["imagePullPolicy"] == "Always"
@@ -206,7 +207,7 @@ def result(
     recorded, accept: as image.judge takes them. check: nothing was pulled.
     """
     wanted, digests = watch.wanted, {**watch.wanted.digests, **watch.digests}
-    judged = images.judge(wanted.image, digests, recorded, accept)
+    judged = images.judge(wanted.image, digests, recorded, accept, wanted.same)
     made = {
         "changed": bool(wanted.lacking if check else watch.pulled),
         "image": wanted.image,

@@ -29,13 +29,13 @@ def running(
     computes at once, None where it does not say), and `image` (its `name`, the `digest` that all ranks run, the same by host as
     `digests`, and `problems`: ranks that differ, or another digest than came first).
 
-    objects: by kind, as the API returns them; of ConfigMaps, the one that keeps images' digests. node_names: the node of a host where
-    it has another name. Raises CollectionError where nothing runs.
+    objects: by kind, as the API returns them; all nodes; of ConfigMaps, the one that keeps images' digests. node_names: the node of a
+    host where it has another name. Raises CollectionError where nothing runs.
     """
     sets = objects["StatefulSet"]
     if not sets:
         raise CollectionError(f"no instance {instance!r} is served in namespace {namespace}.")
-    pods = {int(pod["metadata"]["labels"][RANK]): pod for pod in objects["Pod"] if _is_rank(pod)}
+    pods = _ranks(objects["Pod"])
     hosts = {node: host for host, node in node_names.items()}
     nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}
     names = [hosts.get(node, node) for node in nodes.values() if node]
@@ -49,16 +49,24 @@ def running(
         "groups": [group] if url else [],
         "requests": int(told) if told.isdigit() and int(told) else None,
         "unreached": "" if url else _unreached(instance, pods.get(0)),
-        "image": _image({hosts.get(node, node): pods[rank] for rank, node in nodes.items()}, objects["ConfigMap"]),
+        "image": ran(objects, node_names),
     }
 
 
-def _image(pods: t.Mapping[str, Plain], config_maps: t.Sequence[Plain]) -> Plain:
-    """Return which image runs: what the containers were made of, not what was asked for."""
-    name = next((str(pod["spec"]["containers"][0]["image"]) for pod in pods.values()), "")
-    digests = {host: digest for host, pod in pods.items() if (digest := image.digest_of(pod))}
-    judged = image.judge(name, digests, image.record(config_maps), accept=False)
+def ran(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]) -> Plain:
+    """Return which image runs (see `running`): what the containers were made of, not what was asked for."""
+    pods, hosts = _ranks(objects["Pod"]), {node: host for host, node in node_names.items()}
+    name = next((str(pods[rank]["spec"]["containers"][0]["image"]) for rank in sorted(pods)), "")
+    nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}
+    found = {hosts.get(node, node): image.digest_of(pods[rank]) for rank, node in nodes.items()}
+    digests = {host: digest for host, digest in found.items() if digest}
+    same = image.alike(objects.get("Node", ()))
+    judged = image.judge(name, digests, image.record(objects["ConfigMap"]), accept=False, same=same)
     return {"name": name, "digest": judged["digest"], "digests": digests, "problems": judged["problems"]}
+
+
+def _ranks(pods: t.Sequence[Plain]) -> dict[int, Plain]:
+    return {int(pod["metadata"]["labels"][RANK]): pod for pod in pods if _is_rank(pod)}
 
 
 def _is_rank(pod: Plain) -> bool:

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image
 from ansible_collections.dgxspark.cluster.tests.unit.actions import run
 from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_rollout import in_cluster, served
 
@@ -23,7 +23,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Plain]]:
     def objects(
         _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], _vars: t.Any
     ) -> list[Plain]:
-        own = kind[1] in ("StatefulSet", "ConfigMap", "Service")
+        own = kind[1] in ("StatefulSet", "ConfigMap", "Service", "Pod")
+        if list(labels) == image.OURS:
+            return there.get("record", [])
         assert place == {"kubeconfig": "/k", **({"namespace": "dgx-serving"} if own else {})}
         assert list(labels) == (LABELS if own else [])
         return there.get(kind[1], [])
@@ -55,6 +57,37 @@ def test_another_plan_is_replaced_and_can_be_put_back(cluster: dict[str, list[Pl
     assert (kept["plan"], len(kept["workers"]), kept["head"]) == (old["plan"], 3, old["head"])
     # What was written down is what the other action takes.
     assert run("kube_change", served=kept, judge=False, **OWN)["action"] == "none"
+
+
+def test_ranks_of_two_images_or_of_another_one_than_came_first_are_replaced(cluster: dict[str, list[Plain]]) -> None:
+    made, first, other = served(), f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    for each in in_cluster(made):
+        cluster.setdefault(each["kind"], []).append(each)
+        if each["kind"] == "StatefulSet":
+            template = each["spec"]["template"]
+            spec = {**template["spec"], "nodeName": template["spec"]["nodeSelector"]["kubernetes.io/hostname"]}
+            spec["containers"] = [{"image": "registry.example/engine:1"}]
+            pod = {"metadata": {"labels": template["metadata"]["labels"]}, "spec": spec}
+            cluster.setdefault("Pod", []).append(pod)
+
+    def runs(*digests: str) -> Plain:
+        for pod, digest in zip(cluster["Pod"], digests, strict=True):
+            pod["status"] = {"containerStatuses": [{"imageID": f"registry.example/engine@{digest}"}]}
+        return run("kube_change", served=made, **OWN)
+
+    cluster["record"] = [image.record_object("dgx-serving", {"registry.example/engine:1": first})]
+    kept = runs(first, first, first, first)
+    assert (kept["action"], kept["ran"]["problems"]) == ("none", [])
+    mixed = runs(first, first, other, first)
+    assert mixed["action"] == "replace" and "is not the same image on all nodes" in mixed["ran"]["problems"][0]
+    moved = runs(other, other, other, other)
+    assert moved["action"] == "replace" and "k8s_dgx_image_digest_change=accept" in moved["ran"]["problems"][0]
+    # An index's digest and its manifest's are one image, and who puts old ranks back asks for no image.
+    names = [f"registry.example/engine@{each}" for each in (other, first)]
+    cluster["Node"] = [{"metadata": {"name": "spark1"}, "status": {"images": [{"names": names}]}}]
+    assert runs(first, first, other, first)["action"] == "none"
+    del cluster["Node"]
+    assert run("kube_change", served=made, judge=False, **OWN)["action"] == "none"
 
 
 def test_an_api_that_does_not_answer_is_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,25 @@ def test_the_first_digest_is_kept_and_another_one_refused_unless_told() -> None:
     assert image.judge(ENGINE, {}, {ENGINE: A}, accept=False) == {"digest": None, "record": {ENGINE: A}, "problems": []}
 
 
+def test_digests_that_a_node_lists_of_one_image_are_no_difference() -> None:
+    """An index and its manifest: a kubelet lists either, or both, in any order."""
+    index, manifest, other = A, B, f"sha256:{'c' * 64}"
+    both = node("b", {"names": [f"registry.example/engine@{each}" for each in (manifest, index)] + [ENGINE]})
+    same = image.alike([node("a", {"names": [f"registry.example/engine@{index}", ENGINE]}), both, {"metadata": {}}])
+    hosts = {"a": index, "b": manifest}
+    assert image.judge(ENGINE, hosts, {}, accept=False, same=same)["problems"] == []
+    # The record stays what came first.
+    for before in (index, manifest):
+        judged = image.judge(ENGINE, hosts, {ENGINE: before}, accept=False, same=same)
+        assert judged == {"digest": before, "record": {ENGINE: before}, "problems": []}
+    (said,) = image.judge(ENGINE, {**hosts, "c": other}, {}, accept=False, same=same)["problems"]
+    assert "a, b: sha256:aaa" in said and "c: sha256:ccc" in said
+    assert other in image.judge(ENGINE, {"c": other}, {ENGINE: index}, accept=False, same=same)["problems"][0]
+    # Two that share none are one image by a third node that lists them.
+    third = node("c", {"names": [f"x@{manifest}", f"x@{other}"]})
+    assert len(set(image.alike([both, third, node("d")]).values())) == 1
+
+
 @given(st.dictionaries(st.sampled_from([ENGINE, "docker.io/a/b:1", "localhost/c:latest"]), st.sampled_from([A, B])))
 def test_the_record_is_read_as_it_was_written(known: dict[str, str]) -> None:
     made = image.record_object("n", known)

@@ -39,6 +39,16 @@ def test_a_node_that_lists_the_image_with_its_digest_needs_no_pod() -> None:
     assert list(pulls.wanted(served(image_pull="Always"), nodes(*HOSTS), 60).pods) == HOSTS
 
 
+def test_nodes_that_list_index_and_manifest_in_another_order_have_the_same_image() -> None:
+    other = f"sha256:{'b' * 64}"
+    there = nodes(*HOSTS)
+    for node, digests in zip(there, ((DIGEST,), (DIGEST, other), (other, DIGEST), (other,)), strict=True):
+        node["status"]["images"][0]["names"] = [ENGINE, *(f"registry.example/engine@{each}" for each in digests)]
+    made = pulls.Watch(pulls.wanted(served(), there, 60))
+    found = pulls.result(made, [], {ENGINE: other}, "dgx-serving", accept=False, check=False)
+    assert "failed" not in found and found["digest"] == other
+
+
 def test_a_pod_asks_as_its_rank_does_and_starts_nothing() -> None:
     choices = {"image_pull_secrets": ["login"], "image_pull": "Never", "node_names": {"spark2": "gb10-two"}}
     whole = served(**choices)

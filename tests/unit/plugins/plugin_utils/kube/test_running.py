@@ -103,6 +103,12 @@ def test_the_image_that_runs_is_what_containers_were_made_of() -> None:
         "problems": [],
     }
     assert seen(objects)["image"] == whole
+    # A kubelet names the index's digest or the manifest's: one image where a node lists both.
+    objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{other}"
+    objects["Node"] = [{"status": {"images": [{"names": [f"registry.example/engine@{d}" for d in (digest, other)]}]}}]
+    assert seen(objects)["image"]["problems"] == []
+    objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{digest}"
+    del objects["Node"]
     # Not what came first; and not one and the same on all of them.
     objects["ConfigMap"] = [image.record_object("dgx-serving", {"registry.example/engine:1": other})]
     assert other in seen(objects)["image"]["problems"][0]
