@@ -9,7 +9,7 @@ from ansible_collections.dgxspark.cluster.plugins.modules.kube_change import ARG
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, rollout, running
 
-OWN = (("apps/v1", "StatefulSet"), ("v1", "ConfigMap"))
+OWN = (("apps/v1", "StatefulSet"), ("v1", "ConfigMap"), ("networking.k8s.io/v1", "NetworkPolicy"))
 POD, NODE, ATTACHMENT = ("v1", "Pod"), ("v1", "Node"), ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 
 

@@ -65,13 +65,18 @@ restore:
   type: list
   elements: dict
   returned: success
+policies:
+  description: The NetworkPolicies of these ranks, to be put back with them.
+  type: list
+  elements: dict
+  returned: success
 stale:
   description: What nobody needs once the new group is ready.
   type: list
   elements: dict
   returned: success
 there:
-  description: The StatefulSets and ConfigMaps that the instance has.
+  description: The StatefulSets, ConfigMaps and NetworkPolicies that the instance has.
   type: list
   elements: dict
   returned: success

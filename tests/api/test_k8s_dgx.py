@@ -135,9 +135,12 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     site.good(**soon)
     assert len(site.cluster.pods()) == 4
     # The new model is not to be had.
+    (before,) = (made["spec"] for made in site.cluster.objects.values() if made["kind"] == "NetworkPolicy")
+    reach = {"hub_offline": "Egress" not in before["policyTypes"]}
+    site.cluster.writes.clear()
     new = "registry.example/new:2"
     site.say({new: waiting("ImagePullBackOff", "no such manifest")})
-    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_image=new)
+    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_image=new, k8s_dgx_serving=reach)
     assert code != 0
     assert "no such manifest" in said
     assert "The model before it serves again." in said
@@ -145,6 +148,9 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
         MODEL
     }
     assert {pod["status"]["phase"] for pod in site.cluster.pods().values()} == {"Running"}
+    assert site.cluster.writes.count("NetworkPolicy/serve-default") == 2, "closed, and opened again"
+    (after,) = (made["spec"] for made in site.cluster.objects.values() if made["kind"] == "NetworkPolicy")
+    assert after == before, "they reach what they reached"
     # And what was put back is what the plan says: the next run has nothing to roll.
     site.cluster.writes.clear()
     site.good()

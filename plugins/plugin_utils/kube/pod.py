@@ -186,7 +186,8 @@ def template(
         ],
         "priorityClassName": priority_class(chosen),
         "serviceAccountName": service,
-        # Its account may delete this pod, for its set to replace it, and nothing else (preflight.py).
+        # Its account may delete the pods of its instance, this one and its siblings, for their sets to replace them, and
+        # nothing else (preflight.py deletes its own).
         "automountServiceAccountToken": member.attached,
         "terminationGracePeriodSeconds": 60,
         "volumes": volumes,

@@ -20,7 +20,8 @@ _SERVER = ("creationTimestamp", "generation", "managedFields", "ownerReferences"
 
 def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]], restart: bool = False) -> Plain:
     """Return what to do: `action` (none, start, replace), `old` (a plan's checksum or None), `restore` (the old ranks, to be
-    put back where the new ones do not come up) and `stale` (to be removed once they have).
+    put back where the new ones do not come up), `policies` (what these could reach, to be put back with them) and `stale` (to be
+    removed once the new ones have come up).
 
     served: as kube_serving returns it. there: everything of the instance in the cluster. A group whose ranks are not
     all of one plan (a run was killed) is replaced. restart: replace it although the plan is the same.
@@ -39,7 +40,8 @@ def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any
         action = "replace"
     old = next(iter(stamps)) if len(stamps) == 1 else None
     back = restorable(there) if action == "replace" and old not in (None, served["plan"]) else []
-    return {"action": action, "old": old, "restore": back, "stale": stale(served, there)}
+    policies = [_applicable(made) for made in there if back and made.get("kind") == "NetworkPolicy"]
+    return {"action": action, "old": old, "restore": back, "policies": policies, "stale": stale(served, there)}
 
 
 def stale(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:

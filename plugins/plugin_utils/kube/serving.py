@@ -50,6 +50,8 @@ _SHOWN = {
 }
 # vLLM's socket in place of a port, and TLS, which the door does not speak to the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
+# Of API servers: K3s's and kubeadm's own (kube-router judges once the Service's address is exchanged for it), and the Service's.
+_API_PORTS = (6443, 443)
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
 
 
@@ -110,7 +112,7 @@ def serving(
         *(_may_delete_own_pods(name, attached, chosen, instance) if attached else ()),
         _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
         *_services(name, chosen, instance, supervisor),
-        *([_reachable(name, chosen, instance)] if chosen.attachment != "host" else ()),
+        *([_reachable(name, chosen, instance, bool(attached))] if chosen.attachment != "host" else ()),
         *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
     ]
     return {
@@ -302,7 +304,10 @@ def _pod(name: str, member: pod.Member) -> str:
 def _may_delete_own_pods(
     name: str, members: t.Sequence[pod.Member], chosen: Settings, instance: Instance
 ) -> list[Plain]:
-    """Let the ranks delete their own pods, and nothing else: one that was made without its VFs never gets them."""
+    """Let the ranks delete the pods of their instance, and nothing else: one that was made without its VFs never gets them.
+
+    They share an account, so each may delete its siblings' pods, too: a group goes down with any one of them anyway.
+    """
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
     rules = [{**pods, "resourceNames": [_pod(name, member) for member in members]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
@@ -356,21 +361,34 @@ def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) 
     ]
 
 
-def _reachable(name: str, chosen: Settings, instance: Instance) -> Plain:
+def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) -> Plain:
     """Let ranks be reached by each other, and the API by anybody. The node's own probes pass always.
 
-    What comes over a VF passes no rule of the cluster's, nor does what a pod on the host's network listens on.
+    Ranks that do not ask the hub reach each other and names, and with VFs (`attached`) an API server, to delete their pods.
+    What comes or goes over a VF passes no rule of the cluster's, nor does what a pod on the host's network says or listens on.
     """
     select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
-    ranks = {"from": [{"podSelector": {"matchLabels": select}}]}
+    group = [{"podSelector": {"matchLabels": select}}]
     api = {"ports": [{"port": "http", "protocol": "TCP"}]}
+    spec: Plain = {
+        "podSelector": {"matchLabels": select},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": group}, api],
+    }
+    if chosen.hub_offline:
+        system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+        dns = {"to": [system], "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
+        # Where the API server is, no plan knows: its ports are open to any address.
+        server = {"ports": [{"port": port, "protocol": "TCP"} for port in _API_PORTS]}
+        spec["policyTypes"] = ["Ingress", "Egress"]
+        spec["egress"] = [{"to": group}, dns, *([server] if attached else [])]
     return thing(
         "networking.k8s.io/v1",
         "NetworkPolicy",
         name,
         chosen.namespace,
         labels(instance.name),
-        spec={"podSelector": {"matchLabels": select}, "policyTypes": ["Ingress"], "ingress": [ranks, api]},
+        spec=spec,
     )
 
 

@@ -23,7 +23,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Plain]]:
     def objects(
         _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], _vars: t.Any
     ) -> list[Plain]:
-        own = kind[1] in ("StatefulSet", "ConfigMap", "Service", "Pod")
+        own = kind[1] in ("StatefulSet", "ConfigMap", "NetworkPolicy", "Service", "Pod")
         if list(labels) == image.OURS:
             return there.get("record", [])
         assert place == {"kubeconfig": "/k", **({"namespace": "dgx-serving"} if own else {})}
@@ -50,6 +50,9 @@ def test_another_plan_is_replaced_and_can_be_put_back(cluster: dict[str, list[Pl
     made = run("kube_change", served=served(), judge=False, **OWN)
     assert (made["action"], made["old"], len(made["there"])) == ("replace", old["plan"], len(in_cluster(old)))
     assert len(made["restore"]) == 4
+    policies = [each for each in old["common"] if each["kind"] == "NetworkPolicy"]
+    cluster["NetworkPolicy"] = policies
+    assert run("kube_change", served=served(), judge=False, **OWN)["policies"] == policies
     assert run("kube_change", served=old, judge=False, **OWN)["action"] == "none"
     assert run("kube_change", served=old, judge=False, restart=True, **OWN)["action"] == "replace"
     kinds = [{"api_version": "apps/v1", "kind": "StatefulSet"}, {"api_version": "v1", "kind": "ConfigMap"}]

@@ -34,7 +34,8 @@ def test_nothing_there_is_a_start() -> None:
 
 def test_the_same_plan_is_kept_unless_a_restart_is_wanted() -> None:
     there = in_cluster(served())
-    assert rollout.decide(served(), there) == {"action": "none", "old": served()["plan"], "restore": [], "stale": []}
+    nothing: Plain = {"restore": [], "policies": [], "stale": []}
+    assert rollout.decide(served(), there) == {"action": "none", "old": served()["plan"], **nothing}
     again = rollout.decide(served(), there, restart=True)
     assert (again["action"], again["restore"]) == ("replace", [])
 
@@ -46,6 +47,17 @@ def test_another_plan_is_replaced_as_a_whole_and_can_be_put_back() -> None:
     assert [made["metadata"]["name"] for made in found["stale"]] == [f"serve-default-launch-{old['plan'][:10]}"]
     # Workers first, and as we had applied them.
     assert found["restore"] == [*reversed(old["workers"]), *old["head"]]
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_ranks_that_are_put_back_reach_what_they_reached(offline: bool) -> None:
+    old = serving(inputs.plan(), inputs.fabric(4), {"image": inputs.PINNED, "hub_offline": offline})
+    new = serving(inputs.plan(), inputs.fabric(4), {"image": inputs.PINNED, "hub_offline": not offline})
+    (policy,) = (made for made in old["common"] if made["kind"] == "NetworkPolicy")
+    there = copy.deepcopy(policy)
+    there["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": [{}]}
+    assert rollout.decide(new, [*in_cluster(old), there])["policies"] == [policy]
+    assert rollout.decide(old, [*in_cluster(old), there])["policies"] == []
 
 
 def test_a_killed_run_is_taken_up_or_cleaned_up() -> None:
@@ -164,7 +176,8 @@ def test_what_serves_is_kept_as_it_can_be_served_again() -> None:
     assert len(rollout.decide(kept, in_cluster(new))["stale"]) == len(
         [o for o in new["common"] if o["kind"] == "ConfigMap"]
     )
-    assert rollout.decide(kept, in_cluster(old)) == {"action": "none", "old": old["plan"], "restore": [], "stale": []}
+    nothing: Plain = {"restore": [], "policies": [], "stale": []}
+    assert rollout.decide(kept, in_cluster(old)) == {"action": "none", "old": old["plan"], **nothing}
 
 
 def test_where_nothing_serves_nothing_is_kept() -> None:

@@ -95,11 +95,12 @@ def kinds() -> dict[str, Plain]:
     """Return one object of each kind and purpose, the rank with all that it may have."""
     made = inputs.plan()
     more = {"hf_token_secret": "hf", "image_pull_secrets": ["registry"]}
+    offline = [each for each in inputs.objects(made, hub_offline=True) if each["kind"] == "NetworkPolicy"]
     return {
         f"{each['kind']} {each['metadata']['name']}": each
         for each in (*inputs.objects(made, **more), *inputs.objects(made, attachment="host", rdma="privileged"))
         if "rank1" not in each["metadata"]["name"]
-    }
+    } | {f"NetworkPolicy of {each['metadata']['name']} that does not ask the hub": each for each in offline}
 
 
 @pytest.mark.parametrize("name", kinds())

@@ -436,6 +436,35 @@ def test_ranks_are_reached_by_their_group_and_the_api_by_anybody() -> None:
     assert "NetworkPolicy" not in {made["kind"] for made in serve(attachment="host")["common"]}
 
 
+@pytest.mark.parametrize("rdma", inputs.ACCESSES)
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_ranks_that_do_not_ask_the_hub_reach_no_more_than_they_need(count: int, rdma: str) -> None:
+    served = serve(next(inputs.fitting("qwen3.6-27b-nvfp4", count, "vf")), count, hub_offline=True, rdma=rdma)
+    policy = named(served, "NetworkPolicy", "serve-default")["spec"]
+    assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"]
+    own = [{"podSelector": policy["podSelector"]}]
+    group, names, *api = policy["egress"]
+    assert group == {"to": own}, "their group on every port, and nobody else's"
+    system = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+    assert names["to"] == [{"namespaceSelector": system}]
+    assert sorted((port["port"], port["protocol"]) for port in names["ports"]) == [(53, "TCP"), (53, "UDP")]
+    # Those with VFs delete their pods. Where the API server is, no plan knows; only its ports are.
+    ports = [{"port": 6443, "protocol": "TCP"}, {"port": 443, "protocol": "TCP"}]
+    assert api == ([{"ports": ports}] if any(map(networks_of, pods(served))) else [])
+    assert bool(api) == (count > 1) == ("Role" in {made["kind"] for made in served["common"]})
+
+
+def test_ranks_that_ask_the_hub_reach_everything_and_those_on_the_host_have_no_policy() -> None:
+    fetching, offline = (
+        named(serve(hub_offline=value), "NetworkPolicy", "serve-default")["spec"] for value in (False, True)
+    )
+    assert fetching["policyTypes"] == ["Ingress"]
+    assert "egress" not in fetching
+    assert fetching["ingress"] == offline["ingress"]
+    made = serve(attachment="host", hub_offline=True)
+    assert "NetworkPolicy" not in {each["kind"] for each in made["common"]}
+
+
 def test_the_plan_s_patches_are_applied_before_the_engine() -> None:
     made = inputs.plan() | {"patches": [{"id": "a", "package": "sglang", "file": "x.py", "edits": []}]}
     served = serve(made)
