@@ -222,7 +222,7 @@ def known_flags() -> set[str]:
     listed = here.with_name("flags.json")
     if listed.is_file():
         return set(json.loads(listed.read_text(encoding="utf-8")))
-    import yaml  # an image has none, nor the checkout
+    import yaml  # images have none, but the file above
 
     return flags_of(yaml.safe_load((here.parents[2] / TABLE).read_text(encoding="utf-8")))
 

@@ -57,16 +57,18 @@ def gaps(
     """Return what speaks against one run that uses these networks; empty where nothing does."""
     found = [f"{_some(silent(evidence), name)}: no communicator in the log"] if silent(evidence) else []
     for number, process in enumerate(evidence.processes):
-        if used and process.network and process.network not in (networks(process) or used):
+        own = networks(process)
+        over_rdma = any(link.startswith(_RDMA) for link in own)
+        if used and process.network and process.network not in (own or used):
             found.append(f"{name(number)}: it chose the network {process.network} last, and no channel uses that")
         listed_none = process.no_device or process.devices.get("IB") == ()
-        if listed_none and any(link.startswith(_RDMA) for link in networks(process)):
+        if listed_none and over_rdma:
             found.append(f"{name(number)}: it found no RDMA device, and has channels over RDMA: two runs in one log")
-        if used and process.devices.get("Socket") and networks(process) and "Socket" not in networks(process):
+        if used and process.devices.get("Socket") and own and "Socket" not in own:
             found.append(
                 f"{name(number)}: it took the network Socket up, and has no channel over it: two runs in one log"
             )
-        if any(link.startswith(_RDMA) for link in networks(process)) and (said := no_rdma(evidence, process)):
+        if over_rdma and (said := no_rdma(evidence, process)):
             found.append(f"{name(number)}: {said} was set, and it has channels over RDMA: two runs in one log")
         if process.headless:
             found.append(f"{name(number)}: there are lines of a communicator whose start is not in the log")
