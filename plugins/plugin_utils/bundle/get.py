@@ -52,6 +52,8 @@ class Had:
 def have(folder: str, artefact: Artefact, way: Way, *, check: bool = False) -> Had:
     """Have an artefact there, or with `check` say what would come. CollectionError where it cannot be fetched, or is not what it must be."""
     there = manifest.noted(folder, artefact)
+    if there:
+        artefact = dataclasses.replace(artefact, path=there.path)
     problem = manifest.wrong(folder, there) if there else None
     if there and not problem and not (way.refresh and artefact.kind == "image" and artefact.digest is None):
         return Had(False, _words(there.size), there)

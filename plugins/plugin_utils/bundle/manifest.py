@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, CollectionError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import DIGEST
 
@@ -65,12 +66,20 @@ def write(folder: str, made: Manifest) -> None:
 
 
 def noted(folder: str, artefact: Artefact) -> Artefact | None:
-    """Return what the manifest has for an artefact, where it is the same thing; None where it must be fetched."""
-    there = next((each for each in read(folder).artefacts if each.path == artefact.path), None)
-    if there is None or there.source != artefact.source or there.kind != artefact.kind:
+    """Return what the manifest has for an artefact, under whatever path; None where it must be fetched."""
+    known = _known_by(artefact)
+    there = next((each for each in read(folder).artefacts if _known_by(each) == known), None)
+    if there is None:
         return None
     same = artefact.digest in (None, there.digest) and artefact.sha256 in (None, there.sha256)
     return there if same else None
+
+
+def _known_by(artefact: Artefact) -> tuple[t.Any, ...]:
+    """Return what makes two artefacts one: of an image its full name, since a bundle of before has other names of files."""
+    if artefact.kind == "image":
+        return artefact.kind, artefact.arch, parse(artefact.source)
+    return artefact.kind, artefact.source, artefact.path
 
 
 def note(folder: str, artefact: Artefact) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import typing as t
 import urllib.parse
@@ -20,6 +21,7 @@ RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 INDEX = "https://pypi.org/simple"
 ARCHITECTURES = ("arm64", "amd64")
 HUB = "huggingface_hub"
+_LEGIBLE = 100  # characters of an image's name; K3s's folder has room for 255 with digest and ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +155,15 @@ def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
 
 def _image(name: str, reference: str, arch: str, needed_by: str, version: str | None = None) -> Artefact:
     image = parse(reference)
-    stem = re.sub(r"[^a-z0-9.]+", "-", f"{image.repository}-{image.tag}".lower()).strip("-")
-    mark = f"-{image.digest[7:19]}" if image.digest else ""
+    # Words for those who look into the folder; that two images are two files is the hash's doing.
+    stem = re.sub(r"[^a-z0-9.]+", "-", image.name.lower())[:_LEGIBLE].strip("-.")
+    mark = hashlib.sha256(f"{image.name}@{image.digest or ''}".encode()).hexdigest()[:12]
     return Artefact(
         kind="image",
         name=name,
         version=version or image.tag,
         source=reference,
-        path=f"images/{stem}{mark}-{arch}.tar",
+        path=f"images/{stem}-{mark}-{arch}.tar",
         needed_by=needed_by,
         arch=arch,
         digest=image.digest,

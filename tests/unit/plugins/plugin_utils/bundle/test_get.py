@@ -215,6 +215,18 @@ def test_a_tag_that_has_moved_is_taken_when_it_is_asked_for(world: World) -> Non
     assert had.there.digest == moved.digest
 
 
+def test_a_bundle_whose_archives_have_names_of_before_is_not_fetched_again(world: World) -> None:
+    before = image("acme/engine:1.2")
+    world.have(before)
+    now = dataclasses.replace(image("docker.io/acme/engine:1.2"), path="images/other-name.tar")
+    assert not world.have(now).changed
+    assert [each.path for each in manifest.checked(world.bundle, [now])] == [before.path]
+    registries.lay(world.store, {"acme/engine:1.2": registries.several([{"engine": b"new"}])})
+    assert world.have(now, refresh=True).changed
+    assert [each.path for each in manifest.read(world.bundle).artefacts] == [before.path]
+    assert sorted(path.name for path in world.path(before).parent.iterdir()) == ["engine.tar"]
+
+
 @pytest.mark.parametrize("which", ["manifest", "layer"])
 def test_a_registry_that_gives_other_bytes_is_refused(world: World, which: str) -> None:
     digest = world.several.wanted["arm64"][{"manifest": 1, "layer": 3}[which]]

@@ -11,6 +11,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact, artefacts
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
@@ -67,9 +68,30 @@ def test_the_engine_s_image_is_the_model_s_or_the_owner_s() -> None:
     assert [each.source for each in artefacts({"profile": MODEL, "overrides": over})] == ["other:2"]
 
 
-def test_two_engines_with_one_tag_do_not_share_an_archive() -> None:
-    made = [artefacts({"image": name})[0].path for name in ("a/engine:0.5.10", "b/engine:0.5.10")]
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a/engine:0.5.10", "b/engine:0.5.10"),
+        ("ghcr.io/a/engine:1", "docker.io/a/engine:1"),
+        ("a/b-c:1", "a-b/c:1"),
+        ("a/engine:v1_2", "a/engine:v1-2"),
+        (f"a/{'long' * 40}:1", f"a/{'long' * 40}:2"),
+        ("a/engine:1@sha256:" + "a" * 64, "a/engine:1"),
+    ],
+)
+def test_two_images_do_not_share_an_archive(one: str, other: str) -> None:
+    made = [artefacts({"image": name})[0].path for name in (one, other)]
     assert len(set(made)) == 2
+    archives = [k3s_archives.Archive(path) for path in made]
+    seen = [k3s_archives.Seen(f"/bundle/{path}", 1, "a" * 64) for path in made]
+    planned, findings = k3s_archives.plan(archives, seen, "spark1")
+    assert not findings
+    # and neither is taken for what the other one was before
+    assert not any(re.match(each["older"], other["name"]) for each in planned for other in planned if each is not other)
+
+
+def test_one_image_under_two_names_is_one_archive() -> None:
+    assert len({artefacts({"image": name})[0].path for name in ("busybox", "docker.io/library/busybox:latest")}) == 1
 
 
 def test_an_owner_s_release_without_a_known_checksum_is_judged_by_its_list() -> None:
