@@ -22,8 +22,9 @@ class ActionModule(ControllerAction):
         """Return the repositories, and what is to be done for each."""
         launch = self.variable("k8s_dgx_plan")
         wanted = plan.repos(launch, self.variable("k8s_dgx_revisions"))
+        loaded = {} if asked["served"] is None else {"loaded_by": plan.loaded_by(wanted, asked["served"])}
         if not asked["seen"]:
-            return {"wanted": wanted}
+            return {"wanted": wanted, **loaded}
         hosts = [rank["host"] for rank in launch["ranks"]]
         seen = {host: self.of_host(host, asked["seen"]) for host in hosts}
         unseen = [host for host in hosts if not seen[host]]
@@ -40,7 +41,7 @@ class ActionModule(ControllerAction):
         }
         fabric = (self.variable("dgxspark_plan") or {}).get("hosts", {})
         choices = self._choices(launch, asked["image_gib"])
-        return {"wanted": wanted, **to_plain(plan.decide(wanted, seen, fabric, choices, prospects))}
+        return {"wanted": wanted, **loaded, **to_plain(plan.decide(wanted, seen, fabric, choices, prospects))}
 
     def _choices(self, launch: Plain, image_gib: float) -> Plain:
         source = self.variable("k8s_dgx_weights_host")

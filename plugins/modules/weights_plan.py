@@ -34,6 +34,12 @@ options:
     description: Room in GiB that the engine's image takes afterwards, to be kept free beside C(k8s_dgx_disk_reserve_gib).
     type: float
     default: 0
+  served:
+    description: >-
+      Objects of the cluster in which instances have their engines' command (ConfigMaps, as M(dgxspark.cluster.kube_objects) lists them).
+      It is told then which instances load one of the repositories.
+    type: list
+    elements: dict
 seealso:
   - module: dgxspark.cluster.weights_info
   - module: dgxspark.cluster.weights_copy
@@ -69,6 +75,11 @@ repos:
   type: list
   elements: dict
   returned: with O(seen)
+loaded_by:
+  description: The instances that load one of RV(wanted), as C(NAMESPACE/NAME).
+  type: list
+  elements: str
+  returned: with O(served)
 moves:
   description: What is moved, in words.
   type: list
@@ -87,6 +98,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "seen": {"type": "str"},
     "asked": {"type": "str"},
     "image_gib": {"type": "float", "default": 0},
+    "served": {"type": "list", "elements": "dict"},
 }
 main = controller_only(ARGUMENTS)
 

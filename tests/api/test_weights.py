@@ -122,6 +122,19 @@ def test_weights_of_a_model_that_is_to_be_served_are_not_taken_away(owner: Owner
     assert owner.cluster.objects == before
 
 
+def test_weights_that_another_instance_loads_are_not_taken_away(owner: Owner) -> None:
+    other = inputs.plan(MODEL, instance={"name": "second", "vf_index": 1})
+    for each in inputs.objects(other):
+        if each["kind"] == "ConfigMap" and "second" in each["metadata"]["name"]:
+            about = each["metadata"]
+            owner.cluster.put(("v1", "configmaps", about["namespace"], about["name"]), each)
+    for name in names(4):
+        (owner.folder / "cache" / name / "huggingface/hub").mkdir(parents=True)
+    code, said, _changed = owner.run(k8s_dgx_state="absent", k8s_dgx_weights="absent")
+    assert code != 0
+    assert f"/second in this cluster loads {owner.repos[MODEL]}" in said and "Stop it first" in said
+
+
 @pytest.mark.long
 def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Owner) -> None:
     assert owner.good() > 0

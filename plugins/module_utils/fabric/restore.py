@@ -370,8 +370,13 @@ class Restorer:
         waiting = []
         for address in addresses:
             with self._noting(f"VF {address}"):
-                if host.driver(address) is not None:
-                    host.write(host.pci(address, "driver/unbind"), address)
+                try:
+                    if host.driver(address) is not None:
+                        host.write(host.pci(address, "driver/unbind"), address)
+                except RestoreError:
+                    # The link is there while a driver probes, and goes again where that fails (really_probe, drivers/base/dd.c).
+                    if host.driver(address) is not None:
+                        raise
                 host.write(probe, address)
                 waiting.append(address)
                 self.done.append(f"VF {address} bound")

@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import netwo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import chain as chains
 
 Plain = dict[str, t.Any]
+INSTANCE = "app.kubernetes.io/instance"
 
 
 def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = None) -> list[Plain]:
@@ -28,6 +29,19 @@ def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = N
     return [
         {"repo": each["repo"], "revision": chosen.get(each["repo"], each.get("revision"))} for each in plan["weights"]
     ]
+
+
+def loaded_by(wanted: t.Sequence[t.Mapping[str, t.Any]], served: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return the instances (NAMESPACE/NAME) whose objects name one of the repositories: an engine's command has those that it loads."""
+    names = "|".join(re.escape(each["repo"]) for each in wanted)
+    named = re.compile(rf"(?<![\w./-])(?:{names})(?![\w./-])")
+    return sorted(
+        {
+            f"{each['metadata']['namespace']}/{(each['metadata'].get('labels') or {}).get(INSTANCE, each['metadata']['name'])}"
+            for each in served
+            if any(named.search(text) for text in (each.get("data") or {}).values())
+        }
+    )
 
 
 def decide(

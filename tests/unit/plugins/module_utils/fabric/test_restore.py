@@ -281,6 +281,30 @@ def test_an_hca_without_node_guid_is_bound_anew(tmp_path: pathlib.Path) -> None:
     assert f"/sys/bus/pci/drivers_probe={address}" in host.changes()
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_driver_that_lets_go_by_itself_is_no_failure(tmp_path: pathlib.Path, gone: bool) -> None:
+    node = spark(tmp_path, vfs=0, ports=[0])
+    wanted = document(node, count=1)
+
+    class Host(FakeHost):
+        def write(self, path: str, value: str) -> None:
+            if path.endswith("driver/unbind"):
+                if gone:
+                    self.node.unbind(value)
+                raise restore.RestoreError(f"writing {value!r} to {path}: No such file or directory")
+            super().write(path, value)
+
+    restore.restore(wanted, FakeHost(node))
+    (_index, address) = node._vfs("0000:01:00.0")[0]
+    guid = pathlib.Path(node.sysfs, "bus/pci/devices", address, "infiniband", node.pf(address).hca or "", "node_guid")
+    guid.write_text("0000:0000:0000:0000\n")
+    _done, problems = restore.restore(wanted, Host(node))
+    assert bool(problems) != gone
+    assert gone or "driver/unbind" in problems[0]
+    if gone:
+        is_as_said(node, wanted)
+
+
 def test_a_fault_of_one_function_does_not_keep_the_other_from_its_settings(node: FakeNode) -> None:
     host, wanted = FakeHost(node), document(node)
     first, second = [function["pci"] for function in wanted["functions"]][:2]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide, repos
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide, loaded_by, repos
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make, names
 
@@ -48,6 +48,18 @@ def nothing(free_gib: float = 500) -> Plain:
 @functools.cache
 def ring(count: int) -> Plain:
     return t.cast(Plain, make(count, {"topology": "ring", "vf_count": 2})["hosts"])
+
+
+def test_an_instance_that_loads_a_repository_is_named_by_its_engine_s_command() -> None:
+    made = inputs.plan("qwen3-vl-8b-instruct-fp8")
+    served = [each for each in inputs.objects(made, count=1, attachment="host") if each["kind"] == "ConfigMap"]
+    wanted = repos(made)
+    (name,) = loaded_by(wanted, served)
+    assert name == f"{served[-1]['metadata']['namespace']}/{made['instance']['name']}"
+    # another repository whose name begins or ends alike
+    (repo,) = (each["repo"] for each in wanted)
+    assert loaded_by([{"repo": repo[:-1]}, {"repo": repo.partition("/")[2]}], served) == []
+    assert loaded_by(wanted, []) == []
 
 
 def test_where_all_have_it_nothing_is_to_be_done() -> None:
