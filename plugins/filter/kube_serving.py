@@ -28,7 +28,7 @@ options:
       C(image), C(image_pull), C(image_pull_secrets); C(node_names), Kubernetes' name of a host; C(runtime_class) and
       C(gpu_resource), null for none; C(requests) of CPU and memory; C(shm); C(cache_dir) on the nodes;
       C(hf_token_secret), a Secret with the key C(token); C(api_key_secret), one with the key C(key), which the API then asks
-      for; C(service_type), C(service_port); C(peers_timeout_s),
+      for; C(service_type), C(service_port); C(api_ports), those of API servers, which closed ranks with VFs reach; C(peers_timeout_s),
       C(lost_after_s), C(hang_after_s), C(load_timeout_s); C(max_unavailable) of the disruption budget; C(priority).
     type: dict
     default: {}

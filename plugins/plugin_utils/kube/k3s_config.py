@@ -217,6 +217,13 @@ def check(settings: Settings, role: k3s.Role, name: str, keys: t.Mapping[str, t.
             wrong("own-key", f"k3s_config.{key}", "the role sets this key.", f"Use {OWN_KEYS[plain_key]}.")
         elif keys is not None and plain_key not in keys[role]:
             wrong("unknown-key", f"k3s_config.{key}", f"K3s {role} has no such setting.", near(plain_key, keys[role]))
+        elif plain_key == "https-listen-port" and settings.config[key] != PORT:
+            message = f"agents, the kubeconfig and the ranks' NetworkPolicy have port {PORT}."
+            wrong("own-key", f"k3s_config.{key}", message, "Leave it out.")
+        elif plain_key == "disable-network-policy" and settings.config[key]:
+            message = "nobody holds ranks to their NetworkPolicy then: a model's code reaches all of the network."
+            remedy = "Leave it out, or have another controller of policies."
+            findings.append(Finding("k3s.no-policies", "warning", f"{name}: k3s_config.{key}", message, remedy))
     for label, value in settings.labels.items():
         if not _LABEL.match(label) or (value is not None and not _VALUE.match(word(value))):
             wrong("label", f"k3s_labels.{label}", f"{label}={value} is no label.", "Letters, digits, - _ . and one /.")

@@ -55,7 +55,8 @@ def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
     """
     ranks = [*served["head"], *served["workers"]]
     by_node = {rank["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]: rank for rank in ranks}
-    image, made = "", Wanted("", {}, {}, [], timeout_s, images.alike(nodes))
+    theirs = [found for name in served["nodes"].values() if (found := images.find(nodes, name))]
+    image, made = "", Wanted("", {}, {}, [], timeout_s, images.alike(theirs))
     for host, name in served["nodes"].items():
         rank, node = by_node[name]["spec"]["template"]["spec"], images.find(nodes, name)
         image, always = _container(rank)["image"], _container(rank)["imagePullPolicy"] == "Always"

@@ -50,8 +50,6 @@ _SHOWN = {
 }
 # vLLM's socket in place of a port, and TLS, which the door does not speak to the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
-# Of API servers: K3s's and kubeadm's own (kube-router judges once the Service's address is exchanged for it), and the Service's.
-_API_PORTS = (6443, 443)
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
 
 
@@ -378,8 +376,9 @@ def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) 
     if chosen.hub_offline:
         system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
         dns = {"to": [system], "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
-        # Where the API server is, no plan knows: its ports are open to any address.
-        server = {"ports": [{"port": port, "protocol": "TCP"} for port in _API_PORTS]}
+        # Where the API server is, no plan knows: its port is open to any address. It is the server's own, not its Service's (443), since
+        # rules are judged once the Service's address is exchanged for the server's.
+        server = {"ports": [{"port": port, "protocol": "TCP"} for port in chosen.api_ports]}
         spec["policyTypes"] = ["Ingress", "Egress"]
         spec["egress"] = [{"to": group}, dns, *([server] if attached else [])]
     return thing(

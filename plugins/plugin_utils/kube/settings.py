@@ -43,6 +43,7 @@ class Settings:
     where it is not the inventory's. image: instead of the profile's, best by digest. hf_token_secret: name of a Secret
     with the key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then asks for; a
     new key has a new name, as api_key.py gives it. hub_offline: they do not, since the weights are on the nodes, and read alone.
+    api_ports: of API servers, which closed ranks with VFs may reach.
     load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget; None makes none.
     """
 
@@ -62,6 +63,7 @@ class Settings:
     hf_token_secret: str | None = None
     api_key_secret: str | None = None
     hub_offline: bool = False
+    api_ports: tuple[int, ...] = (6443,)
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     service_port: int | None = None
     peers_timeout_s: int = 600
@@ -84,6 +86,8 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
     for key, value in {"shm": chosen.shm, **{f"requests.{k}": v for k, v in chosen.requests.items()}}.items():
         if not _QUANTITY.match(value):
             raise CollectionError(f"kubernetes.{key}: {value!r} is no quantity, such as 8Gi or 500m.")
+    if not chosen.api_ports or not all(0 < port < 65536 for port in chosen.api_ports):
+        raise CollectionError("kubernetes.api_ports: give TCP ports of the API servers, such as [6443].")
     for key in ("peers_timeout_s", "lost_after_s", "hang_after_s", "load_timeout_s", "max_unavailable", "service_port"):
         number = getattr(chosen, key)
         if number is not None and number < (0 if key == "max_unavailable" else 1):

@@ -251,6 +251,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "kernel": (on(seen=bad_kernel()), "k3s.platform.kernel-7.0.0-1019", "k3s_known_bad=warn"),
     "secret": (on(config={"agent-token": "x"}), "k3s.secret", "agent-token-file"),
     "own-key": (on(config={"node-ip": "192.0.2.1"}), "k3s.own-key", "k3s_node_ip"),
+    "other-port": (on("spark1", config={"https-listen-port": 7443}), "k3s.own-key", "have port 6443"),
     "typo": (on(config={"flannel-backnd": "none"}), "k3s.unknown-key", "k3s_config.flannel-backnd"),
     "typo-server": (on("spark1", config={"flannel-backnd": "none"}), "k3s.unknown-key", "Did you mean flannel-backend?"),
     "label": (on(labels={"no spaces": "x"}), "k3s.label", "k3s_labels.no spaces"),
@@ -274,6 +275,14 @@ def test_what_is_refused_says_where_why_and_what_to_do(cluster: Cluster, name: s
     text = next(str(f) for f in plan["refusals"] if needle in f)
     assert host in text or "spark" in text
     assert all(finding["remedy"] for finding in plan["findings"])
+
+
+def test_without_a_controller_of_policies_k3s_runs_and_it_is_said(cluster: Cluster) -> None:
+    plan = cluster.plan("spark1", config={"disable-network-policy": True})
+    assert not plan["refusals"]
+    (found,) = (each for each in plan["findings"] if each["id"] == "k3s.no-policies")
+    assert found["severity"] == "warning" and "all of the network" in found["message"]
+    assert "k3s.no-policies" not in ids(cluster.plan("spark1", config={"disable-network-policy": False}))
 
 
 @pytest.mark.parametrize("version", ["stable", "1.36.4", "", "v1.36.4"])

@@ -105,8 +105,13 @@ def test_the_image_that_runs_is_what_containers_were_made_of() -> None:
     assert seen(objects)["image"] == whole
     # A kubelet names the index's digest or the manifest's: one image where a node lists both.
     objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{other}"
-    objects["Node"] = [{"status": {"images": [{"names": [f"registry.example/engine@{d}" for d in (digest, other)]}]}}]
+    both = {"images": [{"names": [f"registry.example/engine@{each}" for each in (digest, other)]}]}
+    node = objects["Pod"][0]["spec"]["nodeName"]
+    objects["Node"] = [{"metadata": {"name": node}, "status": both}]
     assert seen(objects)["image"]["problems"] == []
+    # A node without a rank has no say.
+    objects["Node"] = [{"metadata": {"name": "elsewhere"}, "status": both}]
+    assert seen(objects)["image"]["problems"]
     objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{digest}"
     del objects["Node"]
     # Not what came first; and not one and the same on all of them.

@@ -449,7 +449,7 @@ def test_ranks_that_do_not_ask_the_hub_reach_no_more_than_they_need(count: int, 
     assert names["to"] == [{"namespaceSelector": system}]
     assert sorted((port["port"], port["protocol"]) for port in names["ports"]) == [(53, "TCP"), (53, "UDP")]
     # Those with VFs delete their pods. Where the API server is, no plan knows; only its ports are.
-    ports = [{"port": 6443, "protocol": "TCP"}, {"port": 443, "protocol": "TCP"}]
+    ports = [{"port": 6443, "protocol": "TCP"}]
     assert api == ([{"ports": ports}] if any(map(networks_of, pods(served))) else [])
     assert bool(api) == (count > 1) == ("Role" in {made["kind"] for made in served["common"]})
 
