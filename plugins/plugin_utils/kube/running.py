@@ -61,7 +61,7 @@ def ran(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, s
     found = {hosts.get(node, node): image.digest_of(pods[rank]) for rank, node in nodes.items()}
     digests = {host: digest for host, digest in found.items() if digest}
     # A node without a rank has no say in what ranks run.
-    theirs = [found for node in nodes.values() if (found := image.find(objects.get("Node", ()), node))]
+    theirs = [each for node in nodes.values() if (each := image.find(objects.get("Node", ()), node))]
     same = image.alike(theirs)
     judged = image.judge(name, digests, image.record(objects["ConfigMap"]), accept=False, same=same)
     return {"name": name, "digest": judged["digest"], "digests": digests, "problems": judged["problems"]}
