@@ -9,8 +9,8 @@ short_description: List what a site needs from outside, with checksums
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - K3s and its images, the images of Multus and of the device plugins, the CNI plugins, the engine's image, and the wheels of
-    huggingface_hub, each with where it comes from, what it is known by, and who takes it.
+  - K3s and its images, the images of Multus and of the device plugins, the CNI plugins, the engine's image, that of the NCCL
+    benchmark, and the wheels of huggingface_hub, each with where it comes from, what it is known by, and who takes it.
   - Made of C(knowledge/k3s), C(knowledge/platform), C(knowledge/python) and the model's profile. Nothing is asked of anybody.
 positional: knowledge_dirs
 options:
@@ -18,7 +18,8 @@ options:
     description: >-
       What an owner has chosen; what is left out is not needed. C(k3s), its version, for C(architectures) of its hosts, with C(checksums);
       C(kubernetes), the platform's choices as P(dgxspark.cluster.kube_platform#filter) has them, and whether the fabric has C(vfs);
-      C(profile) with C(overrides), or C(image), of the engine; C(hub), the version of huggingface_hub; C(spark), the Sparks' architecture.
+      C(profile) with C(overrides), or C(image), of the engine; C(hub), the version of huggingface_hub; C(bench), the image
+      of the NCCL benchmark's pods; C(spark), the Sparks' architecture.
     type: dict
     required: true
   knowledge_dirs:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
-from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs, nccl_logs
+from ansible_collections.dgxspark.cluster.tests.unit import bundles, kube_inputs, nccl_logs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import node
 
 Plain = dict[str, t.Any]
@@ -84,6 +84,24 @@ def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
     assert "; spark4: Task failed" in " ".join(said.split())
     assert "no image is named. Build or choose one" in said
     assert site.cluster.writes == []
+
+
+def test_a_bundle_without_the_benchmark_s_image_is_refused_before_anything_is_done(
+    site: Bench, tmp_path: pathlib.Path
+) -> None:
+    bundle, asked = tmp_path / "bundle", {"dgxspark_bundle": str(tmp_path / "bundle"), "nccl_bench_image": "acme/pt:1"}
+    bundles.lay(bundle, {"image": "acme/engine:1"})
+    site.log(nccl_logs.build(nccl_logs.Job(nodes=4)))
+    code, said, _changed = site.run(**asked)
+    said = " ".join(said.split())
+    assert code != 0
+    assert "The NCCL benchmark was not run." in said
+    assert "nccl_bench 1 for arm64 (images/acme-pt-1-arm64.tar, for nccl: benchmark) is not in the bundle" in said
+    assert "dgxspark.cluster.bundle with -e nccl_bench_image=acme/pt:1" in said
+    assert site.cluster.writes == []
+    bundles.lay(bundle, {"bench": "acme/pt:1"})
+    code, said, _changed = site.run(**asked)
+    assert code == 0, said
 
 
 def test_in_check_mode_no_pod_is_made(site: Bench) -> None:

@@ -81,6 +81,15 @@ def test_a_command_names_what_there_is(name: str, command: str) -> None:
         assert re.search(rf"\b{re.escape(variable)}\b", CODE), f"{name}: nothing reads {variable}"
 
 
+@pytest.mark.parametrize("name", ["guide_first_evening", "guide_airgapped"])
+def test_a_guide_names_all_that_a_controller_needs(name: str) -> None:
+    needed = [line for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    pip = [line for line in guide.commands(name, prompt=False) if line.startswith("python3 -m pip ")]
+    assert pip
+    for command in pip:
+        assert {line.split(">=")[0] for line in needed if line} | {"ansible-core>=2.19"} <= set(words(command)), command
+
+
 def test_the_guide_of_lines_is_what_the_signatures_say() -> None:
     assert troubleshooting.GUIDE.read_text(encoding="utf-8") == troubleshooting.document(), (
         "run tools/troubleshooting.py"

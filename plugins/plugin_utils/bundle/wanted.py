@@ -52,7 +52,7 @@ class Choices:
 
     k3s: its version, for the architectures of its hosts. kubernetes: the platform's choices, as kube_platform has them; vfs: whether
     the fabric plans any. profile, shape, overrides, image: the model for a traffic shape, and the engine's image where it is not the profile's. hub: the
-    version of huggingface_hub.
+    version of huggingface_hub. bench: the image of the NCCL benchmark's pods, where an owner names one.
     """
 
     k3s: str | None = None
@@ -66,6 +66,7 @@ class Choices:
     overrides: dict[str, t.Any] = field(default_factory=dict)
     image: str | None = None
     hub: str | None = None
+    bench: str | None = None
 
 
 def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> list[Artefact]:
@@ -83,6 +84,8 @@ def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = 
     engine = _engine(chosen, dirs)
     if engine:
         made.append(_image("engine", engine, chosen.spark, "k8s_dgx: ranks"))
+    if chosen.bench:
+        made.append(_image("nccl_bench", chosen.bench, chosen.spark, "nccl: benchmark"))
     if chosen.hub:
         made += _hub(chosen.hub, chosen.spark, dirs)
     return list({artefact.path: artefact for artefact in made}.values())

@@ -10,7 +10,8 @@ position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_co
 engine version (None: not known): pipeline, start_layer, balanced. quant: tool (modelopt, compressed-tensors, unknown,
 none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
 parallel: see `parallel_facts`. engine: name, version. image: name, features (true, false, null = unknown).
-patches: see `patch_facts`. settings: the plan's. speculation: on, algorithm, steps, topk, tokens, drafter (one is
+patches: see `patch_facts`. settings: the plan's. environment: the names of the variables that the profile sets, without their
+values, which may be secret. speculation: on, algorithm, steps, topk, tokens, drafter (one is
 named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
 """
 
@@ -327,6 +328,7 @@ def document(
         "image": {"name": profile.engine.image, "features": {key: features.get(key) for key in image_features()}},
         "patches": patch_facts(scheduled),
         "settings": settings,
+        "environment": sorted(profile.environment),
         "speculation": speculation,
         "graphs": {
             "max_bs": limit,

@@ -25,6 +25,7 @@ HUB = {
     "huggingface_hub-9.0.0-py3-none-any.whl": b"hub" * 500,
     "hf_xet-1.8.0-cp38-abi3-manylinux_2_28_aarch64.whl": b"xet" * 900,
 }
+BENCH = "ghcr.io/acme/pytorch:1"
 PARTS = ("multus", "sriov_device_plugin", "nvidia_device_plugin")
 
 
@@ -61,7 +62,14 @@ class Site:
         self._own("k3s", [self._replaced(release, sha256={"arm64": sha256(files["k3s-arm64"])}, images_sha256={})])
         tags = {re.sub(r"^[^/]+/", "", shipped[part]["image"]): image for part, image in self.images.items()}
         engine = knowledge.get("profile", MODEL)["engine"]["image"]
-        registries.lay(folder / "registry", {**tags, engine: registries.several([{"engine": b"e" * 9000}])})
+        registries.lay(
+            folder / "registry",
+            {
+                **tags,
+                engine: registries.several([{"engine": b"e" * 9000}]),
+                BENCH.partition("/")[2]: registries.several([{"torch": b"t" * 800}]),
+            },
+        )
         self.server = registries.serve(folder / "registry")
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         here = f"http://127.0.0.1:{self.server.server_port}"
@@ -78,6 +86,7 @@ class Site:
                     },
                     "k8s_dgx_model_profile": MODEL,
                     "k8s_dgx_hub_version": "9.0.0",
+                    "nccl_bench_image": BENCH,
                 },
             },
             "k3s_server": {"hosts": {"spark1": None}},
@@ -127,6 +136,7 @@ def test_a_bundle_is_filled_once_and_no_node_is_asked(site: Site) -> None:
         data = (site.bundle / each["path"]).read_bytes()
         assert (len(data), sha256(data)) == (each["size"], each["sha256"])
     assert {each["digest"] for each in there if each["name"] in PARTS} == {i.digest for i in site.images.values()}
+    assert [each["path"] for each in there if each["source"] == BENCH] == ["images/acme-pytorch-1-arm64.tar"]
     site.outside.requests.clear()
     code, said, changed = site.run()
     assert (code, changed) == (0, 0), said

@@ -68,6 +68,12 @@ def test_the_engine_s_image_is_the_model_s_or_the_owner_s() -> None:
     assert [each.source for each in artefacts({"profile": MODEL, "overrides": over})] == ["other:2"]
 
 
+def test_the_image_of_the_nccl_benchmark_is_what_an_owner_names() -> None:
+    (made,) = artefacts({"bench": "ghcr.io/acme/pytorch:1", "spark": "amd64"})
+    assert (made.kind, made.name, made.source, made.arch) == ("image", "nccl_bench", "ghcr.io/acme/pytorch:1", "amd64")
+    assert made.needed_by == "nccl: benchmark"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -6,6 +6,7 @@ import copy
 import ipaddress
 import itertools
 import json
+import re
 import typing as t
 
 import pytest
@@ -54,6 +55,25 @@ def container(template: Plain) -> Plain:
 
 def networks_of(template: Plain) -> list[Plain]:
     return list(json.loads(template["metadata"]["annotations"].get(networks.NETWORKS, "[]")))
+
+
+# --- what an engine would fetch for itself -----------------------------------------------------------------------------
+
+
+def test_the_remedy_for_harmony_s_vocabulary_holds_for_ranks_that_may_ask_nobody() -> None:
+    """Its folder on the nodes is the one that ranks see, for reading, under the name that the variable gets."""
+    name, cluster = "gpt-oss-120b-vllm", {"hosts": ["spark1"]}
+    told = [each for each in launch_plan(name, cluster)["findings"] if each["rule"] == "downloads.harmony-vocabulary"]
+    (folder,) = re.findall(r"huggingface/\w+ below k8s_dgx_serving.cache_dir \((\S+)\)", told[0]["remedy"])
+    (given,) = re.findall(r"TIKTOKEN_ENCODINGS_BASE: (/[\w/]+)", told[0]["remedy"])
+    made = launch_plan(name, cluster, {"environment": {"TIKTOKEN_ENCODINGS_BASE": given}})
+    assert not [each for each in made["findings"] if each["rule"] == "downloads.harmony-vocabulary"]
+    (template,) = pods(serving(made, inputs.fabric(1), {"image": inputs.PINNED, "hub_offline": True}))
+    assert {"name": "TIKTOKEN_ENCODINGS_BASE", "value": given} in container(template)["env"]
+    (mount,) = [each for each in container(template)["volumeMounts"] if f"{given}/".startswith(f"{each['mountPath']}/")]
+    (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == mount["name"]]
+    assert mount["readOnly"]
+    assert volume["hostPath"]["path"] + given.removeprefix(mount["mountPath"]) == folder
 
 
 # --- where a rank is, and how it gets its VFs --------------------------------------------------------------------------

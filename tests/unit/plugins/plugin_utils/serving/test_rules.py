@@ -98,6 +98,31 @@ def paths(node: dict[str, t.Any]) -> t.Iterator[tuple[str, ...]]:
                 yield from paths(child)
 
 
+def test_a_rule_may_ask_which_variables_a_plan_sets_by_name_alone() -> None:
+    made = profile.resolve(profile.find("glm-4.7-nvfp4"), {"environment": {"HF_TOKEN": "secret", "B": "1"}})
+    asked = facts.document(made, made.settings, None, None, {})["environment"]
+    assert {"HF_TOKEN", "B"} <= set(asked) and asked == sorted(asked)
+
+
+HARMONY = "downloads.harmony-vocabulary"
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "told"),
+    [
+        ("gpt-oss-120b-vllm", {}, True),
+        ("gpt-oss-120b-vllm", {"environment": {"TIKTOKEN_ENCODINGS_BASE": "/cache/huggingface/encodings"}}, False),
+        ("gpt-oss-120b-sglang", {}, False),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", {}, False),
+    ],
+)
+def test_a_vocabulary_that_vllm_would_download_is_told(name: str, overrides: dict[str, t.Any], told: bool) -> None:
+    found = verdict.judge(profile.resolve(profile.find(name), overrides), KNOWN)
+    said = {finding.id: finding for finding in found.findings}
+    assert (HARMONY in said) is told
+    assert not told or said[HARMONY].severity == "warning"
+
+
 def entry(**changes: t.Any) -> dict[str, t.Any]:
     return {
         "id": "own.rule",
