@@ -5,7 +5,8 @@
 
 One attachment for each function × VF index. Where the SR-IOV device plugin hands out the VF, Multus tells the
 host-device plugin its PCI address, so one attachment fits all nodes. Otherwise it names the interface; where nodes call
-it differently, each has an attachment of its own.
+it differently, or a run has not seen what all of them call it, each has an attachment of its own: what another node's ranks ask
+for is written by no run that does not know what it is to hold.
 """
 
 from __future__ import annotations
@@ -69,17 +70,21 @@ def _attachments(
     needed: the hosts whose interfaces must be known; of the others, which this run has not seen, those that are not are left out.
     """
     found: dict[str, dict[str, Plain]] = {}
+    open_ = set()  # VFs whose interface is not known on every node
     for host in planned.values():
         for index in sorted(indexes):
             for function, vf in rails(host, index):
                 if not plugin and vf.netdev is None and host.name not in needed:
+                    open_.add(vf_name(function, vf))
                     continue
                 device = {} if plugin else {"device": _named(host.name, function, vf)}
                 found.setdefault(vf_name(function, vf), {})[host.name] = _configuration(device, vf.mtu)
     return {
         name: {
             host: (
-                name if all(conf == other for other in by_host.values()) else f"{name}-{host.replace('.', '-')}",
+                name
+                if name not in open_ and all(conf == other for other in by_host.values())
+                else f"{name}-{host.replace('.', '-')}",
                 conf,
             )
             for host, conf in by_host.items()
@@ -154,6 +159,6 @@ def missing(objects: t.Iterable[t.Mapping[str, t.Any]], there: t.Iterable[t.Mapp
     }
     return [
         f"NetworkAttachmentDefinition {namespace}/{name} is not there, so a rank would stay ContainerCreating. "
-        "Let k8s_dgx_parts.networks be present, or make it."
+        "Let k8s_dgx_parts.networks be present, and run the platform's part with the same -l; or make it."
         for namespace, name in sorted(needed(objects) - known)
     ]

@@ -129,7 +129,8 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     if reason == "FailedCreatePodSandBox" and re.search(
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
     ):
-        return _wrong("attachment", pod, text, "Let k8s_dgx_parts.networks be present.", final=True)
+        remedy = "Let k8s_dgx_parts.networks be present, and run the platform's part with the same -l."
+        return _wrong("attachment", pod, text, remedy, final=True)
     if reason == "FailedCreatePodSandBox" and gone:
         remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
         return _wrong("vf", pod, text, remedy)

@@ -79,6 +79,41 @@ def test_nodes_that_name_an_interface_otherwise_get_attachments_of_their_own() -
     assert networks.missing([*served["workers"], *served["head"]], made) == []
 
 
+def test_a_run_that_does_not_see_every_spark_writes_no_attachment_that_others_ask_for() -> None:
+    whole = copy.deepcopy(inputs.fabric(4))
+    for name in ("spark3", "spark4"):
+        whole[name]["functions"][0]["vfs"][0]["netdev"] = "odd0"
+    choice = {"rdma": "privileged", "vf_indexes": [0]}
+    plan = inputs.plan("glm-4.7-nvfp4", 2, parallel={"nodes": 2, "tp": 2, "pp": 1, "ep": 1})
+
+    def run(*hosts: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
+        """Return what a run with -l writes, and which attachments its ranks ask for."""
+        seen = copy.deepcopy(whole)
+        for other in set(seen) - set(hosts):
+            for function in seen[other]["functions"]:
+                for vf in function["vfs"]:
+                    vf["netdev"] = None
+        ranks = [{**rank, "host": host} for rank, host in zip(plan["ranks"], hosts, strict=True)]
+        served = serving({**plan, "ranks": ranks}, seen, {"rdma": "privileged", "image": inputs.PINNED})
+        made = platform(seen, {**choice, "hosts": list(hosts)})["networks"]["objects"]
+        assert networks.missing([*served["workers"], *served["head"]], made) == []
+        written = {
+            each["metadata"]["name"]: each["spec"]["config"] for each in made if "config" in each.get("spec", {})
+        }
+        return written, networks.needed([*served["workers"], *served["head"]])
+
+    first, asked = run("spark1", "spark2")
+    second, _others = run("spark3", "spark4")
+    assert not {name for _namespace, name in asked} & set(second)
+    # A run that sees all of them writes the same under each name.
+    every = platform(whole, choice)["networks"]["objects"]
+    configs = {each["metadata"]["name"]: each["spec"]["config"] for each in every if "config" in each.get("spec", {})}
+    both = first | second
+    again = set(configs) & set(both)
+    assert {f"p0f0v0-spark{number}" for number in range(1, 5)} <= again
+    assert {name: configs[name] for name in again} == {name: both[name] for name in again}
+
+
 def test_every_planned_vf_can_be_had_so_that_instances_do_not_take_each_other_s_away() -> None:
     names = {each["metadata"]["name"] for each in platform(inputs.fabric(4), {})["networks"]["objects"]}
     assert {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"} <= names
