@@ -9,7 +9,14 @@ from ansible_collections.dgxspark.cluster.plugins.modules.kube_change import ARG
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, rollout, running
 
-OWN = (("apps/v1", "StatefulSet"), ("v1", "ConfigMap"), ("networking.k8s.io/v1", "NetworkPolicy"))
+RBAC = "rbac.authorization.k8s.io/v1"
+OWN = (
+    ("apps/v1", "StatefulSet"),
+    ("v1", "ConfigMap"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    (RBAC, "Role"),
+    (RBAC, "RoleBinding"),
+)
 POD, NODE, ATTACHMENT = ("v1", "Pod"), ("v1", "Node"), ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 
 
@@ -35,4 +42,6 @@ class ActionModule(ControllerAction):
             ran = running.ran(found, asked["served"]["nodes"])
         # Ranks of two images, or of another one than came first, are no group to be kept.
         decided = rollout.decide(asked["served"], there, asked["restart"] or bool(ran.get("problems")))
-        return {**decided, "there": there, "problems": problems, "ran": ran}
+        before, switched = rollout.apart(asked["served"]["common"], decided["action"])
+        more = {"before": before, "switched": switched}
+        return {**decided, **more, "there": there, "problems": problems, "ran": ran}

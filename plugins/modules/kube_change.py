@@ -66,7 +66,19 @@ restore:
   elements: dict
   returned: success
 policies:
-  description: The NetworkPolicies of these ranks, to be put back with them.
+  description: NetworkPolicies, Roles and RoleBindings of these ranks, to be put back with them.
+  type: list
+  elements: dict
+  returned: success
+before:
+  description: What the planned ranks need, to be applied first; the ranks that are there do not notice.
+  type: list
+  elements: dict
+  returned: success
+switched:
+  description:
+    - What the planned ranks need, too, and what holds for those that are to be replaced until they are gone - NetworkPolicy, Role and
+      RoleBinding. Empty where none are replaced.
   type: list
   elements: dict
   returned: success
@@ -76,7 +88,7 @@ stale:
   elements: dict
   returned: success
 there:
-  description: The StatefulSets, ConfigMaps and NetworkPolicies that the instance has.
+  description: The StatefulSets, ConfigMaps, NetworkPolicies, Roles and RoleBindings that the instance has.
   type: list
   elements: dict
   returned: success

@@ -149,6 +149,11 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     }
     assert {pod["status"]["phase"] for pod in site.cluster.pods().values()} == {"Running"}
     assert site.cluster.writes.count("NetworkPolicy/serve-default") == 2, "closed, and opened again"
+    order = [
+        name for name in site.cluster.writes if name.partition("/")[0] in ("-StatefulSet", "NetworkPolicy", "Role")
+    ]
+    first = min(order.index(name) for name in order if name[0] != "-")
+    assert [name[0] for name in order[:first]] == ["-"] * 4, "not before the old ranks are gone"
     (after,) = (made["spec"] for made in site.cluster.objects.values() if made["kind"] == "NetworkPolicy")
     assert after == before, "they reach what they reached"
     # And what was put back is what the plan says: the next run has nothing to roll.

@@ -15,12 +15,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 GIB_IN_KIB = 1024 * 1024
 # Of the memory that the plan counts on: what the kernel keeps for itself differs a little from boot to boot.
 SLACK_GIB = 1.0
+# Holds for whatever ranks there are: what they reach, and which pods they may delete.
+_HELD = ("NetworkPolicy", "Role", "RoleBinding")
 _SERVER = ("creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid")
 
 
 def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]], restart: bool = False) -> Plain:
     """Return what to do: `action` (none, start, replace), `old` (a plan's checksum or None), `restore` (the old ranks, to be
-    put back where the new ones do not come up), `policies` (what these could reach, to be put back with them) and `stale` (to be
+    put back where the new ones do not come up), `policies` (what these could reach and do, to be put back with them) and `stale` (to be
     removed once the new ones have come up).
 
     served: as kube_serving returns it. there: everything of the instance in the cluster. A group whose ranks are not
@@ -40,8 +42,17 @@ def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any
         action = "replace"
     old = next(iter(stamps)) if len(stamps) == 1 else None
     back = restorable(there) if action == "replace" and old not in (None, served["plan"]) else []
-    policies = [_applicable(made) for made in there if back and made.get("kind") == "NetworkPolicy"]
+    policies = [_applicable(made) for made in there if back and made.get("kind") in _HELD]
     return {"action": action, "old": old, "restore": back, "policies": policies, "stale": stale(served, there)}
+
+
+def apart(common: t.Sequence[Plain], action: str) -> tuple[list[Plain], list[Plain]]:
+    """Return what may come before the old ranks are gone, and what would change what these reach and may do.
+
+    A run may wait long, or end, between the two, with the old ranks serving.
+    """
+    later = [made for made in common if action == "replace" and made["kind"] in _HELD]
+    return [made for made in common if made not in later], later
 
 
 def stale(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:

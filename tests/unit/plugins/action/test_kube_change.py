@@ -23,7 +23,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Plain]]:
     def objects(
         _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], _vars: t.Any
     ) -> list[Plain]:
-        own = kind[1] in ("StatefulSet", "ConfigMap", "NetworkPolicy", "Service", "Pod")
+        own = kind[1] in ("StatefulSet", "ConfigMap", "NetworkPolicy", "Role", "RoleBinding", "Service", "Pod")
         if list(labels) == image.OURS:
             return there.get("record", [])
         assert place == {"kubeconfig": "/k", **({"namespace": "dgx-serving"} if own else {})}
@@ -53,7 +53,11 @@ def test_another_plan_is_replaced_and_can_be_put_back(cluster: dict[str, list[Pl
     policies = [each for each in old["common"] if each["kind"] == "NetworkPolicy"]
     cluster["NetworkPolicy"] = policies
     assert run("kube_change", served=served(), judge=False, **OWN)["policies"] == policies
+    made = run("kube_change", served=served(), judge=False, **OWN)
+    assert {each["kind"] for each in made["switched"]} == {"NetworkPolicy", "Role", "RoleBinding"}
+    assert not {"NetworkPolicy", "Role", "RoleBinding"} & {each["kind"] for each in made["before"]}
     assert run("kube_change", served=old, judge=False, **OWN)["action"] == "none"
+    assert run("kube_change", served=old, judge=False, **OWN)["switched"] == []
     assert run("kube_change", served=old, judge=False, restart=True, **OWN)["action"] == "replace"
     kinds = [{"api_version": "apps/v1", "kind": "StatefulSet"}, {"api_version": "v1", "kind": "ConfigMap"}]
     kept = run("kube_kept", kinds=kinds, **OWN)["kept"]

@@ -60,6 +60,27 @@ def test_ranks_that_are_put_back_reach_what_they_reached(offline: bool) -> None:
     assert rollout.decide(old, [*in_cluster(old), there])["policies"] == []
 
 
+def test_old_ranks_keep_what_they_may_until_they_are_gone_and_get_it_back() -> None:
+    """A new group of two has a Role for its two pods, which would leave the other two of the old group without."""
+    small = serving(
+        next(inputs.fitting("qwen3.5-397b-a17b-nvfp4", 2, "vf")), inputs.fabric(2), {"image": inputs.PINNED}
+    )
+    held = {"NetworkPolicy", "Role", "RoleBinding"}
+    before, switched = rollout.apart(small["common"], "replace")
+    assert {made["kind"] for made in switched} == held
+    assert not held & {made["kind"] for made in before}
+    assert sorted(map(str, before + switched)) == sorted(map(str, small["common"]))
+    # Nobody is there, or only this plan's ranks: all of it comes first.
+    for action in ("none", "start"):
+        assert rollout.apart(small["common"], action) == (small["common"], [])
+    old = served()
+    there = [copy.deepcopy(made) for made in old["common"] if made["kind"] in held]
+    for made in there:
+        made["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": [{}]}
+    back = rollout.decide(small, [*in_cluster(old), *there])["policies"]
+    assert back == [made for made in old["common"] if made["kind"] in held]
+
+
 def test_a_killed_run_is_taken_up_or_cleaned_up() -> None:
     mine, other = served(), served("glm-4.7-nvfp4")
     half = [made for made in in_cluster(mine) if not made["metadata"]["name"].endswith("rank0")]
