@@ -128,6 +128,18 @@ def test_sound_answers_that_were_cut_in_step_are_odd_at_most() -> None:
     assert {sign.severity for sign in signs} == {"warning"}
 
 
+@pytest.mark.parametrize(
+    "text", ["391", "The sum is 391, as 17 times 23 is.", noise(5, 60), "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"]
+)
+def test_short_answers_that_were_cut_in_step_are_odd_at_most(text: str) -> None:
+    """Too short to tell by compression; whether each says something its own guards have judged."""
+    signs = fingerprint(cut_at_limit(text), REQUESTS, LIMITS.squeezed, LIMITS.burst)
+    assert {sign.id: sign.severity for sign in signs} == {
+        "tokens.identical-speed": "warning",
+        "tokens.all-length": "warning",
+    }
+
+
 def test_nothing_in_any_answer_is_garbage() -> None:
     signs = fingerprint(cut_at_limit(""), REQUESTS, LIMITS.squeezed, LIMITS.burst)
     assert {sign.id for sign in signs if sign.severity == "error"} >= {"tokens.no-content"}
