@@ -4,7 +4,8 @@
 """Guards that look at several requests: what no stream shows by itself. Pure, after the end.
 
 - *parted*: one greedy prompt, answered alone and in a full batch. A batch's rounding parts sound answers late, or to other
-  words for the same; a batch that is computed wrong parts them at once, and the right answer is gone.
+  words for the same; a batch that is computed wrong parts them at once, and the right answer is gone. Where it cannot be
+  judged, a sign says why.
 - *alike*: one text for different questions.
 - *wrong*: answers that are known; the only guard that sees fluent nonsense.
 - *fingerprint*: equal speeds and all cut at the limit. In a batch that steps for all at once, sound streams that are cut
@@ -34,6 +35,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
 _WORD = re.compile(r"\w+")
 _REMEDY = (
     "Read the answers; see the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size."
+)
+_NOT_JUDGED = (
+    "Where requests of the greedy prompt failed, mend that first. Else read the answers, and raise max_tokens of the workload "
+    "`greedy` in your knowledge folder (mode quick has its own: run mode full), or ask there for something with one answer."
 )
 
 
@@ -93,24 +98,76 @@ def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits
 def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str | None, limits: Parting) -> list[Sign]:
     """Compare the answers to one greedy prompt; expect: what a right answer holds, in whatever words it begins.
 
-    Only answers are compared: thoughts may well go another way. Without two runs alone nothing is known.
+    Thoughts are compared where there are no answers, as of a model that comes to none within max_tokens. They may go another way
+    together, so that they are garbage only where most begin as no other of the batch does, and odd otherwise.
     """
-    before, now = _answers(alone), _answers(together)
-    if len(before) < 2 or len(now) < limits.min_answers:
+    found = _compared(alone, together, limits)
+    if isinstance(found, str):
         return []
-    agreed = min(_common(one, other) for one, other in itertools.combinations(map(_words, before), 2))
-    early = min(float(limits.early_words), limits.share * agreed)
-    if agreed <= limits.early_words:
+    first = _words(found.before[0])
+    begun = [(text, _words(text)) for text in found.now]
+    gone = [words for text, words in begun if _common(first, words) < found.early and not _holds(expect, text)]
+    if len(gone) <= limits.most * len(begun):
         return []
-    first = _words(before[0])
-    gone = [text for text in now if _common(first, _words(text)) < early and not _holds(expect, text)]
-    if len(gone) <= limits.most * len(now):
-        return []
+    what = "thoughts about" if found.thoughts else "answers to"
     message = (
-        f"{len(gone)} of {len(now)} answers to one greedy prompt part from its answer alone within {early:g} words; "
-        f"two runs alone agree for {agreed} words."
+        f"{len(gone)} of {len(begun)} {what} one greedy prompt part from its answer alone within {found.early:g} words; "
+        f"two runs alone agree for {found.agreed} words."
     )
-    return [Sign("bench.parted", "error", message, _REMEDY)]
+    # Of one another, too: rounding that leads a sound batch to another beginning leads several of it there.
+    lonely = [
+        words
+        for place, words in enumerate(gone)
+        if all(_common(words, other) < found.early for at, other in enumerate(gone) if at != place)
+    ]
+    is_error = not found.thoughts or len(lonely) > limits.most * len(begun)
+    return [Sign("bench.parted", "error" if is_error else "warning", message, _REMEDY)]
+
+
+def not_judged(n: int, alone: t.Sequence[Record], together: t.Sequence[Record], limits: Parting) -> list[Sign]:
+    """Say why `n` requests at once cannot be held against runs alone. Of one at a time there is nothing to say."""
+    why = _compared(alone, together, limits)
+    if n < 2 or not isinstance(why, str):
+        return []
+    message = f"Whether {n} at once change the answers is not judged: {why}."
+    return [Sign("bench.not-judged", "warning", message, _NOT_JUDGED)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What is compared: texts alone and together, the words for which those alone agree, and from where on parting is late."""
+
+    before: list[str]
+    now: list[str]
+    agreed: int
+    early: float
+    thoughts: bool
+
+
+def _compared(alone: t.Sequence[Record], together: t.Sequence[Record], limits: Parting) -> _Compared | str:
+    """Return what can be compared, else why nothing can."""
+    for name in ("content", "reasoning"):
+        before, now = _texts(alone, name), _texts(together, name)
+        if len(before) < 2 or len(now) < limits.min_answers:
+            continue
+        agreed = min(_common(one, other) for one, other in itertools.combinations(map(_words, before), 2))
+        if agreed <= limits.early_words:
+            return (
+                f"two runs alone agree for {agreed} words only, and more than {limits.early_words} are needed to tell a "
+                "batch's doing from chance"
+            )
+        return _Compared(before, now, agreed, min(float(limits.early_words), limits.share * agreed), name != "content")
+    told = (
+        f"{_count(records, 'content')} answers and {_count(records, 'reasoning')} thoughts"
+        for records in (alone, together)
+    )
+    return (
+        "of the greedy prompt came {} alone and {} together; 2 alone and {} together of one kind are needed"
+    ).format(*told, limits.min_answers)
+
+
+def _count(records: t.Sequence[Record], name: str) -> int:
+    return len(_texts(records, name))
 
 
 def alike(records: t.Sequence[Record], limits: Alike) -> list[Sign]:
@@ -157,9 +214,11 @@ def fingerprint(records: t.Sequence[Record], requests: Requests, squeezed: Squee
     ]
     signs = compare(answers, requests)
     ratios = [ratio for record in good if (ratio := _ratio(record, squeezed)) is not None]
-    if not ratios or statistics.median(ratios) >= squeezed.ratio:
+    is_empty = any(sign.id == "tokens.no-content" for sign in signs)
+    # Of texts too short to tell by compression their own guards have seen those that say nothing.
+    if is_empty or (ratios and statistics.median(ratios) >= squeezed.ratio):
         return signs
-    return [sign if sign.id == "tokens.no-content" else dataclasses.replace(sign, severity="warning") for sign in signs]
+    return [dataclasses.replace(sign, severity="warning") for sign in signs]
 
 
 def _ratio(record: Record, squeezed: Squeezed) -> float | None:
@@ -167,8 +226,9 @@ def _ratio(record: Record, squeezed: Squeezed) -> float | None:
     return len(text) / len(zlib.compress(text)) if len(text) >= squeezed.min_chars else None
 
 
-def _answers(records: t.Sequence[Record]) -> list[str]:
-    return [record.content for record in records if record.status == "ok" and record.content.strip()]
+def _texts(records: t.Sequence[Record], name: str) -> list[str]:
+    texts = [t.cast(str, getattr(record, name)) for record in records if record.status == "ok"]
+    return [text for text in texts if text.strip()]
 
 
 def _words(text: str) -> list[str]:

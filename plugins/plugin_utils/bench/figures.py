@@ -9,7 +9,8 @@ The names are the field's, and what they mean here differs between its tools:
 - *tokens/s* of a request: the tokens after the first moment, by the time after it. *TPOT* is its inverse. A stop token has no text;
   where the server counts it, the chunk that says so is its moment (of 6 tokens it is a quarter of the time).
 - *ITL*: the time of one token. A chunk of several tokens shares its gap among them: by the counts that run along, else in
-  equal parts by the count at the end (`itl_is_spread`). The *gap* is the time between two chunks, whatever they hold.
+  equal parts by the count at the end (`itl_is_spread`). Chunks that come at one moment, faster than a token is made, are one chunk.
+  The *gap* is the time between two chunks, whatever they hold.
 - *peak* of a level: the sum of the requests' tokens/s, of as many as ran at once. It leaves the waits for first tokens out.
 - *wall*: all tokens by the time from the first request's start to the last one's end.
 """
@@ -158,10 +159,11 @@ def figures_of(record: Record, burst: Burst) -> Figures:
         return known
     ttft, span = record.times[0] - record.began, record.times[-1] - record.times[0]
     is_burst = record.tokens >= burst.min_tokens and span < burst.min_token_s * (record.tokens - 1)
-    after = record.tokens - _at_first(record)
+    moments = _moments(record, burst)
+    after = record.tokens - moments[0][1]
     if is_burst or span <= 0 or after < 1:
         return dataclasses.replace(known, ttft_s=ttft, burst=is_burst)
-    times = _token_times(record)
+    times = _token_times(record, burst)
     return dataclasses.replace(
         known,
         ttft_s=ttft,
@@ -180,7 +182,9 @@ def level_of(n: int, records: t.Sequence[Record], burst: Burst) -> Level:
     each = [figures_of(record, burst) for record in good]
     speeds = [figures.tokens_per_s for figures in each if figures.tokens_per_s is not None]
     firsts = [figures.ttft_s for figures in each if figures.ttft_s is not None]
-    times = [time for r, f in zip(good, each, strict=True) if f.tokens_per_s is not None for time in _token_times(r)]
+    times = [
+        time for r, f in zip(good, each, strict=True) if f.tokens_per_s is not None for time in _token_times(r, burst)
+    ]
     wall = max(r.ended for r in records) - min(r.began for r in records) if records else None
     tokens = sum(record.tokens for record in good)
     # Of 8 requests of which 2 run at once, 2 add up at a time.
@@ -216,23 +220,30 @@ def _runs(record: Record) -> bool:
     return len(counts) == len(record.times) > 0 and counts == sorted(counts) and counts[0] > 0
 
 
-def _at_first(record: Record) -> int:
-    """How many tokens the first chunk brought: one, where nobody says."""
-    return t.cast(int, record.counts[0]) if _runs(record) else 1
+def _moments(record: Record, burst: Burst) -> list[tuple[float, int]]:
+    """Return when chunks came, and how many tokens had come by then: one each, where nobody says.
+
+    Something between may hold chunks back and bring several at one moment.
+    """
+    counts = t.cast(tuple[int, ...], record.counts) if _runs(record) else range(1, len(record.times) + 1)
+    found: list[tuple[float, int]] = []
+    for at, count in zip(record.times, counts, strict=True):
+        if found and at - found[-1][0] < burst.min_token_s:
+            found[-1] = found[-1][0], count
+        else:
+            found.append((at, count))
+    return found
 
 
-def _token_times(record: Record) -> list[float]:
-    """Return the time of each token after the first chunk's."""
-    gaps = _gaps(record.times)
-    if not _runs(record):
-        share = len(gaps) / max(1, record.tokens - 1)
-        return [gap * share for gap in gaps]
-    found, waited, before = [], 0.0, record.counts[0]
-    for gap, count in zip(gaps, record.counts[1:], strict=True):
-        waited += gap
-        fresh = t.cast(int, count) - t.cast(int, before)
+def _token_times(record: Record, burst: Burst) -> list[float]:
+    """Return the time of each token after the first moment."""
+    moments = _moments(record, burst)
+    (began, held), found = moments[0], list[float]()
+    share = 1.0 if _runs(record) else (len(record.times) - held) / max(1, record.tokens - held)
+    for at, count in moments[1:]:
+        fresh = count - held
         # Text without a new token, such as the rest of a character: its wait is the next token's.
         if fresh:
-            found += [waited / fresh] * fresh
-            waited, before = 0.0, count
+            found += [(at - began) / fresh * share] * fresh
+            began, held = at, count
     return found

@@ -34,6 +34,7 @@ _WORD = re.compile(
 )
 _LETTERS = re.compile(r"[^\W_]+")  # what str.isalnum() is true of
 _SPACE = re.compile(r"\s")
+_RUN = re.compile(r"\w+")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -74,10 +75,15 @@ class Stagnation:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Of `min_tokens` tokens or more one makes up this share."""
+    """Of `min_tokens` tokens or more one makes up this share.
+
+    Or one run of `run_chars` letters or more does, which is up to `run_period` of them again and again.
+    """
 
     min_tokens: int
     share: float
+    run_chars: int
+    run_period: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +224,21 @@ class TextGuard:
             token, count = self._counts.most_common(1)[0]
             if count >= single.share * self._tokens:
                 self._found("single", self.length, f"{token!r} makes {count} of its {self._tokens} tokens", token)
+        if self.trip is None:
+            self._look_at_runs()
         return self.trip
+
+    def _look_at_runs(self) -> None:
+        """Look for a token again and again without a mark between, which is one word to whom nobody says more."""
+        single, text = self.limits.single, self._tail
+        run = max(_RUN.findall(text), key=len, default="")
+        if len(run) < max(single.run_chars, single.share * _marks(text)[1]):
+            return
+        for period in range(1, single.run_period + 1):
+            if run[period:] == run[:-period]:
+                token = run[:period]
+                self._found("single", self.length, f"{token!r} stands {len(run) // period} times in one word", token)
+                return
 
     def _found(self, guard: t.Any, at: int, message: str, sample: str) -> None:
         self.trip = GuardHit(guard, at, message, " ".join(sample.split())[:120] or repr(sample[:20]))

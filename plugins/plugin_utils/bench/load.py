@@ -45,6 +45,10 @@ Say = t.Callable[[str], None]
 _LOOK_S = 5.0  # between two words about progress, and two readings of /metrics
 _PART = 4096
 _BESIDE_S = 10.0  # how long /metrics may take
+# How long the list of models may take, which is the first contact: servers have it ready, though one that loads its processes from
+# a slow disk, or is busy on two cores, took seconds. A request's own bound may be a day.
+FIRST_S = 30.0
+_GONE = frozenset(f"tokens.{cause}" for cause in ("refused", "unreachable", "tls", "hang", "truncated"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ def turns(
 ) -> list[Turn]:
     """Ask all that is planned, one turn after the other. Raises CollectionError where nothing can be asked at all.
 
-    No more turns are begun, after the first that belong together, that would hardly end within within_s: as long as the last.
+    No more turns are begun, after the first that belong together, that would hardly end within within_s: as long as the last. Nor
+    after some in whose last turn the server was gone.
 
     What is asked is the workload's: prompt and max_tokens in `request` are not used, and its timeout bounds the workload's.
     """
@@ -164,8 +169,16 @@ async def _turns(
                 marks.append(time.monotonic())
                 if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
                     break
+                if len(marks) > 1 and gone(done[-1].records):
+                    say(f"{done[-1].n} at once: no request reached its end, the server is gone, and no more is tried")
+                    break
             done.append(await _turn(client, request, each, limits, say))
     return done
+
+
+def gone(records: t.Sequence[Record]) -> bool:
+    """Whether the server is gone by what was asked: every request failed by its connection. A refusal, and garbage, are answers."""
+    return bool(records) and all(record.status == "failed" and record.cause in _GONE for record in records)
 
 
 async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planned, limits: Limits, say: Say) -> Turn:
@@ -330,15 +343,18 @@ def _judge(stream: ChatStream, guards: tuple[TextGuard, TextGuard]) -> None:
 
 
 async def _model(client: httpx.AsyncClient, request: ChatRequest) -> str:
+    request = dataclasses.replace(request, timeout=min(request.timeout, FIRST_S))
     try:
         with _named(request):
-            answer = await client.get(f"{request.url.rstrip('/')}/models")
+            async with asyncio.timeout(request.timeout):
+                answer = await client.get(f"{request.url.rstrip('/')}/models")
             refused = refusal(answer.status_code, "", answer.text)
             if refused:
                 raise refused
             return model_named(answer.content, target_of(request).path)
     except Failure as exc:
-        text = f"{request.name} ({request.url}): {str(exc).rstrip('.')}. {exc.remedy}"
+        asked = " to its list of models, the first that is asked" if exc.cause == "tokens.hang" else ""
+        text = f"{request.name} ({request.url}): {str(exc).rstrip('.')}{asked}. {exc.remedy}"
         raise CollectionError(text.replace(request.api_key, "********") if request.api_key else text) from None
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing as t
+from collections import Counter
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
@@ -25,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures imp
     level_of,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, Sign
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, gone, turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload, questions
 
 _WARM_TOKENS = 16
@@ -64,21 +65,28 @@ class Result:
 
 
 def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
-    """Measure all levels. Raises CollectionError for bounds that are none, and where nothing can be asked at all."""
+    """Measure all levels, up to one whose server is gone. Raises CollectionError for bounds that are none, and where none can be asked."""
     if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
         raise CollectionError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
-    _warm, alone, *done = turns(bench.request, _planned(bench), limits, say, bench.within_s)
+    _warm, alone, *done = turns(bench.request, _planned(bench, over.parting.min_answers), limits, say, bench.within_s)
     results, start = [], 0
     # Of each level: warm-up, the greedy prompt, the load.
     for greedy, load in zip(done[1::3], done[2::3], strict=True):
         asked = questions(bench.workload, load.n * bench.rounds, start)
         start += len(asked)
         results.append(judged(bench, alone, greedy, load, asked, limits, over))
+    left = bench.levels[len(results) :]
+    if left and gone(done[-1].records):
+        message = f"{results[-1].message} So {', '.join(map(str, left))} at once were not tried."
+        results[-1] = dataclasses.replace(results[-1], message=message)
     return results
 
 
-def _planned(bench: Bench) -> list[Planned]:
-    """Return the turns: warm-up, the greedy prompt alone, then of each level warm-up, the greedy prompt and the load."""
+def _planned(bench: Bench, answers: int) -> list[Planned]:
+    """Return the turns: warm-up, the greedy prompt alone, then of each level warm-up, the greedy prompt and the load.
+
+    answers: how often the greedy prompt is asked of a batch at least, or it could not be judged. One at a time is no batch.
+    """
     warm = dataclasses.replace(bench.greedy, max_tokens=min(_WARM_TOKENS, bench.greedy.max_tokens))
     greedy = dataclasses.replace(bench.greedy, temperature=0.0)
 
@@ -94,7 +102,7 @@ def _planned(bench: Bench) -> list[Planned]:
         asked = questions(bench.workload, n * bench.rounds, start)
         start += len(asked)
         planned.append(Planned(n, warm, hello(n), bench.seconds, begins=True))
-        planned.append(Planned(n, greedy, same(n), bench.seconds))
+        planned.append(Planned(n, greedy, same(max(n, answers) if n > 1 else 1), bench.seconds))
         planned.append(Planned(n, bench.workload, asked, bench.seconds, scrape=True))
     return planned
 
@@ -108,7 +116,11 @@ def judged(
     limits: Limits,
     over: across.LoadLimits,
 ) -> Result:
-    """Judge a level by its load, and by the greedy prompt's answers at the same concurrency. Pure."""
+    """Judge a level by its load, and by the greedy prompt's answers alone and at the same concurrency. Pure.
+
+    What failed or is garbage there decides like the rest, though the figures are the load's: without it nothing tells whether
+    a batch changes the answers.
+    """
     level = level_of(load.n, load.records, over.burst)
     expect = bench.greedy.prompts[0].get("expect")
     known = {question.index: question.expect for question in asked}
@@ -116,24 +128,30 @@ def judged(
     signs = [
         *across.fingerprint(whole, limits.requests, over.squeezed, over.burst),
         *across.parted(alone.records, greedy.records, expect, over.parting),
+        *across.not_judged(load.n, alone.records, greedy.records, over.parting),
         *across.alike(load.records, over.alike),
         *across.wrong([(record, known.get(record.index)) for record in load.records], over.wrong),
         *_bursts(level),
     ]
-    bad = [record for record in (*load.records, *greedy.records) if record.status == "garbage"]
+    beside = (*greedy.records, *alone.records)
+    level = dataclasses.replace(level, causes=_causes((*load.records, *beside)))
+    asked_of = (
+        (load.records, "requests"),
+        (greedy.records, "requests of the greedy prompt"),
+        (alone.records, "requests of the greedy prompt alone"),
+    )
+    bad = [_garbage(records, what) for records, what in asked_of if any(r.status == "garbage" for r in records)]
+    failures = " ".join(
+        _failures(records, what) for records, what in asked_of if any(r.status == "failed" for r in records)
+    )
     errors = [sign for sign in signs if sign.severity == "error"]
     message = ""
     if bad or errors:
-        said = ([f"{len(bad)} answers are garbage: {bad[0].message}"] if bad else []) + [
-            sign.message for sign in errors
-        ]
-        message = f"{load.n} at once: {' '.join(said)}"
-    elif level.failed:
-        causes = ", ".join(sorted(level.causes))
-        first = next(record.message for record in load.records if record.status == "failed")
-        message = f"{load.n} at once: {level.failed} of {len(load.records)} requests failed ({causes}). {first}"
+        message = f"{load.n} at once: {' '.join([*bad, *(sign.message for sign in errors)])}"
+    elif failures:
+        message = f"{load.n} at once: {failures}"
     return Result(
-        verdict="garbage" if bad or errors else "failed" if level.failed else "good",
+        verdict="garbage" if bad or errors else "failed" if failures else "good",
         message=message,
         level=level,
         signs=tuple(signs),
@@ -143,6 +161,20 @@ def judged(
         client_share=load.client_share,
         scrapes=load.scrapes,
     )
+
+
+def _garbage(records: t.Sequence[Record], what: str) -> str:
+    bad = [record for record in records if record.status == "garbage"]
+    return f"the answers to {len(bad)} of {len(records)} {what} are garbage: {bad[0].message}"
+
+
+def _failures(records: t.Sequence[Record], what: str) -> str:
+    failed = [record for record in records if record.status == "failed"]
+    return f"{len(failed)} of {len(records)} {what} failed ({', '.join(sorted(_causes(failed)))}). {failed[0].message}"
+
+
+def _causes(records: t.Sequence[Record]) -> dict[str, int]:
+    return dict(Counter(record.cause for record in records if record.cause))
 
 
 def _bursts(level: Level) -> list[Sign]:

@@ -34,24 +34,33 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
     if not good:
         return said or ["No answer had a speed: see the signs of each level."]
     first = good[0].level
-    users = "One user gets" if first.n == 1 else f"{first.n} users at once get"
+    users, each = ("One user gets", "") if first.n == 1 else (f"{first.n} users at once get", " each")
     said.insert(
-        0, f"{users} {first.per_request_tokens_per_s:.3g} tokens/s; the first comes after {first.ttft_median_s:.2g} s."
+        0,
+        f"{users} {first.per_request_tokens_per_s:.3g} tokens/s{each}; the first comes after {first.ttft_median_s:.2g} s.",
     )
-    enough = [r.level for r in good if (r.level.slowest_tokens_per_s or 0) >= marks.pace]
+    # Up to the first level that is not good or not enough: what more users get says nothing of fewer.
+    enough = [r.level for r in itertools.takewhile(lambda r: _slowest(r, good) >= marks.pace, results)]
     if enough and enough[-1].n > 1:
-        most = enough[-1]
+        most, least = enough[-1], min(level.slowest_tokens_per_s or 0 for level in enough)
+        users = f"Up to {most.n} users get" if len(enough) > 1 else f"{most.n} users get"
         said.insert(
-            1, f"Up to {most.n} users get at least {most.slowest_tokens_per_s:.3g} tokens/s each, "
-            f"{most.wall_tokens_per_s:.3g} in all with their waits."
-        )  # fmt: skip
-    slow = next((r.level for r in good if (r.level.slowest_tokens_per_s or 0) < marks.pace), None)
-    if slow:
+            1, f"{users} at least {least:.3g} tokens/s each, {most.wall_tokens_per_s:.3g} in all with their waits."
+        )
+    slow = next((r.level for r in good if _slowest(r, good) < marks.pace), None)
+    if slow is first and first.n == 1:
+        said.insert(1, f"That is less than a reader's {marks.pace:g} tokens/s.")
+    elif slow:
         said.append(
             f"With {slow.n} the slowest gets {slow.slowest_tokens_per_s:.2g}, less than a reader's {marks.pace:g}."
         )
     # Of levels that are not good, what is wrong with them is the limit.
     return said if len(good) < len(results) else [*said, _limit(good, queues, marks)]
+
+
+def _slowest(result: Result, good: t.Sequence[Result]) -> float:
+    """Return what the slowest request got; nothing where the level's speed does not count."""
+    return result.level.slowest_tokens_per_s or 0.0 if result in good else 0.0
 
 
 def _users(n: int) -> str:
@@ -77,8 +86,16 @@ def _limit(good: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Marks
                 f"What limits it: the engine's number of requests at once. With {result.level.n} it computed {running:.0f} at a "
                 f"time, and {waiting:.0f} waited: see max_running_requests (max_num_seqs) and the room for the cache."
             )
-    for less, more in itertools.pairwise(good):
-        before, now = less.level.wall_tokens_per_s or 0, more.level.wall_tokens_per_s or 0
-        if now < before * (1 + marks.flat):
-            return f"What limits it: the engine itself. From {_users(less.level.n)} on they share about {max(before, now):.3g} tokens/s."
-    return f"Nothing was at its limit with {_users(last.level.n)}: more were not tried."
+    sums = [(result.level.n, result.level.wall_tokens_per_s or 0.0) for result in good]
+    (users, best), (most, at_last) = max(sums, key=lambda pair: pair[1]), sums[-1]
+    if at_last * (1 + marks.flat) < best:
+        return (
+            f"What limits it: the engine itself. It does most with {_users(users)}, {best:.3g} tokens/s in all; "
+            f"with {_users(most)} it falls to {at_last:.3g}."
+        )
+    shared = next(n for n, tokens in sums if best < tokens * (1 + marks.flat))
+    if shared != most:
+        return f"What limits it: the engine itself. From {_users(shared)} on they share about {best:.3g} tokens/s."
+    if len(good) == 1:
+        return f"What limits it is not known: nothing else than {_users(most)} was measured. Measure more levels."
+    return f"Nothing was at its limit with {_users(most)}: more were not tried."

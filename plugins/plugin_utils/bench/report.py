@@ -61,6 +61,25 @@ def problems(report: t.Mapping[str, t.Any]) -> list[str]:
     return [*found, beside] if beside else found
 
 
+def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
+    """Return what its figures leave open: tokens that no server counted, and times that are shared out."""
+    levels = workload["levels"]
+    counted = [str(each["n"]) for each in levels if not each["figures"]["tokens_are_counted"]]
+    spread = [str(each["n"]) for each in levels if any(r["figures"]["itl_is_spread"] for r in each["requests"])]
+    found = []
+    if counted:
+        found.append(
+            f"{', '.join(counted)} at once: tokens not told by the server; chunks counted. A chunk may hold several tokens, so that "
+            "the speeds are too low by as much; they compare with no engine's or tool's."
+        )
+    if spread:
+        found.append(
+            f"{', '.join(spread)} at once: chunks held several tokens and the server did not say how many each. ITL shares each gap in "
+            "equal parts: its p99 is not that of single tokens."
+        )
+    return found
+
+
 def table(report: t.Mapping[str, t.Any]) -> list[str]:
     """Return the lines for a terminal."""
     engine = " ".join(filter(None, (report["engine"]["name"], report["engine"]["version"]))) or "engine unknown"
@@ -80,6 +99,7 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
         for sign in each["signs"]
         if sign["severity"] == "warning"
     ]
+    lines += [f"{workload['name']}, {note}" for workload in report["workloads"] for note in notes(workload)]
     if report["acceptance"]:
         lines.append(f"Speculation: {accepted(report['acceptance'])} ({report['acceptance']['source']}).")
     if report["crosscheck"] and report["crosscheck"]["levels"]:

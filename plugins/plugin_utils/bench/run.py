@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, crosscheck, metrics, quick, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, limits_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, Server, server_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, Server, gone, server_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Workload, workload_of
 
@@ -64,9 +64,15 @@ def run(wanted: Wanted, say: Say) -> Plain:
     engine = metrics.engine_of(server.metrics, engines)
     beside = _beside(wanted, server.model, bool(benches[0].request.api_key))
     started, measured = _now(), []
-    for bench in benches:
+    for place, bench in enumerate(benches, 1):
         named = dataclasses.replace(bench, request=dataclasses.replace(bench.request, model=server.model))
-        measured.append((bench.workload.name, _measured(wanted, named, say)))
+        results = _measured(wanted, named, say)
+        measured.append((bench.workload.name, results))
+        left = [each.workload.name for each in benches[place:]]
+        if left and gone(results[-1].records):
+            message = f"{results[-1].message} Nor were the workloads {', '.join(left)} tried."
+            results[-1] = dataclasses.replace(results[-1], message=message)
+            break
     if beside:
         say(f"{beside[0]} runs beside it")
     return {

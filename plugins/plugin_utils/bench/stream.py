@@ -9,11 +9,14 @@ Pure: bytes and the time at which they came go in, text and figures come out.
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _DECODE = json.JSONDecoder().decode
+_HALF = re.compile("[\ud800-\udfff]")  # of a pair, that JSON's escapes may leave alone: no encoding takes it
+_GAVE_UP = frozenset({"abort", "error"})  # SGLang and vLLM say so of a request that they gave up
 _MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server
 
 
@@ -34,10 +37,20 @@ class EventReader:
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
+        self._kind = b""
 
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
-        """Yield the data of each event that this piece completes. final: nothing comes after it."""
-        fresh = not self._rest and not self._data and piece.startswith(b"data:") and piece.endswith(b"\n\n")
+        """Yield the data of each event that this piece completes. final: nothing comes after it.
+
+        Raises StreamError for an event that is called `error`, whatever its data.
+        """
+        fresh = (
+            not self._rest
+            and not self._data
+            and not self._kind
+            and piece.startswith(b"data:")
+            and piece.endswith(b"\n\n")
+        )
         if fresh and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
             yield piece[5:-2].removeprefix(b" ").decode("utf-8", "replace")
             return
@@ -48,11 +61,36 @@ class EventReader:
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line.rstrip(b"\r\n")[5:].removeprefix(b" "))
-            elif self._data and line in (b"\n", b"\r\n", b"\r"):
-                yield b"\n".join(self._data).decode("utf-8", "replace")
-                self._data = []
+            elif line.startswith(b"event:"):
+                self._kind = line.rstrip(b"\r\n")[6:].removeprefix(b" ")
+            elif line in (b"\n", b"\r\n", b"\r"):
+                data, kind = b"\n".join(self._data).decode("utf-8", "replace"), self._kind
+                has_data, self._data, self._kind = bool(self._data), [], b""
+                if has_data and kind == b"error":
+                    raise _gave_up(_said(data))
+                if has_data:
+                    yield data
         if len(self._rest) + sum(map(len, self._data)) > _MOST:
             raise StreamError("the server sends one event without an end.")
+
+
+def _gave_up(words: t.Any) -> StreamError:
+    return StreamError(f"the server gave up in the middle: {' '.join(_clean(str(words)).split())[:200]}.")
+
+
+def _said(data: str) -> t.Any:
+    """Return what an event of an error says: as OpenAI has it, its message alone, or no JSON at all."""
+    try:
+        event = _DECODE(data)
+    except ValueError:
+        return data
+    error = (event.get("error") or event) if isinstance(event, dict) else event
+    return (error.get("message") or error) if isinstance(error, dict) else error
+
+
+def _clean(text: str) -> str:
+    """Return a text that any encoding takes."""
+    return text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _number(value: t.Any, otherwise: int | None) -> int | None:
@@ -109,22 +147,22 @@ class ChatStream:
         if not isinstance(event, dict):
             raise StreamError(f"an event of the stream is no object: {data[:80]!r}.")
         if event.get("error"):
-            error = event["error"]
-            words = error.get("message") if isinstance(error, dict) else error
-            raise StreamError(f"the server gave up in the middle: {' '.join(str(words).split())[:200]}.")
-        self.model = event.get("model") or self.model
+            raise _gave_up(_said(data))
+        self.model = _clean(str(event.get("model") or "")) or self.model
         if "usage" in event:
             self._counted(event["usage"])
         choices = event.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return Delta()
-        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        self.finish_reason = _clean(str(choices[0].get("finish_reason") or "")) or self.finish_reason
+        if self.finish_reason in _GAVE_UP:
+            raise _gave_up(f"it ended with finish_reason {self.finish_reason!r}")
         delta = choices[0].get("delta")
         if not isinstance(delta, dict):
             return Delta()
         # SGLang and older vLLM say reasoning_content, newer vLLM reasoning.
         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        return Delta(str(delta.get("content") or ""), str(reasoning))
+        return Delta(_clean(str(delta.get("content") or "")), _clean(str(reasoning)))
 
     def _counted(self, usage: t.Any) -> None:
         if not isinstance(usage, dict):

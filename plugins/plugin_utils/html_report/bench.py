@@ -41,6 +41,7 @@ def _content(report: Plain) -> dict[str, t.Any]:
         "workloads": [
             {
                 "name": workload["name"],
+                "notes": form.notes(workload),
                 "rows": [form.row(level) for level in workload["levels"]],
                 "signs": [
                     (level["n"], sign)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import typing as t
+from dataclasses import dataclass, field
 
 import jsonschema
 import pytest
@@ -128,6 +132,41 @@ def test_a_crosscheck_that_fails_costs_none_of_what_was_measured(
     jsonschema.Draft202012Validator(SCHEMA).validate(report)
     assert report["workloads"][0]["levels"][0]["verdict"] == "good"
     assert said in report["crosscheck"]["problem"]
+
+
+@dataclass
+class SafeServer(ManyServer):
+    """The stand-in with TLS."""
+
+    context: ssl.SSLContext = field(default_factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+    def _one(self, line: socket.socket) -> None:
+        with self.context.wrap_socket(line, server_side=True) as safe:
+            super()._one(safe)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
+def test_a_server_with_tls_is_trusted_by_its_authority_s_file_or_unchecked(
+    bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "ca.pem", "-days", "2",
+         "-subj", "/CN=stand-in", "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    with SafeServer(answering=sound) as server:
+        server.context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+        extra = {
+            "dgxspark_bench_url": server.url.replace("http:", "https:"), "dgxspark_bench_levels": [1],
+            "dgxspark_bench_rounds": 1, "dgxspark_report_file": "b.json",
+        }  # fmt: skip
+        code, output = bench(extra)
+        assert code != 0
+        assert "TLS fails" in output
+        assert not server.requests
+        for trusted in ({"dgxspark_bench_ca_path": "ca.pem"}, {"dgxspark_bench_validate_certs": "false"}):
+            code, output = bench(extra | trusted)
+            assert code == 0, output
 
 
 def test_without_a_url_an_inventory_is_needed(bench: t.Callable[..., tuple[int, str]]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ansible.playbook.task import Task
 
 from ansible_collections.dgxspark.cluster.plugins.action.bench import ActionModule
-from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer, sse
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import CLOSE, ManyServer, sse
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
 SCHEMA = json.loads((pathlib.Path(__file__).parents[4] / "docs" / "schema" / "bench-report.json").read_text("utf-8"))
@@ -67,7 +67,12 @@ def test_garbage_fails_the_task_and_the_report_is_there(server: ManyServer) -> N
     server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)
     result = run(url=server.url, levels=[2], rounds=1)
     assert result["failed"]
-    assert result["msg"].startswith("chat: 2 at once: 4 answers are garbage")
+    said = [
+        "chat: 2 at once: the answers to 2 of 2 requests are garbage",
+        "the answers to 4 of 4 requests of the greedy prompt are garbage",  # so many are needed to judge a batch by
+        "the answers to 2 of 2 requests of the greedy prompt alone are garbage",
+    ]
+    assert [words for words in said if words not in result["msg"]] == []
     (level,) = result["bench"]["workloads"][0]["levels"]
     assert (level["verdict"], level["figures"]["peak_tokens_per_s"]) == ("garbage", None)
 
@@ -79,6 +84,15 @@ def test_a_failed_request_fails_the_task(server: ManyServer) -> None:
     (level,) = result["bench"]["workloads"][0]["levels"]
     assert (level["verdict"], level["figures"]["ok"], level["figures"]["failed"]) == ("failed", 3, 1)
     assert sum(level["causes"].values()) == 1
+
+
+def test_a_server_that_goes_away_ends_workloads_and_levels_which_are_named(server: ManyServer) -> None:
+    server.answering = lambda _request: [CLOSE]
+    result = run(url=server.url, workloads=["chat", "code"], levels=[1, 2], rounds=1)
+    assert result["failed"]
+    (only,) = result["bench"]["workloads"]
+    assert [level["n"] for level in only["levels"]] == [1]
+    assert "So 2 at once were not tried. Nor were the workloads code tried." in result["msg"]
 
 
 def test_check_mode_asks_nothing(server: ManyServer) -> None:

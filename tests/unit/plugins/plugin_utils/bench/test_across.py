@@ -13,6 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.across impo
     alike,
     fingerprint,
     load_limits_of,
+    not_judged,
     parted,
     wrong,
 )
@@ -127,6 +128,18 @@ def test_sound_answers_that_were_cut_in_step_are_odd_at_most() -> None:
     assert {sign.severity for sign in signs} == {"warning"}
 
 
+@pytest.mark.parametrize(
+    "text", ["391", "The sum is 391, as 17 times 23 is.", noise(5, 60), "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"]
+)
+def test_short_answers_that_were_cut_in_step_are_odd_at_most(text: str) -> None:
+    """Too short to tell by compression; whether each says something its own guards have judged."""
+    signs = fingerprint(cut_at_limit(text), REQUESTS, LIMITS.squeezed, LIMITS.burst)
+    assert {sign.id: sign.severity for sign in signs} == {
+        "tokens.identical-speed": "warning",
+        "tokens.all-length": "warning",
+    }
+
+
 def test_nothing_in_any_answer_is_garbage() -> None:
     signs = fingerprint(cut_at_limit(""), REQUESTS, LIMITS.squeezed, LIMITS.burst)
     assert {sign.id for sign in signs if sign.severity == "error"} >= {"tokens.no-content"}
@@ -147,3 +160,50 @@ def test_a_missing_limit_is_named() -> None:
 def test_two_runs_alone_that_agree_for_a_few_words_only_prove_nothing() -> None:
     alone = [answer(f"one two three four five six seven eight {noise(n)}") for n in range(2)]
     assert not parted(alone, [answer(noise(n)) for n in range(10, 18)], None, LIMITS.parting)
+
+
+# --- thoughts, and what cannot be judged ------------------------------------------------------------------------------
+
+
+def thought(text: str) -> Record:
+    return Record(0, 0, "ok", 0.0, 2.0, (1.0, 2.0), (None, None), 512, finish_reason="length", reasoning=text)
+
+
+def test_thoughts_are_compared_where_a_model_came_to_no_answer() -> None:
+    alone = [thought(noise(1))] * 2
+    (sign,) = parted(alone, [thought(noise(50 + n)) for n in range(8)], EXPECT, LIMITS.parting)
+    assert (sign.id, sign.severity) == ("bench.parted", "error")
+    assert "8 of 8 thoughts" in sign.message
+    assert not parted(alone, [thought(noise(1))] * 8, EXPECT, LIMITS.parting)
+
+
+def test_another_beginning_that_thoughts_of_a_batch_share_is_odd_at_most() -> None:
+    """A batch's rounding tips a choice between two beginnings, for several streams alike."""
+    together = [thought(f"{noise(2, 20)} {noise(60 + n)}") for n in range(8)]
+    (sign,) = parted([thought(noise(1))] * 2, together, EXPECT, LIMITS.parting)
+    assert (sign.id, sign.severity) == ("bench.parted", "warning")
+
+
+@pytest.mark.parametrize(
+    ("alone", "together", "words"),
+    [
+        (
+            [answer(NUMBERS)] * 2,
+            [thought(noise(n)) for n in range(8)],
+            "2 answers and 0 thoughts alone and 0 answers and 8",
+        ),
+        ([answer(NUMBERS)] * 2, [answer(NUMBERS)] * 3, "3 answers and 0 thoughts together; 2 alone and 4 together"),
+        ([answer(NUMBERS)], [answer(NUMBERS)] * 8, "1 answers and 0 thoughts alone"),
+        ([answer(noise(1)), answer(noise(2))], [answer(noise(n)) for n in range(8)], "agree for 0 words only"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(alone: list[Record], together: list[Record], words: str) -> None:
+    assert not parted(alone, together, None, LIMITS.parting)
+    (sign,) = not_judged(8, alone, together, LIMITS.parting)
+    assert (sign.id, sign.severity) == ("bench.not-judged", "warning")
+    assert words in sign.message
+
+
+def test_nothing_is_said_where_it_is_judged_or_there_is_no_batch() -> None:
+    assert not not_judged(8, [answer(NUMBERS)] * 2, [answer(noise(n)) for n in range(8)], LIMITS.parting)
+    assert not not_judged(1, [answer(NUMBERS)] * 2, [answer(NUMBERS)], LIMITS.parting)

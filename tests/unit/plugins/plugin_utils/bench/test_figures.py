@@ -101,6 +101,25 @@ def test_counts_that_run_along_tell_each_chunk_s_share() -> None:
     assert not found.itl_is_spread
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.00001])
+@pytest.mark.parametrize("tells", [False, True])
+def test_chunks_that_are_held_back_and_come_together_share_their_time(tells: bool, apart: float) -> None:
+    """Four at a time every 0.4 s: a token takes 0.1 s, and not 0 as most gaps do, and those of the first moment have no time."""
+
+    def counted(count: int) -> bytes:
+        choice = {"index": 0, "delta": {"content": "a "}, "finish_reason": None}
+        return event({"choices": [choice]} | ({"usage": {"completion_tokens": count}} if tells else {}))
+
+    words = [(1.0 + 0.4 * (n // 4) + apart * (n % 4), counted(n + 1)) for n in range(16)]
+    record = record_of(0, 0, told(*words, (2.3, delta("", "length") + usage(16))), 2.3)
+    found = figures_of(record, BURST)
+    assert found.itl_median_s == pytest.approx(0.1)
+    assert found.itl_p99_s == pytest.approx(0.1)
+    assert found.tokens_per_s == pytest.approx(12 / 1.2, rel=0.001)
+    assert not found.burst
+    assert level_of(1, [record], BURST).itl_median_s == pytest.approx(0.1)
+
+
 def test_prompt_thinking_and_answer_tokens_are_the_server_s() -> None:
     stream = told(
         (1.0, delta(None, reasoning_content="Hm.")),

@@ -219,6 +219,15 @@ def test_a_guard_trips_long_before_the_token_limit() -> None:
         ("the " * 12, "single"),
         ("哈" * 30, None),  # one run of letters is one token to whom nobody says more
         ("foo bar " * 32, "flood"),
+        ("0" * 512, "single"),
+        ("0" * 64, "single"),
+        ("and" * 128, "single"),
+        ("Zeros: " + "0" * 512, "single"),
+        ("1" + "0" * 100, None),  # a number that was asked for
+        ("0." + "0" * 300 + "1", None),
+        (f"10 to the 512th is 1{'0' * 512}.", None),
+        ("ab" * 20, None),
+        ("0123456789abcdef" * 20, None),
         ("No.", None),
         ("", None),
         ("ha ha ha", None),

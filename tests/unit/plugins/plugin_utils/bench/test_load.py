@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client, knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import load
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Turn, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Turn, server_of, turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
     CLOSE,
@@ -196,3 +198,18 @@ def test_one_delta_of_a_choice_is_read_like_the_canary_s(server: ManyServer) -> 
     ]
     (record,) = ask(server, 1, 1).records
     assert (record.reasoning, record.content, record.finish_reason) == ("Hm. ", "Yes.", "stop")
+
+
+def test_a_server_that_takes_the_first_request_and_never_answers_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "FIRST_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        base = ChatRequest(name="bench", url=url, prompt="", max_tokens=1, timeout=86400.0)
+        began = time.monotonic()
+        with pytest.raises(
+            CollectionError, match=r"no answer within 0\.3 s to its list of models.*See the logs of all ranks"
+        ):
+            server_of(base)
+        with pytest.raises(CollectionError, match="no answer within"):
+            turns(base, [Planned(1, WORK, asked(1), 1.0)], LIMITS)
+    assert time.monotonic() - began < 20

@@ -14,7 +14,16 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
-from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, chunk, event, sse
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
+    CLOSE,
+    Answer,
+    ManyServer,
+    Request,
+    chunk,
+    event,
+    head,
+    sse,
+)
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound, words
 
 ENTRIES = knowledge.load("workloads")
@@ -157,3 +166,56 @@ def test_bounds_that_are_none_are_refused(server: ManyServer, bad: dict[str, Any
     with pytest.raises(CollectionError, match="must be"):
         run(server, *levels, **bad)
     assert not server.requests
+
+
+def refused(request: Request) -> Answer:
+    """Refuse the greedy prompt alone."""
+    if "one to forty" in request.body["messages"][0]["content"]:
+        return [head("500 Internal Server Error", "text/plain", chunked=False, Content_Length="4") + b"boom"]
+    return sound(request)
+
+
+def test_failed_greedy_requests_are_counted_and_decide(server: ManyServer) -> None:
+    server.answering = refused
+    for n, result in run(server, 1, 4).items():
+        assert (result.verdict, result.level.ok) == ("failed", n)
+        assert f"{n} of {n} requests of the greedy prompt failed (tokens.http)" in result.message
+        assert "2 of 2 requests of the greedy prompt alone failed" in result.message
+        assert result.level.causes == {"tokens.http": n + 2}
+        assert [sign.id for sign in result.signs] == (["bench.not-judged"] if n > 1 else [])
+
+
+def test_garbage_to_the_greedy_prompt_alone_is_garbage(server: ManyServer) -> None:
+    server.answering = lambda request: (
+        sse(*["! "] * 500, tokens=500)
+        if "forty" in request.body["messages"][0]["content"] and len(server.requests) < 4
+        else sound(request)
+    )
+    result = run(server, 1)[1]
+    assert result.verdict == "garbage"
+    assert "1 at once: the answers to 2 of 2 requests of the greedy prompt alone are garbage" in result.message
+
+
+def test_two_at_once_are_asked_often_enough_to_be_judged(server: ManyServer) -> None:
+    result = run(server, 2)[2]
+    assert (result.verdict, result.signs) == ("good", ())
+    assert sum("one to forty" in request.body["messages"][0]["content"] for request in server.requests) == 2 + 4
+
+
+def test_after_a_level_whose_server_is_gone_no_more_is_tried(server: ManyServer) -> None:
+    def dying(request: Request) -> Answer:
+        many = server.most > 2 and "forty" not in request.body["messages"][0]["content"]
+        return [CLOSE] if many else sound(request)
+
+    server.answering = dying
+    said: list[str] = []
+    found = run(server, 1, 4, 8, 16, said=said)
+    assert {n: result.verdict for n, result in found.items()} == {1: "good", 4: "failed"}
+    assert found[4].message.endswith("So 8, 16 at once were not tried.")
+    assert any("the server is gone, and no more is tried" in text for text in said)
+
+
+def test_a_server_that_refuses_is_there_and_the_levels_go_on(server: ManyServer) -> None:
+    busy = [head("503 Service Unavailable", "text/plain", chunked=False, Content_Length="4") + b"busy"]
+    server.answering = lambda _request: busy
+    assert {n: result.verdict for n, result in run(server, 1, 2).items()} == {1: "failed", 2: "failed"}

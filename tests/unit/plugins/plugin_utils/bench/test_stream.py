@@ -79,11 +79,41 @@ def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
         (event({"error": {"message": "CUDA error: an illegal instruction"}}), "an illegal instruction"),
         (event({"error": "overloaded"}), "overloaded"),
         (b"data: " + b"x" * (1 << 21), "without an end"),
+        (b'event: error\ndata: {"message": "EngineCore died"}\n\n', "gave up in the middle: EngineCore died"),
+        (b'event: error\r\ndata: {"error": {"message": "no room"}}\r\n\r\n', "gave up in the middle: no room"),
+        (b"event:error\ndata: out of memory\n\n", "gave up in the middle: out of memory"),
+        (delta("a", "abort"), "gave up in the middle: it ended with finish_reason 'abort'"),
+        (delta("", "error"), "gave up in the middle: it ended with finish_reason 'error'"),
     ],
 )
 def test_what_is_no_completion_is_an_error(data: bytes, words: str) -> None:
     with pytest.raises(StreamError, match=words):
         ChatStream(0.0).feed(data, 0.0)
+
+
+def test_an_error_event_in_two_pieces_is_one_and_the_next_event_is_none() -> None:
+    stream = ChatStream(0.0)
+    stream.feed(b"event: error\n", 0.0)
+    with pytest.raises(StreamError, match="gave up in the middle: gone"):
+        stream.feed(b"data: gone\n\n", 0.1)
+    stream = ChatStream(0.0)
+    stream.feed(b"event: error\n\n", 0.0)  # without data it is none
+    stream.feed(delta("Yes."), 0.1)
+    assert stream.content == "Yes."
+
+
+@pytest.mark.parametrize("name", ["content", "reasoning_content"])
+def test_half_a_pair_of_surrogates_is_a_mark_and_no_traceback(name: str) -> None:
+    """A token that ends within a character, of a server that escapes what it has."""
+    stream = ChatStream(0.0)
+    stream.feed(
+        b'data: {"choices": [{"delta": {"' + name.encode() + b'": "so \\ud83d"}}], "model": "m\\udc00"}\n\n', 0.0
+    )
+    whole = f"{stream.content}{stream.reasoning}{stream.model}"
+    assert whole.encode().decode() == "so \ufffdm\ufffd"
+    with pytest.raises(StreamError) as caught:
+        stream.feed(b'data: {"error": "bad \\udead"}\n\n', 0.1)
+    assert str(caught.value).encode()
 
 
 JSON = st.recursive(

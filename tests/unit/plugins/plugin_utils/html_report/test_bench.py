@@ -51,6 +51,21 @@ def test_without_another_tool_there_is_the_models_own_table_alone() -> None:
     assert "llama-benchy did not end." in shown and shown.count("<table") == 1
 
 
+def test_what_figures_leave_open_is_said_on_the_page_and_in_the_terminal() -> None:
+    assert form.notes({"levels": [LEVEL]}) == []
+    figures = {**LEVEL["figures"], "tokens_are_counted": False}
+    silent = {**LEVEL, "figures": figures, "requests": [{"figures": {"itl_is_spread": False}}]}
+    spread = {**LEVEL, "n": 8, "requests": [{"figures": {"itl_is_spread": True}}]}
+    report = {**REPORT, "workloads": [{"name": "chat", "levels": [silent, spread]}]}
+    shown = page(report)
+    for words in (
+        "1 at once: tokens not told by the server; chunks counted.",
+        "8 at once: chunks held several tokens and the server did not say how many each.",
+    ):
+        assert words in shown
+        assert any(line.startswith(f"chat, {words}") for line in form.table(report))
+
+
 @pytest.mark.parametrize(
     "damage", [{"workloads": None}, {"engine": {}}, {"workloads": [{"name": "chat", "levels": [{}]}]}]
 )
