@@ -96,7 +96,8 @@ def test_a_bundle_without_the_benchmark_s_image_is_refused_before_anything_is_do
     said = " ".join(said.split())
     assert code != 0
     assert "The NCCL benchmark was not run." in said
-    assert "nccl_bench 1 for arm64 (images/acme-pt-1-arm64.tar, for nccl: benchmark) is not in the bundle" in said
+    assert "nccl_bench 1 for arm64 (images/docker.io-acme-pt-1-" in said
+    assert "-arm64.tar, for nccl: benchmark) is not in the bundle" in said
     assert "dgxspark.cluster.bundle with -e nccl_bench_image=acme/pt:1" in said
     assert site.cluster.writes == []
     bundles.lay(bundle, {"bench": "acme/pt:1"})
