@@ -111,11 +111,13 @@ def _level(levels: t.Sequence[Plain]) -> Plain:
         "ttft_s": mean(levels, "ttft_median_s"),
         "slowest": mean(levels, "slowest_tokens_per_s"),
         "noise": {},
+        "runs": {},
     }
     for name in SUMS:
         figure = f"{name}_tokens_per_s"
         made[name] = mean(levels, figure)
-        values = [v for lv in levels if (v := lv["figures"].get(figure)) is not None]
+        values = [v for lv in levels if lv["verdict"] != "garbage" and (v := lv["figures"].get(figure)) is not None]
+        made["runs"][name] = max(1, len(values))
         if len(values) > 1 and made[name]:
             made["noise"][name] = statistics.stdev(values) / made[name]
     return made
@@ -193,6 +195,7 @@ def _of_row(row: Plain, name: str, labels: dict[str, str]) -> Plain:
             "ttft_s": measured["ttft_ms"][key] / 1000 if key in measured.get("ttft_ms", {}) else None,
             "slowest": None,
             "noise": {},
+            "runs": {},
         }
     return made
 
