@@ -75,3 +75,36 @@ def test_a_name_in_a_key_is_refused() -> None:
     made["settings"]["alice"] = 1
     with pytest.raises(CollectionError, match="would still hold 'alice': nothing was written"):
         rows.shared([made], ["alice"])
+
+
+def failing(ok: int, workload: str = "chat") -> Plain:
+    """Return the row of a case where at n=8 of one workload so many of 8 requests were answered."""
+    run = matrix_driven.report("good", 50.0, 0)
+    level = matrix_driven.level(8, "failed", ok, 20.0, **{"tokens.refused": 8 - ok})
+    if workload == "chat":
+        run["workloads"][0]["levels"][2] = level
+    else:
+        run["workloads"].append({"name": workload, "levels": [level]})
+    entry = {
+        "outcome": "requests_failed",
+        "name": "x",
+        "finished": "2026-11-24T10:00:00Z",
+        "runs": [run],
+        "line": "",
+        "message": "m",
+    }
+    made = rows.row_of(cases.planned(matrix_driven.matrix(), matrix_driven.planner)[0], entry, "mine")
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(("workload", "where"), [("chat", "n=8"), ("long", "long, n=8")])
+def test_a_level_without_any_answer_is_not_stable(workload: str, where: str) -> None:
+    made = failing(0, workload)
+    assert (made["verdict"], made["note"]) == ("crash", f"requests failed: m; {where}: not one request was answered")
+
+
+def test_a_level_that_failed_in_part_is_named_and_speaks_against_the_row() -> None:
+    made = failing(7)
+    assert (made["verdict"], made["caveat"]) == ("stable", True)
+    assert made["note"] == "requests failed: m; n=8: 1 of 8 requests failed"
