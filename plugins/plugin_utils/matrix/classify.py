@@ -46,7 +46,8 @@ _FAULT = re.compile(
 )
 # A fault that the engine has dealt with, and runs on: it says so, or logs it as less than an error.
 _HANDLED = re.compile(
-    r"(?i:\bfall(?:s|ing|en)?[ -]?back\b|\bfell back\b|\b(?:ignored|ignoring|skipping)\b)|\b(?:WARN|WARNING|INFO|DEBUG)\b.*(?:Error|Exception)\b: "
+    r"(?i:\bfall(?:s|ing|en)?[ -]?back\b|\bfell back\b|\b(?:ignored|ignoring|skipping)\b)"
+    r"|\b(?:WARN|WARNING|INFO|DEBUG)\b.*(?:Error|Exception)\b: "
 )
 
 

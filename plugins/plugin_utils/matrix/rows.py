@@ -183,7 +183,7 @@ def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> l
 
     CollectionError where one would still be in them.
     """
-    redactor = Redactor([each for name in names for each in private_names(name, "host", name)], loopback=True)
+    redactor = Redactor([each for name in names for each in private_names(name, "host", name)], everybody=True)
     redactor.learn([yaml.safe_dump(list(map(dict, rows)), width=100000)])
     clean = [t.cast(Plain, redactor.plain(row)) for row in rows]
     still = redactor.held(yaml.safe_dump(clean, width=100000))

@@ -64,6 +64,36 @@ def test_ports_are_not_shared() -> None:
     assert shown.endswith(":port at 12:30:05, 4 x 8192:4096")
 
 
+PRIVATE = (
+    "registry.acme-lab.com:5000/team/engine:1",
+    "harbor.acme-lab.internal/team/engine@sha256:" + "ab" * 32,
+    "acme-lab:5000/team/engine:1",
+    "gpu07.rack2.acme-lab.com lost its peer",
+    "ssh bob@acme-lab: refused",
+    "cannot read /srv/acme-lab/models/x",
+    "cannot read /mnt/nas/acme-lab.bin, it is short",
+)
+
+
+@pytest.mark.parametrize("text", PRIVATE)
+def test_an_owners_hosts_and_paths_are_not_shared_though_nobody_named_them(text: str) -> None:
+    made = row(text)
+    made["engine"]["image"] = text
+    shown = yaml.safe_dump(rows.shared([made], []), width=100000)
+    assert not re.search("acme-lab|bob@|5000|gpu07", shown), shown
+
+
+def test_what_everybody_has_is_shared() -> None:
+    text = (
+        "nvcr.io/nvidia/sglang:25.10 lmsysorg/sglang:v0.5.11 sglang.srt.layers.moe /usr/local/lib/python3.12/site.py:12 "
+        "meta-llama/Llama-3.1-8B torch.distributed config.json https://github.com/sgl-project/sglang flashinfer@sha256:"
+        + "ab"
+        * 32
+    )
+    (made,) = rows.shared([row(text)], [])
+    assert made["settings"]["chat_template"] == text
+
+
 def test_versions_and_times_are_no_addresses() -> None:
     text = "0.5.11, driver 580.142, 2.29.7, at 12:30:05, sha256:" + "ab" * 32
     (made,) = rows.shared([row(text)], ["spark1"])
