@@ -73,6 +73,7 @@ def _case(name: str, labels: t.Mapping[str, str], outcome: str) -> Plain:
         "evidence": "",
         "seconds": None,
         "levels": {},
+        "others": {},  # the levels of the workloads after the first, by their names
         "accept_len": None,
         "accept_rate": None,
         "depth": None,
@@ -95,6 +96,9 @@ def _measured(case: Plain, entry: Plain | None) -> Plain:
     made["memory"]["measured"] = entry.get("memory") or {}
     for n, levels in sorted(merged_levels(entry["runs"]).items()):
         made["levels"][n] = _level(levels)
+    names = dict.fromkeys(work["name"] for run in entry["runs"] for work in run["workloads"])
+    for name in list(names)[1:]:
+        made["others"][name] = {n: _level(levels) for n, levels in sorted(merged_levels(entry["runs"], name).items())}
     accepted = [run["acceptance"] for run in entry["runs"] if run.get("acceptance")]
     for key, name in (("accept_len", "length"), ("accept_rate", "rate")):
         values = [each[name] for each in accepted if each.get(name) is not None]

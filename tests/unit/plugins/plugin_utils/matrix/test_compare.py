@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, journal, results
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, journal, report, results
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 
 Plain = dict[str, t.Any]
@@ -145,6 +145,17 @@ def test_the_table_of_t_is_students(freedom: int) -> None:
     inner = sum(w * math.cos(end * i / steps) ** (freedom - 1) for i, w in enumerate(weights)) * end / steps / 3
     whole = math.sqrt(math.pi) * math.gamma(freedom / 2) / math.gamma((freedom + 1) / 2) / 2
     assert inner / whole == pytest.approx(0.99, abs=2e-5)
+
+
+def test_the_log_shows_every_workload(entries: list[Plain]) -> None:
+    later = copy.deepcopy(entries)
+    for run in next(each for each in later if each.get("name") == good(entries))["runs"]:
+        run["workloads"].append({"name": "long", "levels": [matrix_driven.level(4, "good", 4, 77.0)]})
+    lines = report.markdown(results.of_journal(later)).splitlines()
+    place = lines.index("### Workload long")
+    assert lines[place + 2] == "| case | n=4 tok/s |"
+    assert lines[place + 4].endswith("| 77.0/69.3 |")
+    assert not any("Workload" in line for line in report.markdown(results.of_journal(entries)).splitlines())
 
 
 def test_the_seeds_tables_lie_beside_each_other() -> None:
