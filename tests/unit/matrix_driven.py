@@ -76,7 +76,7 @@ def planner(overrides: t.Mapping[str, t.Any]) -> Plain:
     return {
         "profile": "gemma-4-31b-it",
         "model": "google/gemma-4-31B-it",
-        "engine": {"name": "sglang", "version": "0.5.11", "image": "registry.example/engine:1"},
+        "engine": {"name": "sglang", "version": "0.5.11", "image": "docker.io/example/engine:1"},
         "parallel": {"nodes": 4, "tp": 4, "pp": 1, "ep": 1},
         "settings": settings,
         "resolved": {key: {"value": value, "by": "asked"} for key, value in settings.items()},

@@ -38,8 +38,16 @@ CLASSES: dict[str, str] = {
 }
 SITE = frozenset({"transport", "not_started", "not_verified"})
 _SILENT = "tokens.hang"
+_HANG_SHARE = (
+    0.5  # of a level's requests: one of eight that hangs is a failed request, most of them are a server that hangs
+)
 _FAULT = re.compile(
     r"(?:\w*(?:Error|Exception)\b: |^(?:Fatal|FATAL|Segmentation fault|Aborted|Killed)\b|SIG[A-Z]{3,5}\b)"
+)
+# A fault that the engine has dealt with, and runs on: it says so, or logs it as less than an error.
+_HANDLED = re.compile(
+    r"(?i:\bfall(?:s|ing|en)?[ -]?back\b|\bfell back\b|\b(?:ignored|ignoring|skipping)\b)"
+    r"|\b(?:WARN|WARNING|INFO|DEBUG)\b.*(?:Error|Exception)\b: "
 )
 
 
@@ -167,18 +175,26 @@ def _first_message(report: t.Mapping[str, t.Any] | None, verdict: str | None = N
 
 
 def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether a level had no answer at all, because none came in time."""
-    failed = (level for level in _levels(report) if level["verdict"] == "failed" and not level["figures"]["ok"])
-    return any(set(level["causes"]) == {_SILENT} for level in failed)
+    """Whether at some level half of the requests or more had no answer in time."""
+    return any(
+        level["verdict"] == "failed"
+        and (hung := level["causes"].get(_SILENT, 0))
+        and hung >= _HANG_SHARE * sum(level["figures"][key] for key in ("ok", "failed", "garbage"))
+        for level in _levels(report)
+    )
 
 
 def _last_fault(logs: t.Mapping[str, str], table: signatures.Table) -> tuple[str, str] | None:
-    """Return the last line that looks like an error's, of a stack's end, mostly the cause: not one that follows from others."""
+    """Return the last line that looks like an error's, of a stack's end, mostly the cause.
+
+    Not one that follows from others, nor one that the engine has dealt with.
+    """
     for name, text in logs.items():
         lines = text.splitlines()
         for number in range(len(lines), 0, -1):
-            if _FAULT.search(lines[number - 1]) and not _follows(lines[number - 1], table):
-                return f"{name}:{number}", excerpt(lines[number - 1])
+            line = lines[number - 1]
+            if _FAULT.search(line) and not _HANDLED.search(line) and not _follows(line, table):
+                return f"{name}:{number}", excerpt(line)
     return None
 
 

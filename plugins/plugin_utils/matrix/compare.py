@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two logs side by side, of two versions or drivers: what got slower or faster beyond the noise, and what no longer passes.
 
-Noise is what the repeats of a case show on either side; without repeats the share that two runs of one configuration are known to
-differ by. A difference counts beyond twice its noise.
+A difference counts beyond its `limit`: Student's t at 99 % times its standard deviation, which is pooled from the repeats of both
+sides and from what runs are known to differ by. Two repeats alone say too little: by them one figure in five moved where nothing had.
 """
 
 from __future__ import annotations
@@ -21,6 +21,16 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence 
 
 Plain = dict[str, t.Any]
 _SIGMA = 2.0
+# What is known of the noise before anything is measured counts like this many repeats; less than this share never counts.
+_PRIOR = 4
+_LEAST = 0.02
+# Student's t, two-sided 99 %, by degrees of freedom from 1: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
+_T99 = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
+    2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
+)  # fmt: skip
+# How well a level came through, worst first.
+_RANKS = ("missing", "failed", "partly", "good")
 _PASSED = ("good", "requests_failed")
 
 
@@ -37,7 +47,8 @@ def load(name: str, overlays: t.Sequence[str] = ()) -> Plain:
 def compare(before: Plain, after: Plain) -> Plain:
     """Return `about` (what differs of engine and platform), `rows` by case, n and sum, and `broken`, `mended`, `only`.
 
-    Cases are matched by their names: their settings may well resolve otherwise in another version.
+    Cases are matched by their names: their settings may well resolve otherwise in another version. `broken` has the cases that
+    passed and do so no more or are not there any more, and the levels (with their `n`) that came through worse.
     """
     one, other = ({case["name"]: case for case in each["cases"]} for each in (before, after))
     both = [name for name in one if name in other]
@@ -50,7 +61,16 @@ def compare(before: Plain, after: Plain) -> Plain:
     return {
         "about": {key: list(values) for key, values in about.items() if values[0] != values[1]},
         "rows": rows,
-        "broken": [_turned(one[n], other[n]) for n in measured if _passes(one[n]) and not _passes(other[n])],
+        "broken": [
+            *(_turned(one[n], other[n]) for n in measured if _passes(one[n]) and not _passes(other[n])),
+            *(gone for name, case in one.items() for gone in _gone(case, other.get(name))),
+            *(
+                worse
+                for n in measured
+                if _passes(other[n]) or not _passes(one[n])
+                for worse in _worse(one[n], other[n])
+            ),
+        ],
         "mended": [_turned(one[n], other[n]) for n in measured if not _passes(one[n]) and _passes(other[n])],
         "only": {"before": [n for n in one if n not in other], "after": [n for n in other if n not in one]},
     }
@@ -65,6 +85,44 @@ def _turned(before: Plain, after: Plain) -> Plain:
     return {"case": before["name"], "before": before["outcome"], "after": after["outcome"], "why": why}
 
 
+def _gone(before: Plain, after: Plain | None) -> list[Plain]:
+    """Return the case as broken where it passed, and the other log has nothing of it."""
+    if not _passes(before) or (after and after["outcome"] != "open"):
+        return []
+    why = "the other log does not have this case" if after is None else ""
+    return [{"case": before["name"], "before": before["outcome"], "after": "open", "why": why}]
+
+
+def _rank(level: Plain | None) -> str:
+    if level is None:
+        return "missing"
+    if level["verdict"] == "garbage" or level["ok"] == 0:
+        return "failed"
+    return "partly" if level["failed"] or level["verdict"] != "good" else "good"
+
+
+def _worse(before: Plain, after: Plain) -> list[Plain]:
+    """Return the levels that came through worse than before."""
+    found = []
+    for n in sorted(before["levels"]):
+        old, new = before["levels"][n], after["levels"].get(n)
+        if _RANKS.index(_rank(new)) < _RANKS.index(_rank(old)):
+            why = after["line"] or after["message"]
+            found.append({"case": before["name"], "n": n, "before": _came(old), "after": _came(new), "why": why})
+    return found
+
+
+def _came(level: Plain | None) -> str:
+    """Say how a level came through."""
+    rank = _rank(level)
+    if level is None:
+        return "not measured"
+    if level["verdict"] == "garbage" or rank == "good":
+        return str(level["verdict"])
+    asked = "" if level["ok"] is None else f" of {level['ok'] + level['failed']}"
+    return f"{level['failed']}{asked} requests failed" if level["failed"] else "requests failed"
+
+
 def _rows(before: Plain, after: Plain) -> list[Plain]:
     found = []
     for n in sorted(before["levels"].keys() & after["levels"].keys()):
@@ -75,8 +133,8 @@ def _rows(before: Plain, after: Plain) -> list[Plain]:
             if not old[which] or not new[which]:
                 continue
             change = new[which] / old[which] - 1
-            noise = _noise(old, new, which)
-            verdict = "same" if abs(change) <= _SIGMA * noise else "slower" if change < 0 else "faster"
+            limit = _limit(old, new, which)
+            verdict = "same" if abs(change) <= limit else "slower" if change < 0 else "faster"
             found.append(
                 {
                     "case": before["name"],
@@ -85,7 +143,8 @@ def _rows(before: Plain, after: Plain) -> list[Plain]:
                     "before": old[which],
                     "after": new[which],
                     "change": round(change, 4),
-                    "noise": round(noise, 4),
+                    "noise": round(_noise(old, new, which), 4),
+                    "limit": round(limit, 4),
                     "verdict": verdict,
                 }
             )
@@ -101,6 +160,15 @@ def _noise(old: Plain, new: Plain, which: str) -> float:
     return math.hypot(spreads[0], spreads[-1])
 
 
+def _limit(old: Plain, new: Plain, which: str) -> float:
+    """Return the relative difference beyond which it is one."""
+    runs = [each["runs"].get(which, 1) for each in (old, new)]
+    squares = sum(each["noise"].get(which, 0.0) ** 2 * (n - 1) for each, n in zip((old, new), runs, strict=True))
+    freedom = _PRIOR + sum(n - 1 for n in runs)
+    deviation = math.sqrt((_PRIOR * NOISE**2 + squares) / freedom * sum(1 / n for n in runs))
+    return max(_LEAST, _T99[min(freedom, len(_T99)) - 1] * deviation)
+
+
 def table(compared: Plain) -> list[str]:
     """Return lines for a terminal: what differs, what broke, what got slower or faster, worst first."""
     lines = [f"{what}: {old or 'not known'} -> {new or 'not known'}" for what, (old, new) in compared["about"].items()]
@@ -108,12 +176,14 @@ def table(compared: Plain) -> list[str]:
     for title, key in (("NO LONGER PASSES", "broken"), ("PASSES NOW", "mended")):
         for each in compared[key]:
             why = f": {each['why']}" if key == "broken" and each["why"] else ""
-            lines.append(f"{title}  {each['case']}: {WORDS[each['before']]} -> {WORDS[each['after']]}{why}")
+            level = f", n={each['n']}" if "n" in each else ""
+            old, new = (WORDS.get(each[side], each[side]) for side in ("before", "after"))
+            lines.append(f"{title}  {each['case']}{level}: {old} -> {new}{why}")
     moved = sorted((row for row in compared["rows"] if row["verdict"] != "same"), key=lambda row: row["change"])
     for row in moved:
         lines.append(
             f"{row['verdict'].upper():<6}  {row['case']}, n={row['n']}, {row['sum']}: {figure(row['before'])} -> "
-            f"{figure(row['after'])} tok/s, {100 * row['change']:+.1f} % (noise {100 * row['noise']:.1f} %)"
+            f"{figure(row['after'])} tok/s, {100 * row['change']:+.1f} % (counts beyond {100 * row['limit']:.1f} %)"
         )
     same = len(compared["rows"]) - len(moved)
     lines.append(f"{same} of {len(compared['rows'])} figures are the same within their noise.")

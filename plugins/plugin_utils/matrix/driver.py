@@ -130,8 +130,11 @@ def left(journal: Journal, cases: t.Sequence[Case]) -> list[Case]:
 
 
 def expected_s(journal: Journal, matrix: Matrix) -> float:
-    """Return how long a case takes: the median of those that were measured, else what the matrix says."""
-    seconds = [entry["seconds"] for entry in journal.done.values()]
+    """Return how long a case takes: the median of those that came through well, else what the matrix says.
+
+    One that crashes at once says nothing of the next one, which may take its whole time.
+    """
+    seconds = [entry["seconds"] for entry in journal.done.values() if entry["outcome"] == "good"]
     return statistics.median(seconds) if seconds else matrix.minutes * 60
 
 

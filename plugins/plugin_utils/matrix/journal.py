@@ -4,7 +4,7 @@
 """A matrix's journal: one line of JSON for each thing that has come to its end, on the disk before the next one begins.
 
 The first line is the plan (all cases in their order); each later one is a case's outcome. A run that was killed leaves at most
-a torn last line, which is cut off. One run at a time holds the lock.
+a torn last line, one without its end, which is cut off; any other damage is an error. One run at a time holds the lock.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
             if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
                 raise ValueError("no entry")
         except ValueError as exc:
-            if begin + len(line) == len(data):
+            if torn:
                 return entries, begin
             raise CollectionError(
                 f"{path}: line {number} is damaged. Restore the file, or take that line out: its case is measured again."

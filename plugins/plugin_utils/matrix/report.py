@@ -82,6 +82,8 @@ def markdown(results: Plain) -> str:
         cells = [str(number), case["name"], WORDS[case["outcome"]], *(cell(case["levels"].get(n)) for n in levels)]
         cells += [figure(case["accept_len"], 2), figure(first.get("ttft_s"), 2)]
         lines.append("| " + " | ".join(map(_escape, cells)) + " |")
+    for name in dict.fromkeys(name for case in results["cases"] for name in case["others"]):
+        lines += ["", *_other(results["cases"], name)]
     failed = [case for case in results["cases"] if case["outcome"] not in ("good", "open")]
     lines += ["", "## What did not pass", ""] if failed else []
     for case in failed:
@@ -95,6 +97,16 @@ def markdown(results: Plain) -> str:
     lines += [f"- {_escape(case['name'])} = {_escape(', '.join(case['also']))}" for case in equal]
     lines += ["", "Sources: " + _escape("; ".join(results["source"])), ""]
     return "\n".join(lines)
+
+
+def _other(cases: list[Plain], name: str) -> list[str]:
+    """Return the table of a workload after the first: cases that were measured with it."""
+    found = [(case["name"], case["others"][name]) for case in cases if name in case["others"]]
+    levels = sorted({n for _case, by_n in found for n in by_n})
+    heads = ["case", *(f"n={n} tok/s" for n in levels)]
+    lines = [f"### Workload {_escape(name)}", "", "| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    rows = ([case, *(cell(by_n.get(n)) for n in levels)] for case, by_n in found)
+    return [*lines, *("| " + " | ".join(map(_escape, row)) + " |" for row in rows)]
 
 
 def _escape(text: str) -> str:

@@ -73,6 +73,7 @@ def _case(name: str, labels: t.Mapping[str, str], outcome: str) -> Plain:
         "evidence": "",
         "seconds": None,
         "levels": {},
+        "others": {},  # the levels of the workloads after the first, by their names
         "accept_len": None,
         "accept_rate": None,
         "depth": None,
@@ -95,6 +96,9 @@ def _measured(case: Plain, entry: Plain | None) -> Plain:
     made["memory"]["measured"] = entry.get("memory") or {}
     for n, levels in sorted(merged_levels(entry["runs"]).items()):
         made["levels"][n] = _level(levels)
+    names = dict.fromkeys(work["name"] for run in entry["runs"] for work in run["workloads"])
+    for name in list(names)[1:]:
+        made["others"][name] = {n: _level(levels) for n, levels in sorted(merged_levels(entry["runs"], name).items())}
     accepted = [run["acceptance"] for run in entry["runs"] if run.get("acceptance")]
     for key, name in (("accept_len", "length"), ("accept_rate", "rate")):
         values = [each[name] for each in accepted if each.get(name) is not None]
@@ -111,11 +115,13 @@ def _level(levels: t.Sequence[Plain]) -> Plain:
         "ttft_s": mean(levels, "ttft_median_s"),
         "slowest": mean(levels, "slowest_tokens_per_s"),
         "noise": {},
+        "runs": {},
     }
     for name in SUMS:
         figure = f"{name}_tokens_per_s"
         made[name] = mean(levels, figure)
-        values = [v for lv in levels if (v := lv["figures"].get(figure)) is not None]
+        values = [v for lv in levels if lv["verdict"] != "garbage" and (v := lv["figures"].get(figure)) is not None]
+        made["runs"][name] = max(1, len(values))
         if len(values) > 1 and made[name]:
             made["noise"][name] = statistics.stdev(values) / made[name]
     return made
@@ -193,6 +199,7 @@ def _of_row(row: Plain, name: str, labels: dict[str, str]) -> Plain:
             "ttft_s": measured["ttft_ms"][key] / 1000 if key in measured.get("ttft_ms", {}) else None,
             "slowest": None,
             "noise": {},
+            "runs": {},
         }
     return made
 

@@ -74,9 +74,19 @@ def row_of(case: Case, entry: t.Mapping[str, t.Any], matrix: str, image: str = "
         return None
     verdict = _VERDICTS.get(entry["outcome"], "crash")
     measured = measured_of(entry)
-    if verdict == "stable" and not any(re.fullmatch(r"n\d+", key) for key in measured):
-        verdict = "crash"  # not one request was answered
+    answers = _answers(entry["runs"])
+    unanswered = [where for where, (ok, _failed) in answers.items() if not ok]
+    if verdict == "stable" and (unanswered or not any(re.fullmatch(r"n\d+", key) for key in measured)):
+        verdict = "crash"  # at a level not one request was answered
+    partly = [
+        f"{where}: {failed} of {ok + failed} requests failed"
+        for where, (ok, failed) in answers.items()
+        if failed and ok
+    ]
     note = "" if entry["outcome"] == "good" else f"{CLASSES[entry['outcome']]}: {entry['line'] or entry['message']}"
+    if verdict != "garbage":
+        partly += [f"{where}: not one request was answered" for where in unanswered]
+        note = "; ".join(filter(None, (note, *partly)))
     row = evidence_export(
         case.plan,
         f"{matrix}-{case.id}",
@@ -92,9 +102,25 @@ def row_of(case: Case, entry: t.Mapping[str, t.Any], matrix: str, image: str = "
     platform = {key: str(value) for key, value in (entry.get("platform") or {}).items() if value}
     if platform:
         row["platform"] = platform
+    if verdict == "stable" and partly:
+        row["caveat"] = True
     row |= {"date": entry["finished"][:10], "case": entry["name"], "resolved": _resolved(case.plan)}
     knowledge.validate("evidence", row, f"row {row['id']!r}")
     return row
+
+
+def _answers(runs: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, tuple[int, int]]:
+    """Return by level, of every workload, how many requests were answered and how many were not."""
+    several = len({work["name"] for run in runs for work in run["workloads"]}) > 1
+    found: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        for work in run["workloads"]:
+            for level in work["levels"]:
+                where = f"{work['name']}, n={level['n']}" if several else f"n={level['n']}"
+                ok, failed = found.get(where, (0, 0))
+                figures = level["figures"]
+                found[where] = ok + figures["ok"], failed + figures["failed"] + figures["garbage"]
+    return found
 
 
 def _resolved(plan: t.Mapping[str, t.Any]) -> Plain:
@@ -157,7 +183,7 @@ def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> l
 
     CollectionError where one would still be in them.
     """
-    redactor = Redactor([each for name in names for each in private_names(name, "host", name)], loopback=True)
+    redactor = Redactor([each for name in names for each in private_names(name, "host", name)], everybody=True)
     redactor.learn([yaml.safe_dump(list(map(dict, rows)), width=100000)])
     clean = [t.cast(Plain, redactor.plain(row)) for row in rows]
     still = redactor.held(yaml.safe_dump(clean, width=100000))

@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support import fo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.addresses import Addresses, Label
 
 STARS = "***"
-KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id")
+KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id", "path")
 _ROUNDS = 6  # what is taken out may make visible what stood beside it
 _DEPTH = 3  # base64 in a URL in base64
 
@@ -52,6 +52,13 @@ _SERIAL = re.compile(
 _HOME = re.compile(r"(?<=/home/)[^/\s\"'\\:,;]{2,64}|(?<=/Users/)[^/\s\"'\\:,;]{2,64}")
 _SESSION = re.compile(r"(?i)(?<=\bfor user )[\w.-]{2,64}|(?<=\baccepted publickey for )[\w.-]{2,64}")
 _URL_HOST = re.compile(r"(?<=://)(?:\*\*\*@)?([A-Za-z0-9_.-]{1,253})")
+# What is looked for in texts for everybody, where a host stands without a scheme: `user@host`, an image's registry, a whole name.
+_AT = re.compile(r"(?<![\w.@/+-])[A-Za-z0-9][\w.+-]{0,80}@(?!sha256:)[A-Za-z][A-Za-z0-9.-]*[A-Za-z0-9]")
+_REGISTRY = re.compile(
+    r"(?<![\w./:@-])((?=[a-z0-9-]*[.:])[a-z0-9][a-z0-9.-]*[a-z0-9])(?=(?::\d{2,5})?/[a-z0-9._/-]+(?::[\w.-]+|@sha256:))"
+)
+_WHOLE_NAME = re.compile(r"(?<![\w./@-])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w(-]|\.\w)")
+_PATH = re.compile(r"(?<![\w.:/-])/(?:home|Users|srv|mnt|media|data|nfs|export|scratch|net|volumes?)/[^\s\"'\\,;:)\]]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,11 @@ class Private:
 
 
 @functools.cache
-def public(kind: t.Literal["name", "domain"]) -> frozenset[str]:
-    """Return what stays, since nobody is found by it: names of users, hosts and domains, or domains of URLs."""
+def public(kind: t.Literal["name", "domain", "ending"]) -> frozenset[str]:
+    """Return what stays, since nobody is found by it: names of users, hosts and domains, or domains of URLs.
+
+    ending: the last part of a name by which it is taken for a host's where no URL says so.
+    """
     entries = knowledge.load("redaction").values()
     return frozenset(name for entry in entries if entry["kind"] == kind for name in entry["names"])
 
@@ -84,8 +94,12 @@ def private_names(text: str, kind: str, host: str) -> list[Private]:
 class Redactor:
     """learn() all texts, then redact() each: pseudonyms do not depend on where a thing is seen in its plainest form."""
 
-    def __init__(self, private: t.Iterable[Private] = (), *, loopback: bool = False) -> None:
-        """Know what is private. loopback: loopback addresses and the like go, too, and ports behind addresses and names."""
+    def __init__(self, private: t.Iterable[Private] = (), *, everybody: bool = False) -> None:
+        """Know what is private.
+
+        everybody: for texts that anybody reads, loopback addresses and the like go, too, ports behind addresses and names, paths of
+        the owner's disks, and hosts that are no public ones, wherever they stand.
+        """
         self.counts: collections.Counter[str] = collections.Counter()
         self._names: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
@@ -102,8 +116,8 @@ class Redactor:
                 self._name(each.kind, each.text, each.of)
         self._spelled = sorted({s for one in self._secrets for s in forms.spellings(one)}, key=len, reverse=True)
         self._cores = sorted({s for one in self._secrets for s in forms.base64_cores(one)}, key=len, reverse=True)
-        self._addresses = Addresses(self._label, loopback)
-        self._ports = loopback
+        self._addresses = Addresses(self._label, everybody)
+        self._everybody = everybody
         self._compile()
         for kind, of in dict.fromkeys(self._names.values()):
             self._new(kind, of)
@@ -207,6 +221,8 @@ class Redactor:
         if "@" in line:
             line = _MAIL.sub(lambda found: self._label("mail", found.group().lower()), line)
         line = self._addresses.replace(line)
+        if self._everybody:
+            line = self._for_everybody(line)
         lower = line.lower()
         if "serial" in lower:
             line = _SERIAL.sub(self._serial, line)
@@ -217,7 +233,18 @@ class Redactor:
         if " for " in line:
             line = _SESSION.sub(self._user, line)
         line = _URL_HOST.sub(self._url_host, line) if "://" in line else line
-        return _PORT.sub(r"\1:port", line) if self._ports else line
+        return _PORT.sub(r"\1:port", line) if self._everybody else line
+
+    def _for_everybody(self, line: str) -> str:
+        line = _PATH.sub(lambda found: self._label("path", found.group()), line)
+        line = _AT.sub(lambda found: self._label("mail", found.group().lower()), line)
+        line = _REGISTRY.sub(self._url_host, line)
+        return _WHOLE_NAME.sub(self._whole_name, line)
+
+    def _whole_name(self, found: re.Match[str]) -> str:
+        host = found.group().lower()
+        ends = host.rpartition(".")[2] in public("ending")
+        return self._label("host", host) if ends and not _public_host(host) else found.group()
 
     def _without_secrets(self, line: str) -> str:
         for form in self._spelled:

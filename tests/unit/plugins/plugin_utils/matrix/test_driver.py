@@ -137,6 +137,17 @@ def test_hours_bound_it_by_what_cases_took(tmp_path: pathlib.Path) -> None:
     assert ended["left"] == 36 - ended["measured"]
 
 
+def test_a_case_is_expected_to_take_what_good_ones_took(tmp_path: pathlib.Path) -> None:
+    made = matrix_driven.matrix()
+    with journal.Journal(tmp_path) as kept:
+        for number, (outcome, seconds) in enumerate([("startup_crash", 5), ("startup_crash", 6), ("garbage", 7)]):
+            kept.append({"event": "case", "case": f"bad{number}", "outcome": outcome, "seconds": seconds})
+        assert driver.expected_s(kept, made) == made.minutes * 60
+        for number, seconds in enumerate([900, 1000, 1500]):
+            kept.append({"event": "case", "case": f"good{number}", "outcome": "good", "seconds": seconds})
+        assert driver.expected_s(kept, made) == 1000
+
+
 def test_the_first_case_is_begun_in_however_short_a_time(tmp_path: pathlib.Path) -> None:
     for measured in (1, 2):
         ended = matrix_driven.run(tmp_path, hours=1e-9)

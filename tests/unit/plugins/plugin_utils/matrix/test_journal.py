@@ -54,6 +54,18 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(tmp_path: pathli
         journal.Journal(tmp_path)
 
 
+def test_a_damaged_last_line_is_not_cut_where_it_has_its_end(tmp_path: pathlib.Path) -> None:
+    whole = begun(tmp_path).splitlines(keepends=True)
+    damaged = b"".join([*whole[:2], whole[2][:-9] + b"\n"])
+    (tmp_path / journal.NAME).write_bytes(damaged)
+    with pytest.raises(CollectionError, match=r"line 3 is damaged\. Restore the file, or take that line out"):
+        journal.Journal(tmp_path)
+    assert (tmp_path / journal.NAME).read_bytes() == damaged
+    (tmp_path / journal.NAME).write_bytes(b"".join(whole[:2]))  # what it says helps
+    with journal.Journal(tmp_path) as made:
+        assert list(made.done) == ["a"]
+
+
 def test_two_runs_do_not_write_one_journal(tmp_path: pathlib.Path) -> None:
     code = "import fcntl,os,sys,time;f=os.open(sys.argv[1],os.O_RDWR);fcntl.flock(f,fcntl.LOCK_EX);print('held',flush=True);time.sleep(60)"
     begun(tmp_path)
