@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from ansible import context
@@ -30,7 +31,9 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return what was measured; failed where a node was lost, or what served before does not serve."""
-        wishes = session.Wishes(**{k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()})
+        # Texts of Ansible know where they come from, and YAML's writer does not take them.
+        plain = json.loads(json.dumps(asked))
+        wishes = session.Wishes(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()})
         if self._task.check_mode:
             matrix, found = session.planned(wishes)
             return {"table": report.plan_table(matrix.id, found)}

@@ -1,0 +1,28 @@
+"""What the action makes of a task's arguments; the loop itself is in plugin_utils/matrix and tests/api/test_matrix.py."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+import yaml
+from ansible._internal._datatag._tags import Origin
+
+from ansible_collections.dgxspark.cluster.plugins.action import matrix
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import session
+from ansible_collections.dgxspark.cluster.tests.unit.actions import run
+
+
+def test_what_an_owner_s_variables_say_can_be_written_as_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible's texts know where they come from, and are not YAML's: rows of a matrix have the image's name."""
+    seen: list[session.Wishes] = []
+
+    def measure(wishes: session.Wishes, *_rest: t.Any) -> dict[str, t.Any]:
+        seen.append(wishes)
+        return {"ended": "whole", "measured": 0, "message": ""}
+
+    monkeypatch.setattr(session, "measure", measure)
+    monkeypatch.setattr(matrix, "_options", list)
+    image = Origin(description="inventory").tag("localhost/engine:lab")
+    run("matrix", matrix="one", folder="/tmp/none", rows_to="/tmp/none", cluster={}, image=image)
+    assert yaml.safe_dump([seen[0].image]) == "- localhost/engine:lab\n"
