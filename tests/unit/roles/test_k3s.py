@@ -570,12 +570,7 @@ def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothi
         made = own.run(dropped=dropped, environment=environment, **given)
         assert made.code == 0, made.output
         laid = lan.hosts["spark2"].sh("ls /var/lib/rancher/k3s/agent/images").split()
-        assert [name.partition("-")[0] for name in laid] == [
-            "k3s",
-            "k8snetworkplumbingwg",
-            "k8snetworkplumbingwg",
-            "nvidia",
-        ]
+        assert [name.partition("-")[0] for name in laid] == ["ghcr.io", "ghcr.io", "k3s", "nvcr.io"]
         # Ranks and the platform's daemons run on Sparks alone.
         assert lan.hosts["spark1"].sh("ls /var/lib/rancher/k3s/agent/images").split() == [ARCHIVE]
         again = own.run(dropped=dropped, environment=environment, **given)
