@@ -101,7 +101,7 @@ class ChatServer:
         self.listening.close()
         self.thread.join(10)
 
-    def _next(self, _request: Request) -> Answer:
+    def _next(self, _request: Request) -> t.Iterable[bytes | float | None]:
         return self.answers.pop(0)
 
     def _serve(self) -> None:
@@ -160,13 +160,19 @@ class ManyServer(ChatServer):
             thread.join(10)
 
     def _guarded(self, line: socket.socket) -> None:
+        with line, contextlib.suppress(OSError, ValueError):
+            self._one(line)
+
+    def _next(self, request: Request) -> t.Iterator[bytes | float | None]:
         with self.lock:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
-        with line, contextlib.suppress(OSError, ValueError):
-            self._one(line)
-        with self.lock:
-            self.under_way -= 1
-
-    def _next(self, request: Request) -> Answer:
-        return self.answering(request)
+        steps = self.answering(request)
+        # Whoever has read the end may ask again before this thread goes on.
+        end = next((n for n, step in enumerate(steps) if isinstance(step, bytes) and b"[DONE]" in step), len(steps) - 1)
+        try:
+            yield from steps[:end]
+        finally:
+            with self.lock:
+                self.under_way -= 1
+        yield from steps[end:]

@@ -192,6 +192,9 @@ def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
         yield line
 
 
+_ENDED = 124  # what `timeout` says where it has ended a program
+
+
 class _Program:
     """A test program in a process group of its own, which does not outlive the `with`."""
 
@@ -216,11 +219,12 @@ class _Program:
         self.output.close()
 
     def wait(self, seconds: float) -> int | None:
-        """Return the exit status, None where the program still runs."""
+        """Return the exit status, None where the program does not end by itself: on a busy machine the second guard may come first."""
         try:
-            return self.process.wait(seconds)
+            status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+        return None if status == _ENDED else status
 
     def wait_listening(self, port: int, seconds: float = 10.0) -> bool:
         """Wait until somebody listens on the TCP port; False when the program ends or takes too long."""
