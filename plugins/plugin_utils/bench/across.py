@@ -158,16 +158,12 @@ def _compared(alone: t.Sequence[Record], together: t.Sequence[Record], limits: P
             )
         return _Compared(before, now, agreed, min(float(limits.early_words), limits.share * agreed), name != "content")
     told = (
-        f"{_count(records, 'content')} answers and {_count(records, 'reasoning')} thoughts"
+        f"{len(_texts(records, 'content'))} answers and {len(_texts(records, 'reasoning'))} thoughts"
         for records in (alone, together)
     )
     return (
         "of the greedy prompt came {} alone and {} together; 2 alone and {} together of one kind are needed"
     ).format(*told, limits.min_answers)
-
-
-def _count(records: t.Sequence[Record], name: str) -> int:
-    return len(_texts(records, name))
 
 
 def alike(records: t.Sequence[Record], limits: Alike) -> list[Sign]:

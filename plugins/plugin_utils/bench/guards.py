@@ -229,7 +229,7 @@ class TextGuard:
         return self.trip
 
     def _look_at_runs(self) -> None:
-        """Look for a token again and again without a mark between, which is one word to whom nobody says more."""
+        """Look for one token repeated without a break: it makes one endless word, which the guards of words do not see."""
         single, text = self.limits.single, self._tail
         run = max(_RUN.findall(text), key=len, default="")
         if len(run) < max(single.run_chars, single.share * _marks(text)[1]):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who has which weights, who downloads, who copies from whom, and whether there is room: decided before anything is moved."""
+"""Where weights are, which node downloads them, which copies them from which, and whether there is room: decided before anything moves."""
 
 from __future__ import annotations
 
