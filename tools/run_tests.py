@@ -26,7 +26,11 @@ LOGS = ROOT / "build" / "logs"
 CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
-CULPRITS, WIDTH = 20, 300  # failed tests that a stage names at the end, and characters of each
+CULPRITS, WIDTH = 20, 600  # failed tests that a stage names at the end, and characters of each line
+FATAL = re.compile(
+    r"^(?:fatal|failed): \[|\[ERROR\]|\bTraceback\b|^\w+Error: ."
+)  # how Ansible tells that a task failed
+FATALS = 4  # such lines told of one test
 LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
 LANES = 3  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
 NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
@@ -255,6 +259,24 @@ def tell(stage: Stage) -> Result:
     return Result(stage.name, status, seconds, cpu)
 
 
+def telling(log: Sequence[str], named: str) -> list[str]:
+    """Find what Ansible said in the report of a test that failed, `FAILED <file>::<test> - <words>`.
+
+    A test of a playbook fails with the play's whole output, whose first line tells nothing. Return the first lines that
+    tell a failure; where there is none, the play was cut off, and the last line of it says where.
+    """
+    test = named.split(" - ")[0].partition("::")[2].replace("::", ".")
+    heads = [number for number, line in enumerate(log) if re.fullmatch(r"_{3,} .+ _{3,}|={3,} .+ ={3,}", line)]
+    begin = next((number for number in heads if test and log[number].strip("_ ") == test), None)
+    if begin is None:
+        return []
+    end = next((number for number in heads if number > begin), len(log))
+    said = [line[1:].strip() for line in log[begin:end] if line.startswith("E ")]
+    if not any(line.startswith(("PLAY [", "TASK [")) for line in said):
+        return []
+    return [line for line in said if FATAL.search(line)][:FATALS] or [line for line in said if line][-1:]
+
+
 def culprits(results: Sequence[Result]) -> list[str]:
     """Name the tests that failed, stage by stage; of a stage that is no pytest, or was stopped, its last line."""
     lines = []
@@ -265,7 +287,8 @@ def culprits(results: Sequence[Result]) -> list[str]:
         named = [line for line in log if line.startswith(("FAILED ", "ERROR "))] or [
             line for line in log if line and not line.startswith("exit status ")
         ][-1:]
-        lines += [f"{each.name}: {line[:WIDTH]}" for line in named[:CULPRITS]]
+        for line in named[:CULPRITS]:
+            lines += [f"{each.name}: {line[:WIDTH]}", *(f"    {words[:WIDTH]}" for words in telling(log, line))]
         lines += [f"{each.name}: and {len(named) - CULPRITS} more"] * (len(named) > CULPRITS)
     return lines
 

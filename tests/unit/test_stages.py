@@ -84,6 +84,30 @@ def test_a_stage_tells_what_it_cost(monkeypatch: pytest.MonkeyPatch, tmp_path: p
     assert "stopped after 0.5 s" in (tmp_path / "hangs.log").read_text()
 
 
+PLAYED = """
+=================================== FAILURES ===================================
+__________________________________ test_fails __________________________________
+>       assert code == 0, said
+E       AssertionError:
+E       PLAY [dgx] ***
+E       TASK [Apply] ***
+E       ok: [spark1]
+E       fatal: [spark2]: FAILED! => {"msg": "no room"}
+tests/api/harness.py:116: AssertionError
+_______________________________ test_is_cut[off] _______________________________
+E       AssertionError:
+E       PLAY [dgx] ***
+E       TASK [Look for the kubeconfig] ***
+E
+__________________________________ test_plain __________________________________
+E       assert 1 == 2
+=========================== short test summary info ============================
+FAILED tests/api/test_p.py::test_fails - AssertionError:
+FAILED tests/api/test_p.py::test_is_cut[off] - AssertionError:
+FAILED tests/api/test_p.py::test_plain - assert 1 == 2
+"""
+
+
 def test_what_failed_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     many = [f"FAILED tests/unit/test_a.py::test_{number} - assert 0" for number in range(run_tests.CULPRITS + 2)]
@@ -92,6 +116,7 @@ def test_what_failed_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_pa
         "few": "x\nFAILED tests/a.py::test_b - assert 1 == 2\nERROR tests/c.py\n= 1 failed, 1 error =\nexit status 1\n",
         "many": "\n".join(many),
         "linter": "a.py:1: E501\n\nexit status 1\n\n",
+        "play": PLAYED,
     }
     for name, text in logs.items():
         (tmp_path / f"{name}.log").write_text(text)
@@ -102,6 +127,11 @@ def test_what_failed_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_pa
         *(f"many: {line}" for line in many[: run_tests.CULPRITS]),
         "many: and 2 more",
         "linter: a.py:1: E501",
+        "play: FAILED tests/api/test_p.py::test_fails - AssertionError:",
+        '    fatal: [spark2]: FAILED! => {"msg": "no room"}',
+        "play: FAILED tests/api/test_p.py::test_is_cut[off] - AssertionError:",
+        "    TASK [Look for the kubeconfig] ***",
+        "play: FAILED tests/api/test_p.py::test_plain - assert 1 == 2",
     ]
     # pytest writes these lines where it is asked for failures and errors beside what was skipped.
     words = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"][
