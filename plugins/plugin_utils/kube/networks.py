@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a VF gets into a pod: names of network attachments and resources, the attachments themselves, what is missing.
 
-One attachment for each function × VF index. Where the SR-IOV device plugin hands out the VF, Multus tells the
-host-device plugin its PCI address, so one attachment fits all nodes. Otherwise it names the interface; where nodes call
-it differently, or a run has not seen what all of them call it, each has an attachment of its own: what another node's ranks ask
-for is written by no run that does not know what it is to hold.
+One attachment for each function × VF index. The host-device plugin finds the VF by its PCI address, which stays while the
+interface is in a pod. Where the SR-IOV device plugin hands out the VF, Multus fills the address in, so one attachment fits
+all nodes. Otherwise the attachment has it; where it differs between nodes, or a run has not seen all of them, each has an
+attachment of its own: what another node's ranks ask for is written by no run that does not know what it is to hold.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ def resource(name: str) -> str:
     return f"{MANAGER}/{name}"
 
 
-def _named(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
-    if vf.netdev is None:
+def pci(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
+    """Return a VF's PCI address; CollectionError where no run has read it yet."""
+    if vf.pci is None:
         raise CollectionError(
-            f"{host}: {vf_name(function, vf)}: the name of its interface is not known. Make the VFs and gather roce_info "
+            f"{host}: {vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather roce_info "
             "first: it is read of the node."
         )
-    return vf.netdev
+    return vf.pci
 
 
 def _attachments(
@@ -67,17 +68,17 @@ def _attachments(
 ) -> dict[str, dict[str, tuple[str, Plain]]]:
     """Return VF name → host → name and CNI configuration of its attachment.
 
-    needed: the hosts whose interfaces must be known; of the others, which this run has not seen, those that are not are left out.
+    needed: the hosts whose VFs' PCI addresses must be known; of the others, which this run has not seen, unknown ones are left out.
     """
     found: dict[str, dict[str, Plain]] = {}
-    open_ = set()  # VFs whose interface is not known on every node
+    open_ = set()  # VFs whose address is not known on every node
     for host in planned.values():
         for index in sorted(indexes):
             for function, vf in rails(host, index):
-                if not plugin and vf.netdev is None and host.name not in needed:
+                if not plugin and vf.pci is None and host.name not in needed:
                     open_.add(vf_name(function, vf))
                     continue
-                device = {} if plugin else {"device": _named(host.name, function, vf)}
+                device = {} if plugin else {"pciBusID": pci(host.name, function, vf)}
                 found.setdefault(vf_name(function, vf), {})[host.name] = _configuration(device, vf.mtu)
     return {
         name: {

@@ -309,14 +309,9 @@ def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) ->
         resources = []
         for index in sorted(set(chosen.vf_indexes or ())):
             for function, vf in networks.rails(host, index):
-                if vf.pci is None:
-                    if not needed:
-                        continue
-                    raise CollectionError(
-                        f"{name}: {networks.vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather "
-                        "roce_info first: it is read of the node."
-                    )
-                selectors = {"pciAddresses": [vf.pci], "isRdma": chosen.hca == "pci"}
+                if vf.pci is None and not needed:
+                    continue
+                selectors = {"pciAddresses": [networks.pci(name, function, vf)], "isRdma": chosen.hca == "pci"}
                 entry = {
                     "resourceName": networks.vf_name(function, vf),
                     "resourcePrefix": MANAGER,

@@ -48,7 +48,7 @@ def test_one_attachment_for_each_function_and_vf_in_use(rdma: str) -> None:
     assert [each["metadata"]["name"] for each in made] == ["p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"]
     for each in made:
         device, tuning = json.loads(each["spec"]["config"])["plugins"]
-        assert ("device" in device) is (rdma == "privileged")
+        assert ("pciBusID" in device) is (rdma == "privileged")
         assert (networks.RESOURCE in each["metadata"].get("annotations", {})) is (rdma == "device_plugin")
         assert tuning["mtu"] == 9000
         assert tuning["sysctl"] == {
@@ -58,22 +58,22 @@ def test_one_attachment_for_each_function_and_vf_in_use(rdma: str) -> None:
         }
 
 
-def test_nodes_that_name_an_interface_otherwise_get_attachments_of_their_own() -> None:
+def test_nodes_whose_vf_has_another_address_get_attachments_of_their_own() -> None:
     fabric = copy.deepcopy(inputs.fabric(4))
-    fabric["spark2"]["functions"][0]["vfs"][0]["netdev"] = "odd0"
+    fabric["spark2"]["functions"][0]["vfs"][0]["pci"] = "000a:0b:00.1"
     choice = {"rdma": "privileged"}
     made = platform(fabric, {**choice, "vf_indexes": [0]})["networks"]["objects"]
     devices = {
-        each["metadata"]["name"]: json.loads(each["spec"]["config"])["plugins"][0]["device"]
+        each["metadata"]["name"]: json.loads(each["spec"]["config"])["plugins"][0]["pciBusID"]
         for each in made
         if each["kind"] == "NetworkAttachmentDefinition"
     }
     assert devices == {
-        "p0f0v0-spark1": "eth0x0v0",
-        "p0f0v0-spark2": "odd0",
-        "p0f0v0-spark3": "eth0x0v0",
-        "p0f0v0-spark4": "eth0x0v0",
-        "p0f1v0": "eth0x1v0",
+        "p0f0v0-spark1": "0000:0b:00.0",
+        "p0f0v0-spark2": "000a:0b:00.1",
+        "p0f0v0-spark3": "0000:0b:00.0",
+        "p0f0v0-spark4": "0000:0b:00.0",
+        "p0f1v0": "0001:0b:00.0",
     }
     served = serving(inputs.plan(), fabric, {**choice, "image": inputs.PINNED})
     assert networks.missing([*served["workers"], *served["head"]], made) == []
@@ -82,7 +82,7 @@ def test_nodes_that_name_an_interface_otherwise_get_attachments_of_their_own() -
 def test_a_run_that_does_not_see_every_spark_writes_no_attachment_that_others_ask_for() -> None:
     whole = copy.deepcopy(inputs.fabric(4))
     for name in ("spark3", "spark4"):
-        whole[name]["functions"][0]["vfs"][0]["netdev"] = "odd0"
+        whole[name]["functions"][0]["vfs"][0]["pci"] = "000a:0b:00.1"
     choice = {"rdma": "privileged", "vf_indexes": [0]}
     plan = inputs.plan("glm-4.7-nvfp4", 2, parallel={"nodes": 2, "tp": 2, "pp": 1, "ep": 1})
 
@@ -92,7 +92,7 @@ def test_a_run_that_does_not_see_every_spark_writes_no_attachment_that_others_as
         for other in set(seen) - set(hosts):
             for function in seen[other]["functions"]:
                 for vf in function["vfs"]:
-                    vf["netdev"] = None
+                    vf["netdev"] = vf["pci"] = None
         ranks = [{**rank, "host": host} for rank, host in zip(plan["ranks"], hosts, strict=True)]
         served = serving({**plan, "ranks": ranks}, seen, {"rdma": "privileged", "image": inputs.PINNED})
         made = platform(seen, {**choice, "hosts": list(hosts)})["networks"]["objects"]
@@ -334,5 +334,17 @@ def test_an_unseen_pci_address_is_refused_only_where_it_is_needed() -> None:
     fabric["spark4"]["functions"][0]["vfs"][0]["pci"] = None
     with pytest.raises(CollectionError, match="spark4: p0f0v0: its PCI address"):
         platform(fabric, {})
-    platform(fabric, {"rdma": "privileged"})
+    with pytest.raises(CollectionError, match="spark4: p0f0v0: its PCI address"):
+        platform(fabric, {"rdma": "privileged"})
     platform(fabric, {"parts": {"sriov_device_plugin": "absent"}})
+
+
+@pytest.mark.parametrize("rdma", inputs.ACCESSES)
+def test_a_vf_that_is_in_a_pod_is_still_the_same_vf(rdma: str) -> None:
+    """Its interface is not on the node then: the next run makes the same objects."""
+    away = copy.deepcopy(inputs.fabric(4))
+    for function in away["spark2"]["functions"]:
+        function["vfs"][0]["netdev"] = None
+    assert platform(away, {"rdma": rdma}) == platform(inputs.fabric(4), {"rdma": rdma})
+    choice = {"rdma": rdma, "image": inputs.PINNED}
+    assert serving(inputs.plan(), away, choice) == serving(inputs.plan(), inputs.fabric(4), choice)
