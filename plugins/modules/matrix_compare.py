@@ -12,8 +12,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Says what got slower or faster beyond the noise of the repeats, and which cases no longer pass, or do so now.
   - A difference counts beyond what the repeats of both sides, and the three per cent by which runs are known to differ, leave to
-    chance in one of a hundred figures. Without repeats that is about 20 per cent, with three on either side about 8. Cases are
-    matched by their names.
+    chance in one of a hundred figures. Without repeats that is about 20 per cent, with three on either side about 8. Cases
+    and their workloads are matched by their names.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -46,14 +46,14 @@ about:
   returned: success
 rows:
   description: >-
-    By C(case), C(n) and C(sum) the C(change), the C(noise) of the repeats, the C(limit) beyond which a change counts, and the C(verdict),
-    V(same), V(slower) or V(faster).
+    By C(case), C(workload), C(n) and C(sum) the C(change), the C(noise) of the repeats, the C(limit) beyond which a change counts, and
+    the C(verdict), V(same), V(slower) or V(faster).
   type: list
   elements: dict
   returned: success
 broken:
   description: >-
-    Cases that no longer pass or are not there any more, and levels (with their C(n)) at which requests fail, or are garbage, or that are
+    Cases that no longer pass or are not there any more, and levels (with their C(workload) and C(n)) at which requests fail, or are garbage, or that are
     missing, and were better before; RV(mended) has the cases that pass now.
   type: list
   elements: dict

@@ -35,6 +35,8 @@ def page(made: t.Any) -> str:
             "facts": _facts(made),
             "winners": report.winner_lines(made),
             "orders": _orders(made),
+            "workload": next((case["workload"] for case in cases if case["workload"]), ""),
+            "others": report.workloads_after(cases),
             "failed": [case for case in cases if case["outcome"] not in ("good", "open", "requests_failed")],
             "words": report.WORDS,
             "cell": report.cell,

@@ -45,10 +45,10 @@ def load(name: str, overlays: t.Sequence[str] = ()) -> Plain:
 
 
 def compare(before: Plain, after: Plain) -> Plain:
-    """Return `about` (what differs of engine and platform), `rows` by case, n and sum, and `broken`, `mended`, `only`.
+    """Return `about` (what differs of engine and platform), `rows` by case, workload, n and sum, and `broken`, `mended`, `only`.
 
-    Cases are matched by their names: their settings may well resolve otherwise in another version. `broken` has the cases that
-    passed and do so no more or are not there any more, and the levels (with their `n`) that came through worse.
+    Cases are matched by their names: their settings may well resolve otherwise in another version. Workloads are, too. `broken` has
+    the cases that passed and do so no more or are not there any more, and the levels (with `workload` and `n`) that came through worse.
     """
     one, other = ({case["name"]: case for case in each["cases"]} for each in (before, after))
     both = [name for name in one if name in other]
@@ -101,14 +101,23 @@ def _rank(level: Plain | None) -> str:
     return "partly" if level["failed"] or level["verdict"] != "good" else "good"
 
 
+def _workloads(before: Plain, after: Plain) -> t.Iterator[tuple[str, Plain, Plain]]:
+    """Yield each workload of the first log: its name, its levels, and those of the other log (none where it was not asked)."""
+    name = before["workload"] or after["workload"]
+    later = {after["workload"] or name: after["levels"], **after["others"]}
+    for work, levels in {name: before["levels"], **before["others"]}.items():
+        yield work, levels, later.get(work, {})
+
+
 def _worse(before: Plain, after: Plain) -> list[Plain]:
     """Return the levels that came through worse than before."""
     found = []
-    for n in sorted(before["levels"]):
-        old, new = before["levels"][n], after["levels"].get(n)
-        if _RANKS.index(_rank(new)) < _RANKS.index(_rank(old)):
-            why = after["line"] or after["message"]
-            found.append({"case": before["name"], "n": n, "before": _came(old), "after": _came(new), "why": why})
+    for work, one, other in _workloads(before, after):
+        for n in sorted(one):
+            old, new = one[n], other.get(n)
+            if _RANKS.index(_rank(new)) < _RANKS.index(_rank(old)):
+                level = {"case": before["name"], "workload": work, "n": n, "before": _came(old), "after": _came(new)}
+                found.append({**level, "why": after["line"] or after["message"]})
     return found
 
 
@@ -124,31 +133,29 @@ def _came(level: Plain | None) -> str:
 
 
 def _rows(before: Plain, after: Plain) -> list[Plain]:
-    found = []
-    for n in sorted(before["levels"].keys() & after["levels"].keys()):
-        old, new = before["levels"][n], after["levels"][n]
-        if "garbage" in (old["verdict"], new["verdict"]) or not (_passes(before) and _passes(after)):
-            continue
-        for which in results.SUMS:
-            if not old[which] or not new[which]:
-                continue
-            change = new[which] / old[which] - 1
-            limit = _limit(old, new, which)
-            verdict = "same" if abs(change) <= limit else "slower" if change < 0 else "faster"
-            found.append(
-                {
-                    "case": before["name"],
-                    "n": n,
-                    "sum": which,
-                    "before": old[which],
-                    "after": new[which],
-                    "change": round(change, 4),
-                    "noise": round(_noise(old, new, which), 4),
-                    "limit": round(limit, 4),
-                    "verdict": verdict,
-                }
-            )
-    return found
+    if not (_passes(before) and _passes(after)):
+        return []
+    return [
+        {"case": before["name"], "workload": work, "n": n, "sum": which, **_moved(one[n], other[n], which)}
+        for work, one, other in _workloads(before, after)
+        for n in sorted(one.keys() & other.keys())
+        if "garbage" not in (one[n]["verdict"], other[n]["verdict"])
+        for which in results.SUMS
+        if one[n][which] and other[n][which]
+    ]
+
+
+def _moved(old: Plain, new: Plain, which: str) -> Plain:
+    """Say of one figure what it was and is, and whether that is a difference."""
+    change, limit = new[which] / old[which] - 1, _limit(old, new, which)
+    return {
+        "before": old[which],
+        "after": new[which],
+        "change": round(change, 4),
+        "noise": round(_noise(old, new, which), 4),
+        "limit": round(limit, 4),
+        "verdict": "same" if abs(change) <= limit else "slower" if change < 0 else "faster",
+    }
 
 
 def _noise(old: Plain, new: Plain, which: str) -> float:
@@ -176,13 +183,12 @@ def table(compared: Plain) -> list[str]:
     for title, key in (("NO LONGER PASSES", "broken"), ("PASSES NOW", "mended")):
         for each in compared[key]:
             why = f": {each['why']}" if key == "broken" and each["why"] else ""
-            level = f", n={each['n']}" if "n" in each else ""
             old, new = (WORDS.get(each[side], each[side]) for side in ("before", "after"))
-            lines.append(f"{title}  {each['case']}{level}: {old} -> {new}{why}")
+            lines.append(f"{title}  {_place(each)}: {old} -> {new}{why}")
     moved = sorted((row for row in compared["rows"] if row["verdict"] != "same"), key=lambda row: row["change"])
     for row in moved:
         lines.append(
-            f"{row['verdict'].upper():<6}  {row['case']}, n={row['n']}, {row['sum']}: {figure(row['before'])} -> "
+            f"{row['verdict'].upper():<6}  {_place(row)}, {row['sum']}: {figure(row['before'])} -> "
             f"{figure(row['after'])} tok/s, {100 * row['change']:+.1f} % (counts beyond {100 * row['limit']:.1f} %)"
         )
     same = len(compared["rows"]) - len(moved)
@@ -190,6 +196,12 @@ def table(compared: Plain) -> list[str]:
     for side, names in compared["only"].items():
         lines += [f"Only {side}: {', '.join(names)}."] if names else []
     return lines
+
+
+def _place(each: Plain) -> str:
+    """Say of which case, workload and level something is."""
+    level = f"n={each['n']}" if "n" in each else ""
+    return ", ".join(filter(None, (each["case"], each.get("workload"), level)))
 
 
 def matrix_compare(before: str, after: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:

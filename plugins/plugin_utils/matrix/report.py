@@ -82,8 +82,16 @@ def markdown(results: Plain) -> str:
         cells = [str(number), case["name"], WORDS[case["outcome"]], *(cell(case["levels"].get(n)) for n in levels)]
         cells += [figure(case["accept_len"], 2), figure(first.get("ttft_s"), 2)]
         lines.append("| " + " | ".join(map(_escape, cells)) + " |")
-    for name in dict.fromkeys(name for case in results["cases"] for name in case["others"]):
-        lines += ["", *_other(results["cases"], name)]
+    for work in workloads_after(results["cases"]):
+        heads = ["case", *(f"n={n} tok/s" for n in work["levels"])]
+        lines += [
+            "",
+            f"### Workload {_escape(work['name'])}",
+            "",
+            "| " + " | ".join(heads) + " |",
+            "|" + "---|" * len(heads),
+        ]
+        lines += ["| " + " | ".join(map(_escape, (case["name"], *cells))) + " |" for case, cells in work["rows"]]
     failed = [case for case in results["cases"] if case["outcome"] not in ("good", "open")]
     lines += ["", "## What did not pass", ""] if failed else []
     for case in failed:
@@ -99,14 +107,15 @@ def markdown(results: Plain) -> str:
     return "\n".join(lines)
 
 
-def _other(cases: list[Plain], name: str) -> list[str]:
-    """Return the table of a workload after the first: cases that were measured with it."""
-    found = [(case["name"], case["others"][name]) for case in cases if name in case["others"]]
-    levels = sorted({n for _case, by_n in found for n in by_n})
-    heads = ["case", *(f"n={n} tok/s" for n in levels)]
-    lines = [f"### Workload {_escape(name)}", "", "| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    rows = ([case, *(cell(by_n.get(n)) for n in levels)] for case, by_n in found)
-    return [*lines, *("| " + " | ".join(map(_escape, row)) + " |" for row in rows)]
+def workloads_after(cases: t.Sequence[Plain]) -> list[Plain]:
+    """Return each workload after the first: `name`, `levels`, and `rows` of the cases measured with it, each with its levels as text."""
+    found: list[Plain] = []
+    for name in dict.fromkeys(name for case in cases for name in case["others"]):
+        of = [(case, case["others"][name]) for case in cases if name in case["others"]]
+        levels = sorted({n for _case, by_n in of for n in by_n})
+        rows = [(case, [cell(by_n.get(n)) for n in levels]) for case, by_n in of]
+        found.append({"name": name, "levels": levels, "rows": rows})
+    return found
 
 
 def _escape(text: str) -> str:

@@ -72,6 +72,7 @@ def _case(name: str, labels: t.Mapping[str, str], outcome: str) -> Plain:
         "remedy": "",
         "evidence": "",
         "seconds": None,
+        "workload": "",  # the name of that which `levels` are of; a published table does not say it
         "levels": {},
         "others": {},  # the levels of the workloads after the first, by their names
         "accept_len": None,
@@ -97,7 +98,9 @@ def _measured(case: Plain, entry: Plain | None) -> Plain:
     for n, levels in sorted(merged_levels(entry["runs"]).items()):
         made["levels"][n] = _level(levels)
     names = dict.fromkeys(work["name"] for run in entry["runs"] for work in run["workloads"])
-    for name in list(names)[1:]:
+    first, *others = names or [""]
+    made["workload"] = first
+    for name in others:
         made["others"][name] = {n: _level(levels) for n, levels in sorted(merged_levels(entry["runs"], name).items())}
     accepted = [run["acceptance"] for run in entry["runs"] if run.get("acceptance")]
     for key, name in (("accept_len", "length"), ("accept_rate", "rate")):

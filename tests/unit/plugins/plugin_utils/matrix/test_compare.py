@@ -9,6 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import compare, journal, report, results
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 
@@ -88,7 +89,7 @@ def test_a_level_that_comes_through_worse_is_broken(entries: list[Plain], level:
     made, later = results.of_journal(entries), of_level(entries, name, level)
     compared = compare.compare(made, later)
     assert [(each["case"], each["n"]) for each in compared["broken"]] == [(name, 8)]
-    assert f"NO LONGER PASSES  {name}, n=8: good -> {said}" in compare.table(compared)
+    assert f"NO LONGER PASSES  {name}, chat, n=8: good -> {said}" in compare.table(compared)
     assert compare.compare(later, made)["broken"] == []
     assert compare.compare(later, later)["broken"] == []
 
@@ -147,15 +148,40 @@ def test_the_table_of_t_is_students(freedom: int) -> None:
     assert inner / whole == pytest.approx(0.99, abs=2e-5)
 
 
-def test_the_log_shows_every_workload(entries: list[Plain]) -> None:
+def with_long(entries: list[Plain], *levels: Plain, first: bool = False) -> Plain:
+    """Return the results with the workload `long` in one case, after the other one or before it."""
     later = copy.deepcopy(entries)
     for run in next(each for each in later if each.get("name") == good(entries))["runs"]:
-        run["workloads"].append({"name": "long", "levels": [matrix_driven.level(4, "good", 4, 77.0)]})
-    lines = report.markdown(results.of_journal(later)).splitlines()
+        run["workloads"].insert(0 if first else 1, {"name": "long", "levels": list(levels)})
+    return results.of_journal(later)
+
+
+def test_the_log_and_the_page_show_every_workload(entries: list[Plain]) -> None:
+    made = with_long(entries, matrix_driven.level(4, "good", 4, 77.0))
+    lines = report.markdown(made).splitlines()
     place = lines.index("### Workload long")
     assert lines[place + 2] == "| case | n=4 tok/s |"
     assert lines[place + 4].endswith("| 77.0/69.3 |")
-    assert not any("Workload" in line for line in report.markdown(results.of_journal(entries)).splitlines())
+    page = matrix_page.page(made)
+    shown = page[page.index("<h2>Workload long</h2>") :]
+    assert good(entries) in shown
+    assert "77.0/69.3" in shown
+    assert "Workload chat." in page
+    for text in (report.markdown(results.of_journal(entries)), matrix_page.page(results.of_journal(entries))):
+        assert "Workload" not in text
+
+
+def test_every_workload_is_compared_with_itself(entries: list[Plain]) -> None:
+    name = good(entries)
+    before = with_long(entries, matrix_driven.level(4, "good", 4, 77.0))
+    after = with_long(entries, matrix_driven.level(4, "good", 4, 50.0), first=True)
+    compared = compare.compare(before, after)
+    moved = [row for row in compared["rows"] if row["verdict"] != "same"]
+    assert {(row["case"], row["workload"], row["n"]) for row in moved} == {(name, "long", 4)}
+    assert compared["broken"] == []
+    assert any(line.startswith(f"SLOWER  {name}, long, n=4, peak: 77.0 -> 50.0") for line in compare.table(compared))
+    (gone,) = compare.compare(before, results.of_journal(entries))["broken"]
+    assert (gone["case"], gone["workload"], gone["n"], gone["after"]) == (name, "long", 4, "not measured")
 
 
 def test_the_seeds_tables_lie_beside_each_other() -> None:
