@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import typing as t
 from dataclasses import dataclass, field
@@ -75,12 +76,16 @@ class Request:
 
 @dataclass
 class ChatServer:
-    """The stand-in. `models`: what GET /v1/models says. `pages`: what GET says at other paths, which is not kept; else 404."""
+    """The stand-in. `models`: what GET /v1/models says. `pages`: what GET says at other paths, which is not kept; else 404.
+
+    tls: what it speaks TLS with; None: it speaks none.
+    """
 
     models: t.Any = field(default_factory=lambda: {"data": [{"id": "stand-in"}]})
     pages: dict[str, t.Callable[[], str]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
 
     def answer(self, *steps: Answer) -> None:
         """Add the answers of the next requests."""
@@ -88,7 +93,7 @@ class ChatServer:
 
     def __enter__(self) -> ChatServer:
         self.listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}/v1"
+        self.url = f"http{'s' if self.tls else ''}://127.0.0.1:{self.listening.getsockname()[1]}/v1"
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
@@ -111,7 +116,14 @@ class ChatServer:
             except OSError:
                 return
             with line, contextlib.suppress(OSError, ValueError):  # ValueError: what came is no HTTP
-                self._one(line)
+                self._spoken(line)
+
+    def _spoken(self, line: socket.socket) -> None:
+        if self.tls is None:
+            self._one(line)
+            return
+        with self.tls.wrap_socket(line, server_side=True) as wrapped:
+            self._one(wrapped)
 
     def _one(self, line: socket.socket) -> None:
         with line.makefile("rb") as source:
@@ -161,7 +173,7 @@ class ManyServer(ChatServer):
 
     def _guarded(self, line: socket.socket) -> None:
         with line, contextlib.suppress(OSError, ValueError):
-            self._one(line)
+            self._spoken(line)
 
     def _next(self, request: Request) -> t.Iterator[bytes | float | None]:
         with self.lock:

@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, 
 from ansible_collections.dgxspark.cluster.tests.unit.owner import DOWN, HERE, NO_ANSIBLE, ROOT, Owner, can_run
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
+from ansible_collections.dgxspark.cluster.tests.unit.tls import speaks_tls
 
 pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
@@ -123,9 +124,15 @@ def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
 
 
 def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
+    """Over TLS here, with a certificate that only the authority which the owner names has signed."""
     (owner.folder / "key").write_text(f"{KEY}\n", encoding="utf-8")
-    given: dict[str, Any] = {"k8s_dgx_api_key_file": str(owner.folder / "key")}
-    with sound_after(sse("One, ", "two.", tokens=6, pause=0.01)) as server:
+    given: dict[str, Any] = {
+        "k8s_dgx_api_key_file": str(owner.folder / "key"),
+        "dgxspark_verify_ca_path": "authority.pem",
+    }
+    server = sound_after(sse("One, ", "two.", tokens=6, pause=0.01))
+    server.tls = speaks_tls(owner.folder / "authority.pem")
+    with server:
         groups = [{"name": "default", "url": server.url, "hosts": ["spark1"]}]
         given |= {"dgxspark_verify_mode": "strict", "dgxspark_verify_groups": groups, "dgxspark_verify_requests": 4}
         code, output, _report = owner.verify({"spark1": HERE}, "-vvv", "-e", json.dumps(given), topology="single")
