@@ -8,6 +8,9 @@ wall: tokens by the time of the level. each: of a request, after its first token
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
 import json
 import os
 import pathlib
@@ -15,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -50,7 +54,7 @@ def bench(url: str, folder: pathlib.Path, programs: str, **more: t.Any) -> Plain
     subprocess.run(
         [str(BIN / "ansible-playbook"), "dgxspark.cluster.bench", "-e", json.dumps(extra)],
         check=True, cwd=ROOT, stdout=subprocess.DEVNULL,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections), "PATH": f"{programs}:{os.environ['PATH']}"},
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections), "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder)},
     )  # fmt: skip
     return t.cast(Plain, json.loads(report.read_text(encoding="utf-8")))
 
@@ -83,7 +87,7 @@ def aiperf(program: pathlib.Path, url: str, model: pathlib.Path, n: int, folder:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HOME": str(folder)},
+        env={**os.environ, "HOME": str(folder)},
     )
     found = sorted((folder / f"aiperf-{n}").rglob("profile_export_aiperf.json"))
     if not found:
@@ -99,6 +103,23 @@ def aiperf(program: pathlib.Path, url: str, model: pathlib.Path, n: int, folder:
     )
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Says nothing of what it is asked."""
+
+    def log_message(self, format: str, *args: t.Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def book() -> t.Iterator[str]:
+    """Serve the text that llama-benchy makes its prompts of; its address."""
+    handler = functools.partial(Quiet, directory=str(ROOT / "docs" / "docsite" / "rst"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/guide_serving.rst"
+        server.shutdown()
+
+
 def main() -> None:
     """Serve, measure, print the medians."""
     with_aiperf, with_benchy, *given = sys.argv[1:]
@@ -108,6 +129,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="beside-") as name,
         served.served(engine, model, pathlib.Path(name, "log")) as url,
+        book() as text,
     ):
         folder = pathlib.Path(name)
         print("   n  tool           wall/s    each/s  TTFT ms  token ms", flush=True)
@@ -118,19 +140,8 @@ def main() -> None:
                 taken["aiperf"].append(aiperf(pathlib.Path(with_aiperf, "aiperf"), url, model, n, folder))
             for tool, runs in taken.items():
                 print(FIGURES.format(n, tool, *map(statistics.median, zip(*runs, strict=True))), flush=True)
-        arguments = [
-            "--pp",
-            "128",
-            "--tg",
-            "64",
-            "--runs",
-            "3",
-            "--latency-mode",
-            "none",
-            "--skip-coherence",
-            "--tokenizer",
-            str(model),
-        ]
+        arguments = "--pp 128 --tg 64 --runs 3 --latency-mode none --skip-coherence".split()
+        arguments += ["--tokenizer", str(model), "--book-url", text]
         crossed = {"dgxspark_bench_crosscheck": "llama-benchy", "dgxspark_bench_crosscheck_arguments": arguments}
         report = bench(url, folder, with_benchy, dgxspark_bench_levels=levels, **crossed)
         for n, found in zip(levels, ours(report), strict=True):
