@@ -140,7 +140,7 @@ def main() -> None:
                 taken["aiperf"].append(aiperf(pathlib.Path(with_aiperf, "aiperf"), url, model, n, folder))
             for tool, runs in taken.items():
                 print(FIGURES.format(n, tool, *map(statistics.median, zip(*runs, strict=True))), flush=True)
-        arguments = "--pp 128 --tg 64 --runs 3 --latency-mode none --skip-coherence".split()
+        arguments = ["--pp", "128", "--tg", "64", "--runs", "3", "--latency-mode", "none", "--skip-coherence"]
         arguments += ["--tokenizer", str(model), "--book-url", text]
         crossed = {"dgxspark_bench_crosscheck": "llama-benchy", "dgxspark_bench_crosscheck_arguments": arguments}
         report = bench(url, folder, with_benchy, dgxspark_bench_levels=levels, **crossed)
