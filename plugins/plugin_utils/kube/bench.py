@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    NAME_LABEL,
     PLAN,
     RANK,
     Plain,
@@ -118,7 +119,7 @@ def done(
 
 def _own(member: pod.Member) -> dict[str, str]:
     # Not the name of a model server's ranks: no service or budget of one takes these in.
-    return labels(INSTANCE, **{"app.kubernetes.io/name": "dgxspark-nccl-bench", RANK: str(member.rank)})
+    return labels(INSTANCE, **{NAME_LABEL: "dgxspark-nccl-bench", RANK: str(member.rank)})
 
 
 def _pod(member: pod.Member, head: pod.Member, ranks: int, job: Job, chosen: Settings, reference: str) -> Plain:
@@ -166,7 +167,7 @@ def _meeting(chosen: Settings, job: Job) -> Plain:
         spec={
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {"app.kubernetes.io/name": "dgxspark-nccl-bench"},
+            "selector": {NAME_LABEL: "dgxspark-nccl-bench"},
             "ports": [{"name": "rendezvous", "port": job.port, "targetPort": job.port, "protocol": "TCP"}],
         },
     )
