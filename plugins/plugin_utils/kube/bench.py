@@ -31,6 +31,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment 
 INSTANCE = NAME = "nccl-bench"
 PROGRAM = "nccl_bench.py"
 SHM = "1Gi"
+INTERVAL_S = 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def bench(
     job: t.Mapping[str, t.Any],
     kubernetes: t.Mapping[str, t.Any] | None = None,
 ) -> Plain:
-    """Return `common` (before the ranks), `ranks` (pods), `plan` (checksum), `instance`, `namespace`, and `nodes` by host.
+    """Return `common` (before the ranks), `ranks` (pods), `nodes` by host, and what `group.wait` takes of them as `group`.
 
     environments: NCCL's, by host in the order of ranks. fabric: the fabric plan's hosts. job: a Job. kubernetes: an owner's
     Settings. Raises CollectionError for what cannot be written down.
@@ -87,28 +88,30 @@ def bench(
     return {
         "common": [thing("v1", "Namespace", chosen.namespace, None, labels()), files, _meeting(chosen, asked)],
         "ranks": pods,
-        "plan": stamp,
-        "instance": INSTANCE,
-        "namespace": chosen.namespace,
         "nodes": {member.host: member.node for member in members},
+        "group": {
+            "namespace": chosen.namespace,
+            "instance": INSTANCE,
+            "plan": stamp,
+            "ranks": len(pods),
+            "timeout": asked.timeout_s,
+            "interval": INTERVAL_S,
+        },
     }
 
 
-def done(
-    made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[t.Mapping[str, t.Any]]
-) -> dict[str, Plain]:
-    """Return by host how its rank ended, as `nccl_measured` takes it: `check`, `done` and `fault`.
+def done(made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[str]) -> dict[str, Plain]:
+    """Return by host how its rank ended, as `nccl.measured` takes it: `check` and `done`, or `fault`.
 
-    made: as `bench` returned it. waited: what `kube_wait` returned of the ranks' end. logs: what kubernetes.core.k8s_log
-    returned of each, in their order. Where no rank ran, the cause is each one's fault.
+    made: as `bench` returned it. waited: what `group.wait` returned of the ranks' end. logs: the log of each, in their order.
+    Where no rank ran, the cause is each one's fault.
     """
     codes = waited.get("codes") or {}
-    texts = [str(each.get("log") or "") for each in logs] or [""] * len(made["nodes"])
     why = " ".join(str(waited.get("msg") or "the ranks were not seen to end").split())
-    if not codes and not any(texts):
+    if not codes and not any(logs):
         return {host: {"fault": why} for host in made["nodes"]}
     found: dict[str, Plain] = {}
-    for rank, (host, text) in enumerate(zip(made["nodes"], texts, strict=True)):
+    for rank, (host, text) in enumerate(zip(made["nodes"], logs, strict=True)):
         code = codes.get(str(rank))
         # Kubernetes keeps what a container prints and what it complains in one log.
         last = text.strip().splitlines()[-1:] if code else []
