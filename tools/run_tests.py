@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,9 +27,8 @@ CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
 CULPRITS, WIDTH = 20, 600  # failed tests that a stage names at the end, and characters of each line
-FATAL = re.compile(
-    r"^(?:fatal|failed): \[|\[ERROR\]|\bTraceback\b|^\w+Error: ."
-)  # how Ansible tells that a task failed
+# How Ansible tells that a task failed.
+FATAL = re.compile(r"^(?:fatal|failed): \[|\[ERROR\]|\bTraceback\b|^\w+Error: .")
 FATALS = 4  # such lines told of one test
 LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
 LANES = 3  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
@@ -259,19 +258,23 @@ def tell(stage: Stage) -> Result:
     return Result(stage.name, status, seconds, cpu)
 
 
-def telling(log: Sequence[str], named: str) -> list[str]:
+def reports(log: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the lines of each report of pytest by its head: a test's is its name, with dots."""
+    heads = [number for number, line in enumerate(log) if re.fullmatch(r"_{3,} .+ _{3,}|={3,} .+ ={3,}", line)]
+    found: dict[str, Sequence[str]] = {}
+    for begin, end in zip(heads, [*heads[1:], len(log)], strict=False):
+        found.setdefault(log[begin].strip("_ "), log[begin:end])
+    return found
+
+
+def telling(found: Mapping[str, Sequence[str]], named: str) -> list[str]:
     """Find what Ansible said in the report of a test that failed, `FAILED <file>::<test> - <words>`.
 
     A test of a playbook fails with the play's whole output, whose first line tells nothing. Return the first lines that
     tell a failure; where there is none, the play was cut off, and the last line of it says where.
     """
     test = named.split(" - ")[0].partition("::")[2].replace("::", ".")
-    heads = [number for number, line in enumerate(log) if re.fullmatch(r"_{3,} .+ _{3,}|={3,} .+ ={3,}", line)]
-    begin = next((number for number in heads if test and log[number].strip("_ ") == test), None)
-    if begin is None:
-        return []
-    end = next((number for number in heads if number > begin), len(log))
-    said = [line[1:].strip() for line in log[begin:end] if line.startswith("E ")]
+    said = [line[1:].strip() for line in found.get(test, ()) if line.startswith("E ")]
     if not any(line.startswith(("PLAY [", "TASK [")) for line in said):
         return []
     return [line for line in said if FATAL.search(line)][:FATALS] or [line for line in said if line][-1:]
@@ -287,8 +290,9 @@ def culprits(results: Sequence[Result]) -> list[str]:
         named = [line for line in log if line.startswith(("FAILED ", "ERROR "))] or [
             line for line in log if line and not line.startswith("exit status ")
         ][-1:]
+        found = reports(log)
         for line in named[:CULPRITS]:
-            lines += [f"{each.name}: {line[:WIDTH]}", *(f"    {words[:WIDTH]}" for words in telling(log, line))]
+            lines += [f"{each.name}: {line[:WIDTH]}", *(f"    {words[:WIDTH]}" for words in telling(found, line))]
         lines += [f"{each.name}: and {len(named) - CULPRITS} more"] * (len(named) > CULPRITS)
     return lines
 

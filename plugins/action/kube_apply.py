@@ -5,15 +5,9 @@
 
 from __future__ import annotations
 
-import time
-
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
-
-GONE_S = 60  # for objects that are being deleted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, group
 
 
 class ActionModule(ControllerAction):
@@ -27,27 +21,11 @@ class ActionModule(ControllerAction):
         """Return what changed, object by object."""
         if not asked["objects"]:
             return {"objects": []}
-        arguments = {
-            "resource_definition": asked["objects"],
-            "apply": True,
-            "server_side_apply": {"field_manager": MANAGER, "force_conflicts": True},
-            # One that cannot be judged in check mode must not hide the others.
-            "continue_on_error": self._task.check_mode,
-            **ask.where(asked),
-        }
+        more = ask.where(asked)
         if asked["wait_for"]:
             condition = {"type": asked["wait_for"], "status": "True"}
-            arguments |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
-        until = time.monotonic() + GONE_S
-        while True:
-            said = ask.k8s(self, arguments, self.task_vars)
-            # The server takes what is applied to them, and deletes it with them a moment later.
-            leaving = [] if self._task.check_mode else apply.leaving(asked["objects"], said)
-            if said.get("failed") and not leaving:
-                return said
-            if not leaving:
-                return apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
-            if time.monotonic() > until:
-                still = f"{', '.join(leaving)}: being deleted, and still there after {GONE_S} s. See its finalizers."
-                raise CollectionError(still)
-            time.sleep(2)
+            more |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
+        said = group.put(self, asked["objects"], more, self.task_vars)
+        if said.get("failed"):
+            return said
+        return apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])

@@ -10,10 +10,10 @@ import time
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_devices import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, offered
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER, PART
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGED_BY_LABEL, MANAGER, PART
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
-OURS = f"app.kubernetes.io/managed-by={MANAGER}"
+OURS = f"{MANAGED_BY_LABEL}={MANAGER}"
 INTERVAL_S = 2
 
 

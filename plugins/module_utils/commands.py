@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the core runs commands: a callable that takes an argv and returns (exit status, stdout, stderr), never a shell.
 
-An absent tool is exit status 127, as a shell has it, so that the core can go on without it.
+An absent tool is exit status 127, as a shell has it, so that the core can go on without it; one that is ended since it takes too
+long is 124, as timeout(1) has it. (fabric/rollback.py, one file that is a program of its own, has its own names for both.)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import typing as t
 
 Run = t.Callable[[t.Sequence[str]], tuple[int, str, str]]
 
-NOT_FOUND = 127
+NOT_FOUND, TOO_LONG = 127, 124
 
 
 def module_runner(module: t.Any) -> Run:

@@ -21,7 +21,7 @@ import typing as t
 from collections import defaultdict
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, TOO_LONG, Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters import (
     DATA,
     ERRORS,
@@ -311,7 +311,7 @@ def command(argv: t.Sequence[str]) -> tuple[int, str, str]:
     except OSError as exc:
         return NOT_FOUND, "", f"{argv[0]}: {exc.strerror}"
     except subprocess.TimeoutExpired:
-        return 124, "", f"{argv[0]}: no answer within {COMMAND_S} s"
+        return TOO_LONG, "", f"{argv[0]}: no answer within {COMMAND_S} s"
     return done.returncode, done.stdout, done.stderr
 
 

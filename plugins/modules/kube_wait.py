@@ -24,17 +24,15 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube.instance
 options:
   state:
-    description:
-      - What to wait for. V(ended) is for ranks that run once - that all have ended, or one has failed, for which the others
-        would wait in vain.
+    description: What to wait for.
     type: str
-    choices: [ready, ended, gone]
+    choices: [ready, gone]
     default: ready
   plan:
-    description: The checksum of the plan that must serve. Needed for O(state=ready) and O(state=ended).
+    description: The checksum of the plan that must serve. Needed for O(state=ready).
     type: str
   ranks:
-    description: How many ranks it has. Needed for O(state=ready) and O(state=ended).
+    description: How many ranks it has. Needed for O(state=ready).
     type: int
   timeout:
     description: Seconds to wait.
@@ -60,14 +58,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ready:
-  description: The ranks that are ready, or that ended well.
+  description: The ranks that are ready.
   type: list
   elements: int
   returned: always
-codes:
-  description: By rank, the exit status of each that has ended.
-  type: dict
-  returned: with O(state=ended)
 findings:
   description: What is wrong with the others, each with C(id), C(severity), C(subject), C(message) and C(remedy).
   type: list
@@ -84,7 +78,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "namespace": {"type": "str", "required": True},
     "instance": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["ready", "ended", "gone"], "default": "ready"},
+    "state": {"type": "str", "choices": ["ready", "gone"], "default": "ready"},
     "plan": {"type": "str"},
     "ranks": {"type": "int"},
     "timeout": {"type": "int", "default": 1800},
@@ -92,7 +86,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
 }
-REQUIRED_IF = [("state", state, ["plan", "ranks"]) for state in ("ready", "ended")]
+REQUIRED_IF = [("state", "ready", ["plan", "ranks"])]
 main = controller_only(ARGUMENTS, required_if=REQUIRED_IF)
 
 if __name__ == "__main__":

@@ -81,8 +81,19 @@ def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
     code, said, _changed = site.run(k8s_dgx_image="")
     assert code != 0
     assert "The NCCL benchmark was not run. spark1: " in " ".join(said.split())
-    assert "; spark4: Task failed" in " ".join(said.split())
+    assert "; spark4: dgxspark.cluster.nccl_bench_pods: the NCCL benchmark's image: no image is named" in " ".join(
+        said.split()
+    )
     assert "no image is named. Build or choose one" in said
+    assert site.cluster.writes == []
+
+
+def test_a_variable_that_cannot_be_evaluated_is_the_reason(site: Bench) -> None:
+    code, said, _changed = site.run(k8s_dgx_serving="{{ nowhere_set }}")
+    said = " ".join(said.split())
+    assert code != 0
+    assert "The NCCL benchmark was not run. spark1: " in said
+    assert "; spark4: " in said and "'nowhere_set' is undefined" in said
     assert site.cluster.writes == []
 
 

@@ -123,7 +123,13 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     ("topology", "count", "model", "overrides"),
     [
         ("ring", 4, harness.MODEL, {}),
-        pytest.param("triangle", 3, "qwen3.6-27b-fp8", {"nodes": 3, "tp": 1, "pp": 3, "ep": 1}, marks=pytest.mark.long),
+        pytest.param(
+            "triangle",
+            3,
+            "qwen3-coder-30b-a3b-instruct-fp8",
+            {"nodes": 3, "tp": 1, "pp": 3, "ep": 1},
+            marks=pytest.mark.long,
+        ),
         ("single", 1, "qwen3-coder-30b-a3b-instruct-fp8", {}),
     ],
 )

@@ -24,6 +24,7 @@ import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import TOO_LONG
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping import error_name
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters import lost, read_counters
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import (
@@ -192,9 +193,6 @@ def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
         yield line
 
 
-_ENDED = 124  # what `timeout` says where it has ended a program
-
-
 class _Program:
     """A test program in a process group of its own, which does not outlive the `with`."""
 
@@ -224,7 +222,7 @@ class _Program:
             status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
-        return None if status == _ENDED else status
+        return None if status == TOO_LONG else status
 
     def wait_listening(self, port: int, seconds: float = 10.0) -> bool:
         """Wait until somebody listens on the TCP port; False when the program ends or takes too long."""

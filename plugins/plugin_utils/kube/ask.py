@@ -164,11 +164,18 @@ def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str,
     if not listed:
         labels = ", ".join(pods["label_selectors"])
         raise CollectionError(f"pods: none with {labels} in namespace {pods['namespace']}. Correct the labels.")
+    more = {"previous": pods["previous"], **({"container": pods["container"]} if pods["container"] else {})}
     for pod in listed:
         name = pod["metadata"]["name"]
-        asked = {**place, "name": name, "previous": pods["previous"]}
-        asked |= {"container": pods["container"]} if pods["container"] else {}
-        yield f"pod {name}", answer(action._execute_module, "kubernetes.core.k8s_log", asked, task_vars)["log"]
+        yield f"pod {name}", log(action, name, {**place, **more}, task_vars)
+
+
+def log(action: Action, pod: str, asked: Plain, task_vars: t.Any) -> str:
+    """Return what a pod said. Raises CollectionError where it has no log.
+
+    asked: what kubernetes.core.k8s_log takes: namespace, perhaps container, and where the cluster is.
+    """
+    return str(answer(action._execute_module, "kubernetes.core.k8s_log", {**asked, "name": pod}, task_vars)["log"])
 
 
 def _is_here(action: Action) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    NAME_LABEL,
     PLAN,
     RANK,
     Plain,
@@ -30,6 +31,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment 
 INSTANCE = NAME = "nccl-bench"
 PROGRAM = "nccl_bench.py"
 SHM = "1Gi"
+INTERVAL_S = 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def bench(
     job: t.Mapping[str, t.Any],
     kubernetes: t.Mapping[str, t.Any] | None = None,
 ) -> Plain:
-    """Return `common` (before the ranks), `ranks` (pods), `plan` (checksum), `instance`, `namespace`, and `nodes` by host.
+    """Return `common` (before the ranks), `ranks` (pods), `nodes` by host, and what `group.wait` takes of them as `group`.
 
     environments: NCCL's, by host in the order of ranks. fabric: the fabric plan's hosts. job: a Job. kubernetes: an owner's
     Settings. Raises CollectionError for what cannot be written down.
@@ -86,28 +88,30 @@ def bench(
     return {
         "common": [thing("v1", "Namespace", chosen.namespace, None, labels()), files, _meeting(chosen, asked)],
         "ranks": pods,
-        "plan": stamp,
-        "instance": INSTANCE,
-        "namespace": chosen.namespace,
         "nodes": {member.host: member.node for member in members},
+        "group": {
+            "namespace": chosen.namespace,
+            "instance": INSTANCE,
+            "plan": stamp,
+            "ranks": len(pods),
+            "timeout": asked.timeout_s,
+            "interval": INTERVAL_S,
+        },
     }
 
 
-def done(
-    made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[t.Mapping[str, t.Any]]
-) -> dict[str, Plain]:
-    """Return by host how its rank ended, as `nccl_measured` takes it: `check`, `done` and `fault`.
+def done(made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[str]) -> dict[str, Plain]:
+    """Return by host how its rank ended, as `nccl.measured` takes it: `check` and `done`, or `fault`.
 
-    made: as `bench` returned it. waited: what `kube_wait` returned of the ranks' end. logs: what kubernetes.core.k8s_log
-    returned of each, in their order. Where no rank ran, the cause is each one's fault.
+    made: as `bench` returned it. waited: what `group.wait` returned of the ranks' end. logs: the log of each, in their order.
+    Where no rank ran, the cause is each one's fault.
     """
     codes = waited.get("codes") or {}
-    texts = [str(each.get("log") or "") for each in logs] or [""] * len(made["nodes"])
     why = " ".join(str(waited.get("msg") or "the ranks were not seen to end").split())
-    if not codes and not any(texts):
+    if not codes and not any(logs):
         return {host: {"fault": why} for host in made["nodes"]}
     found: dict[str, Plain] = {}
-    for rank, (host, text) in enumerate(zip(made["nodes"], texts, strict=True)):
+    for rank, (host, text) in enumerate(zip(made["nodes"], logs, strict=True)):
         code = codes.get(str(rank))
         # Kubernetes keeps what a container prints and what it complains in one log.
         last = text.strip().splitlines()[-1:] if code else []
@@ -118,7 +122,7 @@ def done(
 
 def _own(member: pod.Member) -> dict[str, str]:
     # Not the name of a model server's ranks: no service or budget of one takes these in.
-    return labels(INSTANCE, **{"app.kubernetes.io/name": "dgxspark-nccl-bench", RANK: str(member.rank)})
+    return labels(INSTANCE, **{NAME_LABEL: "dgxspark-nccl-bench", RANK: str(member.rank)})
 
 
 def _pod(member: pod.Member, head: pod.Member, ranks: int, job: Job, chosen: Settings, reference: str) -> Plain:
@@ -166,7 +170,7 @@ def _meeting(chosen: Settings, job: Job) -> Plain:
         spec={
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {"app.kubernetes.io/name": "dgxspark-nccl-bench"},
+            "selector": {NAME_LABEL: "dgxspark-nccl-bench"},
             "ports": [{"name": "rendezvous", "port": job.port, "targetPort": job.port, "protocol": "TCP"}],
         },
     )

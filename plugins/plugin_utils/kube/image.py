@@ -10,12 +10,18 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, labels, thing
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    COMPONENT_LABEL,
+    HOSTNAME,
+    Plain,
+    labels,
+    thing,
+)
 
 Object = t.Mapping[str, t.Any]
 
 RECORD = "dgxspark-images"  # the ConfigMap in which digests are kept
-COMPONENT = {"app.kubernetes.io/component": "image-record"}
+COMPONENT = {COMPONENT_LABEL: "image-record"}
 OURS = [f"{key}={value}" for key, value in COMPONENT.items()]
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}$")
 _HEX = re.compile(r"\b(?:sha256:)?[0-9a-f]{12,}\b")

@@ -15,15 +15,18 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import statu
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     GPU,
     HOSTNAME,
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
     MANAGER,
     MEMORY,
+    NAME_LABEL,
     RANK,
     Plain,
     labels,
 )
 
 KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "ConfigMap"))
-SELECTORS = tuple(f"{key}={labels('any')[key]}" for key in ("app.kubernetes.io/managed-by", "app.kubernetes.io/name"))
+SELECTORS = tuple(f"{key}={labels('any')[key]}" for key in (MANAGED_BY_LABEL, NAME_LABEL))
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def instances(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[
     for each in objects["StatefulSet"]:
         about = each["metadata"]
         try:
-            key = about["namespace"], about["labels"]["app.kubernetes.io/instance"]
+            key = about["namespace"], about["labels"][INSTANCE_LABEL]
             rank = _rank(each, hosts, pods.get((about["namespace"], f"{about['name']}-0")), files)
             found.setdefault(key, {})[rank.rank] = rank, each
         except (KeyError, IndexError, TypeError, ValueError, StopIteration) as exc:

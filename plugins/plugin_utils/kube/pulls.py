@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image as images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    COMPONENT_LABEL,
     HOSTNAME,
+    MANAGED_BY_LABEL,
     MANAGER,
     Plain,
     labels,
@@ -75,7 +77,7 @@ def _container(spec: Object) -> Object:
 
 def selector(instance: str) -> list[str]:
     """Return the labels by which an instance's pods of this kind are found."""
-    return [f"app.kubernetes.io/managed-by={MANAGER}", f"{PULL}={instance}"]
+    return [f"{MANAGED_BY_LABEL}={MANAGER}", f"{PULL}={instance}"]
 
 
 def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
@@ -105,7 +107,7 @@ def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
             }
         ],
     }
-    own = labels() | {"app.kubernetes.io/component": "image-pull", PULL: served["instance"]}
+    own = labels() | {COMPONENT_LABEL: "image-pull", PULL: served["instance"]}
     return thing(
         "v1", "Pod", f"{served['name']}-pull-{host.replace('_', '-').lower()}", served["namespace"], own, spec=spec
     )

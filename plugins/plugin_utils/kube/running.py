@@ -10,7 +10,14 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, REQUESTS, Plain, labels
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    RANK,
+    REQUESTS,
+    Plain,
+    labels,
+)
 
 KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Service"))
 
@@ -18,7 +25,7 @@ KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Service"))
 def selectors(instance: str) -> list[str]:
     """Return the labels by which everything of an instance is found."""
     own = labels(instance)
-    return [f"{key}={own[key]}" for key in ("app.kubernetes.io/managed-by", "app.kubernetes.io/instance")]
+    return [f"{key}={own[key]}" for key in (MANAGED_BY_LABEL, INSTANCE_LABEL)]
 
 
 def running(

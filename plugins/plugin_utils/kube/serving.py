@@ -20,8 +20,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    COMPONENT_LABEL,
+    INSTANCE_LABEL,
     MANAGER,
     MEMORY,
+    NAME_LABEL,
     PLAN,
     RANK,
     REQUESTS,
@@ -270,7 +273,7 @@ def _texts(files: t.Mapping[str, Plain]) -> dict[str, str]:
 
 def _own(instance: Instance, member: pod.Member) -> dict[str, str]:
     component = "head" if member.rank == 0 else "worker"
-    return labels(instance.name, **{"app.kubernetes.io/component": component, RANK: str(member.rank)})
+    return labels(instance.name, **{COMPONENT_LABEL: component, RANK: str(member.rank)})
 
 
 def _template(member: pod.Member, group: pod.Group, instance: Instance, name: str, told: t.Mapping[str, str]) -> Plain:
@@ -287,9 +290,7 @@ def _rank_set(member: pod.Member, group: pod.Group, instance: Instance, name: st
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
         "revisionHistoryLimit": 1,
-        "selector": {
-            "matchLabels": {key: own[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance", RANK)}
-        },
+        "selector": {"matchLabels": {key: own[key] for key in (NAME_LABEL, INSTANCE_LABEL, RANK)}},
         "template": _template(member, group, instance, name, told),
     }
     return made
@@ -335,7 +336,7 @@ def _priority(chosen: Settings) -> Plain:
 
 
 def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) -> list[Plain]:
-    select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
+    select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     api = {
         "type": chosen.service_type,
         "selector": {**select, RANK: "0"},
@@ -365,7 +366,7 @@ def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) 
     Ranks that do not ask the hub reach each other and names, and with VFs (`attached`) an API server, to delete their pods.
     What comes or goes over a VF passes no rule of the cluster's, nor does what a pod on the host's network says or listens on.
     """
-    select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
+    select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     group = [{"podSelector": {"matchLabels": select}}]
     api = {"ports": [{"port": "http", "protocol": "TCP"}]}
     spec: Plain = {
@@ -393,7 +394,7 @@ def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) 
 
 def _budget(name: str, chosen: Settings, instance: Instance) -> Plain:
     """One rank at a time may be drained, and only out of a whole group: a broken one has nothing left to protect."""
-    select = {key: labels(instance.name)[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
+    select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     return thing(
         "policy/v1",
         "PodDisruptionBudget",

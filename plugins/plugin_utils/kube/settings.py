@@ -15,7 +15,13 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 Plain = dict[str, t.Any]
 
-MANAGER = "dgxspark.cluster"  # the label app.kubernetes.io/managed-by, and the field manager of server-side apply
+# Kubernetes' own labels.
+NAME_LABEL = "app.kubernetes.io/name"
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+
+MANAGER = "dgxspark.cluster"  # the value of MANAGED_BY_LABEL, and the field manager of server-side apply
 PLAN = f"{MANAGER}/plan"  # annotation: checksum of all that the ranks of an instance are started with
 RANK = f"{MANAGER}/rank"  # label
 REQUESTS = f"{MANAGER}/requests"  # annotation: how many requests its plan computes at once
@@ -150,9 +156,9 @@ def plan_of(made: t.Mapping[str, t.Any]) -> str | None:
 
 def labels(instance: str | None = None, **more: str) -> dict[str, str]:
     """Return the labels by which everything of ours is found again."""
-    own = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/part-of": "dgxspark"}
+    own = {MANAGED_BY_LABEL: MANAGER, "app.kubernetes.io/part-of": "dgxspark"}
     if instance is not None:
-        own |= {"app.kubernetes.io/name": "dgxspark-serving", "app.kubernetes.io/instance": instance}
+        own |= {NAME_LABEL: "dgxspark-serving", INSTANCE_LABEL: instance}
     return own | more
 
 

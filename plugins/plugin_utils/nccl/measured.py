@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth, transport
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
 
 Plain = dict[str, t.Any]
 REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
 
 
 def measured(
-    ranks: t.Mapping[str, t.Mapping[str, t.Any]], transport: t.Any = None, knowledge_dirs: t.Sequence[str] = ()
+    ranks: t.Mapping[str, t.Mapping[str, t.Any]], told: t.Any = None, knowledge_dirs: t.Sequence[str] = ()
 ) -> Plain:
     """Return what verify takes of a benchmark, `reason` alone where it was not run, nothing where it can be.
 
-    ranks: by host, in the order of the ranks, `check` and `done`, what Ansible returned of the look beforehand and of the
-    rank itself (empty where it was not started), and `fault`, why its environment could not be built. transport: what
-    `nccl_transport` returned of all ranks' logs. knowledge_dirs: the owner's, for known lines of the logs. Raises
-    CollectionError for a wrong form.
+    ranks: by host, in the order of the ranks, `check` and `done`, what Ansible returned of the look beforehand (skipped where the
+    rank is a pod's: an image is seen to only by running it) and of the rank itself (empty where it was not started), and `fault`,
+    why its environment could not be built. told: what `carried` made of their logs. knowledge_dirs: the owner's, for known
+    lines of the logs. Raises CollectionError for a wrong form.
     """
     if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):
         raise CollectionError("a dictionary is needed: by host, what was seen of its rank.")
@@ -44,11 +47,36 @@ def measured(
     return {
         "hosts": list(ranks),
         "output": output,
-        "transport": _transport(transport),
+        "transport": _transport(told),
         "faults": [{"host": host, "message": _fault(done)} for host, done in _ended(ranks) if done.get("rc") != 0],
         "readings": to_plain(signatures.read_all(texts, signatures.load_table(knowledge_dirs))),
         "versions": {key: str(end[key]) for key in ("nccl", "torch") if key in end} if end else {},
     }
+
+
+def carried(ranks: t.Mapping[str, t.Mapping[str, t.Any]], expect: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
+    """Return what carried the ranks' traffic by their logs, with `msg` where it is not as expected, or where they do not say."""
+    try:
+        reader = Reader(transport.signatures(knowledge_dirs))
+        reader.read(
+            "the ranks' logs", text_lines("\n".join(str(done.get("stdout") or "") for _host, done in _ended(ranks)))
+        )
+        made = transport.report(reader.finish(), Expected(len(ranks), len(ranks)), knowledge_dirs)
+    except CollectionError as exc:
+        return {"msg": str(exc)}
+    refused = transport.refusal(made, expect)
+    return {**made, "msg": refused} if refused else made
+
+
+def of_process(started: t.Mapping[str, t.Any], done: t.Mapping[str, t.Any]) -> Plain:
+    """Return how a rank ended that is a process: as its job said, or as its start where there was no job."""
+    return {"done": dict(done if started.get("ansible_job_id") else started)}
+
+
+def of_pod(pods: t.Mapping[str, t.Any], host: str) -> Plain:
+    """Return how a rank ended that is a pod, of what `nccl_bench_pods` returned; its failure is the fault of each host."""
+    found = (pods.get("ranks") or {}).get(host)
+    return dict(found) if found else {"fault": " ".join(str(pods.get("msg") or "it failed").split())}
 
 
 def _ended(ranks: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Iterator[tuple[str, t.Mapping[str, t.Any]]]:
@@ -65,7 +93,7 @@ def _unready(rank: t.Mapping[str, t.Any]) -> str:
     if rank.get("fault"):
         return str(rank["fault"])
     check = rank.get("check") or {}
-    return "" if check.get("rc") == 0 else _last(check)
+    return "" if check.get("rc") == 0 or check.get("skipped") else _last(check)
 
 
 def _last(done: t.Mapping[str, t.Any]) -> str:
@@ -80,7 +108,7 @@ def _fault(done: t.Mapping[str, t.Any]) -> str:
 
 
 def _transport(told: t.Any) -> Plain:
-    """Return what nccl_transport said; where the logs hold nothing of NCCL, that it is not known, and why."""
+    """Return what carried the traffic; where the logs hold nothing of NCCL, that it is not known, and why."""
     given = told if isinstance(told, t.Mapping) else {}
     if given.get("verdict"):
         return dict(given)

@@ -11,10 +11,10 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import INSTANCE_LABEL
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import chain as chains
 
 Plain = dict[str, t.Any]
-INSTANCE = "app.kubernetes.io/instance"
 
 
 def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = None) -> list[Plain]:
@@ -37,7 +37,7 @@ def loaded_by(wanted: t.Sequence[t.Mapping[str, t.Any]], served: t.Sequence[t.Ma
     named = re.compile(rf"(?<![\w./-])(?:{names})(?![\w./-])")
     return sorted(
         {
-            f"{each['metadata']['namespace']}/{(each['metadata'].get('labels') or {}).get(INSTANCE, each['metadata']['name'])}"
+            f"{each['metadata']['namespace']}/{(each['metadata'].get('labels') or {}).get(INSTANCE_LABEL, each['metadata']['name'])}"
             for each in served
             if any(named.search(text) for text in (each.get("data") or {}).values())
         }

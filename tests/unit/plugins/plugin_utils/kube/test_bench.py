@@ -107,7 +107,7 @@ def test_they_are_over_when_all_have_ended_or_one_has_failed() -> None:
     written = made()
 
     def judged(**phases: str) -> Plain:
-        return status.ended(ended(written, **phases), [], 4, written["plan"])
+        return status.ended(ended(written, **phases), [], 4, written["group"]["plan"])
 
     assert judged()["state"] == "ready" and judged()["codes"] == {"0": 0, "1": 0, "2": 0, "3": 0}
     assert judged(rank2="Running")["state"] == "waiting"
@@ -119,17 +119,17 @@ def test_they_are_over_when_all_have_ended_or_one_has_failed() -> None:
 def test_a_pod_that_no_node_takes_is_the_reason_why_nothing_was_measured() -> None:
     written = made()
     why = "nccl-bench-rank1: no node takes it: Insufficient nvidia.com/gpu"
-    came = bench.done(written, {"failed": True, "msg": why, "codes": {}}, [])
+    came = bench.done(written, {"failed": True, "msg": why, "codes": {}}, [""] * 4)
     assert "Insufficient nvidia.com/gpu" in measured.measured(came)["reason"]
 
 
 def test_a_refusal_of_one_rank_is_the_reason_and_a_whole_run_is_evidence() -> None:
     written = made(2)
-    short = [{"log": "waiting"}, {"log": "rank 1: less than the floor would be left"}]
+    short = ["waiting", "rank 1: less than the floor would be left"]
     came = bench.done(written, {"codes": {"1": 3}, "msg": ""}, short)
     assert "less than the floor" in measured.measured(came)["reason"]
     row = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 2, "calls": 2, "rounds_us": [50000.0]}
-    logs = [{"log": f"NCCL_BENCH {json.dumps(row)}\nNCCL_BENCH_END {{}}"}, {"log": "done"}]
+    logs = [f"NCCL_BENCH {json.dumps(row)}\nNCCL_BENCH_END {{}}", "done"]
     evidence = measured.measured(bench.done(written, {"codes": {"0": 0, "1": 0}}, logs), {"verdict": "ib"})
     assert evidence["hosts"] == list(kube_inputs.fabric(2))
     assert not evidence["faults"] and "NCCL_BENCH" in evidence["output"]

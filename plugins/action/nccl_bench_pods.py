@@ -1,0 +1,62 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the NCCL benchmark's ranks as pods, once, and always take them away."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.modules.nccl_bench_pods import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, bench, group
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
+
+GONE_S = 120
+
+
+class ActionModule(ControllerAction):
+    """Make the pods, wait, read."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return how each rank ended; failed with the reason where none could be started."""
+        fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
+        made = bench.bench(asked["environments"], fabric, asked["job"], asked["kubernetes"])
+        self._cluster = ask.where(asked)
+        if self._task.check_mode:
+            return {"ranks": {host: {"fault": "in check mode no pod is run"} for host in made["nodes"]}}
+        self._take_away(made)  # of a run that was killed
+        try:
+            for objects in (made["common"], made["ranks"]):
+                self._apply(objects)
+            waited = group.wait(self, {**self._cluster, **made["group"], "state": "ended"}, self.task_vars)
+            return {"ranks": bench.done(made, waited, list(map(self._log, made["ranks"])))}
+        finally:
+            self._take_away(made)
+
+    def _apply(self, objects: list[Plain]) -> None:
+        said = group.put(self, objects, self._cluster, self.task_vars)
+        if said.get("failed"):
+            raise CollectionError(" ".join(str(said.get("msg", said)).split()))
+
+    def _log(self, pod: Plain) -> str:
+        asked = {**self._cluster, "namespace": pod["metadata"]["namespace"], "container": CONTAINER}
+        with contextlib.suppress(CollectionError):  # a container that was never started has no log
+            return ask.log(self, pod["metadata"]["name"], asked, self.task_vars)
+        return ""
+
+    def _take_away(self, made: Plain) -> None:
+        """Wait until they, and with them their VFs, are back; what stays is a warning."""
+        mine = [*made["ranks"], *(each for each in made["common"] if each["kind"] != "Namespace")]
+        ask.k8s(self, {**self._cluster, "state": "absent", "resource_definition": mine}, self.task_vars)
+        try:
+            asked = {**self._cluster, **made["group"], "state": "gone", "timeout": GONE_S}
+            left = group.wait(self, asked, self.task_vars)
+        except CollectionError as exc:
+            left = {"msg": str(exc)}
+        if "msg" in left:
+            self.result.setdefault("warnings", []).append(left["msg"])

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what was registered of the NCCL benchmark's ranks, and say what it came to."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.nccl_measured import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import measured
+
+
+class ActionModule(ControllerAction):
+    """Gather, judge."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return what verify takes of it, or the reason why nothing is or was measured."""
+        ranks = {host: self._rank(host, asked) for host in asked["hosts"]}
+        if not asked["ended"]:
+            return measured.measured(ranks)
+        dirs = self.owner_dirs()
+        made = measured.measured(ranks, measured.carried(ranks, asked["expect"], dirs), dirs)
+        return {**made, "counters": {host: self._counters(host) for host in ranks}}
+
+    def _rank(self, host: str, asked: Plain) -> Plain:
+        ready = {"check": self._seen(host, "check"), "fault": self.of_host(host, "__nccl_bench_fault", "")}
+        if not asked["ended"]:
+            return ready
+        if asked["pods"] is not None:
+            return ready | measured.of_pod(asked["pods"], host)
+        return ready | measured.of_process(self._seen(host, "started"), self._seen(host, "done"))
+
+    def _counters(self, host: str) -> Plain:
+        return {when: self._seen(host, when).get("counters", []) for when in ("before", "after")}
+
+    def _seen(self, host: str, name: str) -> Plain:
+        """Return a result of the role nccl; nothing where it did not come to that."""
+        return dict(self.of_host(host, f"__nccl_bench_{name}") or {})

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What actions do with a group of ranks in the cluster: apply its objects, and wait until its pods are as asked."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, status
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
+
+GONE_S = 60  # for objects that are being deleted
+
+
+def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: t.Any) -> Plain:
+    """Have the objects applied by server-side apply, again where they were being deleted; return kubernetes.core's answer.
+
+    more: where the cluster is (see `ask.where`), and what else kubernetes.core.k8s takes. Raises CollectionError where what is
+    being deleted stays.
+    """
+    arguments = {
+        "resource_definition": list(objects),
+        "apply": True,
+        "server_side_apply": {"field_manager": MANAGER, "force_conflicts": True},
+        # One that cannot be judged in check mode must not hide the others.
+        "continue_on_error": action._task.check_mode,
+        **more,
+    }
+    until = time.monotonic() + GONE_S
+    while True:
+        said = ask.k8s(action, arguments, task_vars)
+        # The server takes what is applied to them, and deletes it with them a moment later.
+        leaving = [] if action._task.check_mode else apply.leaving(objects, said)
+        if not leaving:
+            return said
+        if time.monotonic() > until:
+            still = f"{', '.join(leaving)}: being deleted, and still there after {GONE_S} s. See its finalizers."
+            raise CollectionError(still)
+        time.sleep(2)
+
+
+def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
+    """Look again and again until the group is as asked; return what it is, failed with its cause where it will not be.
+
+    asked: `namespace` and `instance`; `state` (ready, ended, gone), and but for gone `plan` and `ranks`; `timeout` and `interval`
+    in seconds; where the cluster is. In check mode one look is all.
+    """
+    start, said = time.monotonic(), ""
+    before: status.Before | None = None
+    while True:
+        seen, before = _look(action, asked, before, task_vars)
+        seconds = round(time.monotonic() - start, 1)
+        causes = " ".join(map(str, seen["findings"]))
+        result = {"ready": seen["ready"], "findings": to_plain(seen["findings"]), "seconds": seconds}
+        result |= {key: seen[key] for key in ("codes",) if key in seen}
+        if seen["state"] == "ready" or action._task.check_mode:
+            return result
+        if seen["state"] == "stuck":
+            return {**result, "failed": True, "msg": causes}
+        if seconds >= asked["timeout"]:
+            return {**result, "failed": True, "msg": status.late(asked, seen, seconds)}
+        if causes != said:
+            said = causes
+            say(f"waiting for {asked['instance']}: {causes or 'going on'}")
+        time.sleep(asked["interval"])
+
+
+def _look(
+    action: ask.Action, asked: Plain, before: status.Before | None, task_vars: t.Any
+) -> tuple[Plain, status.Before]:
+    """Return what the group is, and what there was when this began to look."""
+    pods = ask.of_instance(action, asked, [("v1", "Pod")], task_vars)
+    events: list[Plain] = []
+    sets: list[Plain] | None = None
+    # Who owns the pods is asked where pods are missing. (In check mode nothing was applied; pods that end have no owner.)
+    least = {"gone": 1, "ended": 0}[asked["state"]] if asked["state"] != "ready" else int(asked["ranks"])
+    if len(pods) < least and not action._task.check_mode:
+        sets = ask.of_instance(action, asked, [("apps/v1", "StatefulSet")], task_vars)
+    if (pods or sets) and status.judge(asked, pods, events, before, sets)["state"] != "ready":
+        events = ask.objects(action, ("v1", "Event"), ask.where(asked), [], task_vars)
+    before = before or status.first_look(pods, events, sets or ())
+    return status.judge(asked, pods, events, before, sets), before
