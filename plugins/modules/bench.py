@@ -123,6 +123,10 @@ bench:
       description: The form's number.
       returned: always
       type: int
+    from:
+      description: From where, V(controller) or V(pod).
+      returned: always
+      type: str
     url:
       description: What was asked.
       returned: always

@@ -83,7 +83,8 @@ def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
 def table(report: t.Mapping[str, t.Any]) -> list[str]:
     """Return the lines for a terminal."""
     engine = " ".join(filter(None, (report["engine"]["name"], report["engine"]["version"]))) or "engine unknown"
-    lines = [f"{report['model']} at {report['url']} ({engine})", *report["answer"]]
+    place = ", asked from a pod of the cluster" if report["from"] == "pod" else ""
+    lines = [f"{report['model']} at {report['url']} ({engine}){place}", *report["answer"]]
     for workload in report["workloads"]:
         rows = [row(each) for each in workload["levels"]]
         widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
