@@ -24,6 +24,4 @@ class ActionModule(ControllerAction):
         given = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode asks the server nothing."}
-        made = run(Wanted(**given), known.load(folders), say)
-        result = {"bench": made, "table": report.table(made), "problem": " ".join(report.problems(made))}
-        return {**result, "failed": True, "msg": result["problem"]} if result["problem"] else result
+        return report.result(run(Wanted(**given), known.load(folders), say))

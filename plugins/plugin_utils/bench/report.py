@@ -61,6 +61,13 @@ def problems(report: t.Mapping[str, t.Any]) -> list[str]:
     return [*found, beside] if beside else found
 
 
+def result(report: Plain) -> Plain:
+    """Return what an action returns of a report: failed where a level is not good."""
+    problem = " ".join(problems(report))
+    made: Plain = {"bench": report, "table": table(report), "problem": problem}
+    return {**made, "failed": True, "msg": problem} if problem else made
+
+
 def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
     """Return what its figures leave open: tokens that no server counted, and times that are shared out."""
     levels = workload["levels"]
