@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
+import types
 import typing as t
 from dataclasses import dataclass
 
@@ -18,8 +21,40 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.inspected
 INTERVAL_S = 2.0
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 def _nothing(_told: t.Any) -> None:
     pass
+
+
+class _Told(BaseException):
+    """A signal asks for the end."""
+
+
+@contextlib.contextmanager
+def cleaning_up() -> t.Iterator[None]:
+    """Let what runs in here take away what it made before a signal ends the process: Ansible's worker would just go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told: list[int] = []
+
+    def stop(number: int, _frame: types.FrameType | None) -> None:
+        told.append(number)
+        for each in _SIGNALS:  # once is enough
+            signal.signal(each, signal.SIG_IGN)
+        raise _Told
+
+    before = {each: signal.signal(each, stop) for each in _SIGNALS}
+    try:
+        with contextlib.suppress(_Told):
+            yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        if told:
+            signal.raise_signal(told[0])
 
 
 @dataclass(frozen=True)
@@ -55,11 +90,13 @@ class Runner:
         """Return the digest of what the pod ran, and its log. Raises CollectionError where it did not end well."""
         name = job.pod["metadata"]["name"]
         self.remove([name])  # of a run that was killed
-        try:
-            self._do({"resource_definition": [*job.needs, job.pod]})
-            return self._wait(job), self._log(job.pod)
-        finally:
-            self.remove([name])
+        with cleaning_up():
+            try:
+                self._do({"resource_definition": [*job.needs, job.pod]})
+                return self._wait(job), self._log(job.pod)
+            finally:
+                self.remove([name])
+        raise CollectionError(f"{name}: told to end, and taken away.")
 
     def remove(self, names: t.Sequence[str]) -> None:
         """Take pods and ConfigMaps of these names away."""
