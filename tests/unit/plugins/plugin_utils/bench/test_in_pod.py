@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pathlib
@@ -100,4 +101,9 @@ def test_the_tree_has_what_is_imported_and_no_more() -> None:
     assert not [
         path for path, text in tree.items() if re.search(r"(?m)^(import|from) (yaml|jsonschema|ansible\.)", text)
     ]
+    for path, text in tree.items():
+        ast.parse(text, path, feature_version=in_pod.OLDEST)
+        assert not re.search(r"datetime\.UTC\)|asyncio\.(timeout|TaskGroup|Runner)\(|import tomllib|StrEnum", text), (
+            path
+        )
     assert sum(map(len, tree.values())) < 400_000, "a ConfigMap holds 1 MiB"
