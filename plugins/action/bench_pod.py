@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 
 from ansible_collections.dgxspark.cluster.plugins.modules.bench_pod import ARGUMENTS, SHARED
@@ -45,7 +46,7 @@ class ActionModule(ControllerAction):
         bench_pod.alone(there)
         there += runner.listed("ConfigMap", selector)
         runner.remove(sorted({each["metadata"]["name"] for each in there}))
-        look = lambda pods: bench_pod.alone(pods, name)  # noqa: E731
+        look = functools.partial(bench_pod.alone, own=name)
         bound = "dgxspark_bench_timeout"
         _digest, log = runner.run(Job(needs, pod, asked["host"], asked["timeout"], selector, bound, look, self._hear))
         self._hear(log)
