@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.bench import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
@@ -19,9 +20,8 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the report; failed where a level is failed or garbage. Check mode asks nothing."""
+        folders = asked.pop("knowledge_dirs")
         given = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode asks the server nothing."}
-        made = run(Wanted(**given), say)
-        result = {"bench": made, "table": report.table(made), "problem": " ".join(report.problems(made))}
-        return {**result, "failed": True, "msg": result["problem"]} if result["problem"] else result
+        return report.result(run(Wanted(**given), known.load(folders), say))

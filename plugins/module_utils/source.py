@@ -26,6 +26,8 @@ def source_of(program: types.ModuleType) -> str:
 
 _OURS = __name__.rpartition(".")[0]
 _IMPORT = re.compile(rf"(?m)^( *)from ({re.escape(_OURS)}[\w.]*) import (\([^)]*\)|.+)$")
+_PLUGINS = _OURS.rpartition(".")[0]
+_ANY_IMPORT = re.compile(rf"(?m)^ *from ({re.escape(_PLUGINS)}[\w.]*) import (\([^)]*\)|.+)$")
 
 
 def folder_of(program: types.ModuleType) -> dict[str, str]:
@@ -43,6 +45,32 @@ def folder_of(program: types.ModuleType) -> dict[str, str]:
         module = importlib.import_module(name)
         found[file] = _IMPORT.sub(lambda match: _flat(match, wanted), source_of(module))
     return found
+
+
+def tree_of(program: types.ModuleType, file: str) -> dict[str, str]:
+    """Return path -> source of a program with all of the collection's own modules that it imports, controller's as well.
+
+    The program lies at the top as `file`, the modules below it where their imports look for them, texts unchanged. No folder needs
+    an __init__.py. The program puts the top into sys.path before it imports the first.
+    """
+    found, wanted = {file: source_of(program)}, _imported(source_of(program))
+    while wanted:
+        name = wanted.pop()
+        path = f"{name.replace('.', '/')}.py"
+        if path not in found:
+            found[path] = source_of(importlib.import_module(name))
+            wanted += _imported(found[path])
+    return found
+
+
+def _imported(text: str) -> list[str]:
+    names: list[str] = []
+    for of, what in _ANY_IMPORT.findall(text):
+        if hasattr(importlib.import_module(of), "__path__"):  # a folder: what is imported are modules
+            names += [f"{of}.{name.split(' as ')[0].strip()}" for name in what.strip("()").split(",") if name.strip()]
+        else:
+            names.append(of)
+    return names
 
 
 def _flat(match: re.Match[str], wanted: list[str]) -> str:

@@ -20,50 +20,18 @@ description:
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.bench
 options:
   url:
     description: The server's address with the version, such as V(http://10.0.0.1:30000/v1).
     type: str
     required: true
-  model:
-    description: The served model's name. By default the first that the server names.
-    type: str
   key_file:
     description: A file on the controller with the server's API key. It is sent to the server and shown nowhere.
     type: path
   api_key:
     description: The server's API key, instead of O(key_file).
     type: str
-  workloads:
-    description:
-      - What is asked, by the names of C(knowledge/workloads) and of the owner's folders, such as V(chat), V(generation),
-        V(long-context), V(code), V(reasoning) or V(agents).
-    type: list
-    elements: str
-    default: [chat]
-  levels:
-    description: Requests at once.
-    type: list
-    elements: int
-    default: [1, 4, 8, 16]
-  rounds:
-    description: How many requests each of those that run at once sends in turn.
-    type: int
-    default: 2
-  seconds:
-    description: After how many seconds a level begins no more requests. What was begun may take its workload's time.
-    type: float
-    default: 120
-  seed:
-    description: Of the filling text and of the server's sampling. By default the workload's own.
-    type: int
-  mode:
-    description:
-      - V(quick) takes about a minute, asks short answers at more and more requests at once, and says in C(answer) what users get
-        and what limits it. O(workloads), O(levels), O(rounds) and O(seconds) are not used then.
-    type: str
-    choices: [full, quick]
-    default: full
   keep_to:
     description: A folder on the controller for every answer's whole text, one compressed file for each workload and level.
     type: path
@@ -89,15 +57,11 @@ options:
   ca_path:
     description: A file with the certificates of the authority that signed the server's.
     type: path
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one. Kinds C(workloads), C(guards) and C(metrics) are used.
-    type: list
-    elements: path
-    default: []
 requirements:
   - httpx (Python library, on the controller)
   - jsonschema (Python library, on the controller)
 seealso:
+  - module: dgxspark.cluster.bench_pod
   - module: dgxspark.cluster.serving_canary
 """
 
@@ -123,6 +87,10 @@ bench:
       description: The form's number.
       returned: always
       type: int
+    from:
+      description: From where, V(controller) or V(pod).
+      returned: always
+      type: str
     url:
       description: What was asked.
       returned: always

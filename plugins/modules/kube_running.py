@@ -70,6 +70,14 @@ requests:
   description: How many requests its plan computes at once, or null where it was started without saying so.
   type: int
   returned: success
+inside:
+  description: Where a pod of the cluster reaches the model, or null.
+  returned: success
+  type: str
+secret:
+  description: The name of the Secret with the key that the API asks for, or null where it asks for none.
+  returned: success
+  type: str
 unreached:
   description: Why RV(groups) is empty.
   type: str

@@ -119,14 +119,18 @@ def schema(kind: str) -> dict[str, t.Any]:
 
 def validate(kind: str, entry: t.Any, where: str) -> None:
     """Check one entry against its kind's schema; KnowledgeError names `where`, and each fault with its key."""
-    validator = jsonschema.Draft202012Validator(schema(kind))
-    errors = sorted(validator.iter_errors(entry), key=lambda e: (list(map(str, e.absolute_path)), e.message))
-    if errors:
-        faults = []
-        for each in errors:
-            error = jsonschema.exceptions.best_match([each])
-            faults.append(f"{'.'.join(str(p) for p in error.absolute_path) or '(top level)'}: {error.message}")
-        raise KnowledgeError(f"{where}: {'; '.join(dict.fromkeys(faults))}. See knowledge/schema/{kind}.json.")
+    if found := faults(schema(kind), entry):
+        raise KnowledgeError(f"{where}: {'; '.join(dict.fromkeys(found))}. See knowledge/schema/{kind}.json.")
+
+
+def faults(form: t.Mapping[str, t.Any], value: t.Any) -> list[str]:
+    """Return what is wrong with a value by a JSON Schema (2020-12), each with its key."""
+    errors = jsonschema.Draft202012Validator(form).iter_errors(value)
+    best = [
+        jsonschema.exceptions.best_match([each])
+        for each in sorted(errors, key=lambda e: (list(map(str, e.absolute_path)), e.message))
+    ]
+    return [f"{'.'.join(str(p) for p in each.absolute_path) or '(top level)'}: {each.message}" for each in best]
 
 
 def merged(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Entry:

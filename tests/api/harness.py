@@ -75,6 +75,8 @@ class Site:
         (folder / "ansible.cfg").write_text("[defaults]\nlocalhost_warning = False\n", encoding="utf-8")
         self.playbook = "play.yml"
         self.environment: dict[str, str] = {}
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir(exist_ok=True)
         link = folder / "collections/ansible_collections/dgxspark"
         link.mkdir(parents=True)
         (link / "cluster").symlink_to(ROOT)
@@ -98,6 +100,7 @@ class Site:
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": f"{self.folder / 'collections'}{os.pathsep}{collections()}",
             "ANSIBLE_HOME": str(self.folder / "home"),
+            "TMPDIR": str(self.temporary),  # the Kubernetes client keeps what it has discovered there
             "ANSIBLE_NOCOLOR": "1",
             **self.environment,
         }

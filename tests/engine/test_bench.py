@@ -8,11 +8,12 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, metrics, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, known, metrics, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import Wanted, run
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
 from ansible_collections.dgxspark.cluster.tests.engine import served
 
@@ -79,8 +80,8 @@ def test_figures_are_the_engine_s_own(sound: str) -> None:
 def verdicts(url: str) -> list[str]:
     found = []
     for seed in range(RUNS):
-        wanted = Wanted(url, workloads=("tiny-sums",), levels=(1, 8), rounds=4, seed=seed, knowledge_dirs=tuple(OWN))
-        found.append(report.verdict(run(wanted, lambda _text: None)))
+        wanted = Wanted(url, workloads=("tiny-sums",), levels=(1, 8), rounds=4, seed=seed)
+        found.append(report.verdict(run(wanted, known.load(OWN), lambda _text: None)))
     print(f"\n{found}")
     return found
 

@@ -21,7 +21,9 @@ import urllib.request
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import run as bench
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import steps
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
@@ -161,16 +163,15 @@ class Served:
         return Step(not socket_only, found["summary"] if socket_only else "", data={"socket": socket_only})
 
     def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
-        wanted = bench.Wanted(
+        wanted = Wanted(
             self.url,
             workloads=("short",),
             levels=(1, 4),
             rounds=1,
             seconds=20.0,
             keep_to=str(folder / f"answers-{run}"),
-            knowledge_dirs=(str(self.overlay),),
         )
-        report = bench.run(wanted, lambda _text: None)
+        report = bench.run(wanted, known.load([str(self.overlay)]), lambda _text: None)
         bad = [level["message"] for work in report["workloads"] for level in work["levels"] if level["message"]]
         return Step(not bad, " ".join(bad), data={"report": report})
 

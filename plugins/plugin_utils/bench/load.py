@@ -243,8 +243,8 @@ async def _one(
     failure: Failure | None = None
     try:
         with _named(request):
-            async with asyncio.timeout(request.timeout):
-                await _read(request, tls, _body(request, workload, question), stream, guards)
+            asking = _read(request, tls, _body(request, workload, question), stream, guards)
+            await asyncio.wait_for(asking, request.timeout)
         _judge(stream, guards)
     except StreamError as exc:
         failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
@@ -346,8 +346,7 @@ async def _model(client: httpx.AsyncClient, request: ChatRequest) -> str:
     request = dataclasses.replace(request, timeout=min(request.timeout, FIRST_S))
     try:
         with _named(request):
-            async with asyncio.timeout(request.timeout):
-                answer = await client.get(f"{request.url.rstrip('/')}/models")
+            answer = await asyncio.wait_for(client.get(f"{request.url.rstrip('/')}/models"), request.timeout)
             refused = refusal(answer.status_code, "", answer.text)
             if refused:
                 raise refused
@@ -387,7 +386,7 @@ def _named(request: ChatRequest) -> t.Iterator[None]:
         yield
     except httpx.ConnectTimeout:
         raise failure_of("unreachable", f"no connection within {request.timeout:g} s") from None
-    except (TimeoutError, httpx.TimeoutException):
+    except (TimeoutError, asyncio.TimeoutError, httpx.TimeoutException):  # noqa: UP041 - two in Python 3.10
         raise failure_of("hang", f"no answer within {request.timeout:g} s") from None
     except (httpx.ConnectError, OSError) as exc:
         cause, words = _unconnected(exc)

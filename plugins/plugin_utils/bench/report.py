@@ -61,6 +61,13 @@ def problems(report: t.Mapping[str, t.Any]) -> list[str]:
     return [*found, beside] if beside else found
 
 
+def result(report: Plain) -> Plain:
+    """Return what an action returns of a report: failed where a level is not good."""
+    problem = " ".join(problems(report))
+    made: Plain = {"bench": report, "table": table(report), "problem": problem}
+    return {**made, "failed": True, "msg": problem} if problem else made
+
+
 def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
     """Return what its figures leave open: tokens that no server counted, and times that are shared out."""
     levels = workload["levels"]
@@ -83,7 +90,8 @@ def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
 def table(report: t.Mapping[str, t.Any]) -> list[str]:
     """Return the lines for a terminal."""
     engine = " ".join(filter(None, (report["engine"]["name"], report["engine"]["version"]))) or "engine unknown"
-    lines = [f"{report['model']} at {report['url']} ({engine})", *report["answer"]]
+    place = ", asked from a pod of the cluster" if report["from"] == "pod" else ""
+    lines = [f"{report['model']} at {report['url']} ({engine}){place}", *report["answer"]]
     for workload in report["workloads"]:
         rows = [row(each) for each in workload["levels"]]
         widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]

@@ -14,15 +14,14 @@ import os
 import pathlib
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import across, crosscheck, metrics, quick, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, limits_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, Server, gone, server_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Known, Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Workload, workload_of
 
 Plain = dict[str, t.Any]
@@ -31,42 +30,18 @@ _QUICK_LEVELS, _QUICK_S, _QUICK_TOKENS = (1, 4, 8, 16, 32), 20.0, 128
 _A_DAY_S = 86400.0  # a request's own bound is its workload's
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the owner wants measured. seed None: the workloads' own; keep_to: where answers go, compressed."""
-
-    url: str
-    model: str | None = None
-    key_file: str | None = None
-    workloads: tuple[str, ...] = ("chat",)
-    levels: tuple[int, ...] = (1, 4, 8, 16)
-    rounds: int = 2
-    seconds: float = 120.0
-    seed: int | None = None
-    mode: str = "full"
-    keep_to: str | None = None
-    log_file: str | None = None
-    api_key: str | None = None
-    crosscheck: str | None = None
-    crosscheck_arguments: tuple[str, ...] = ()
-    validate_certs: bool = True
-    ca_path: str | None = None
-    knowledge_dirs: tuple[str, ...] = ()
-
-
-def run(wanted: Wanted, say: Say) -> Plain:
+def run(wanted: Wanted, known: Known, say: Say) -> Plain:
     """Measure; return the report. Raises CollectionError for what cannot be measured at all."""
-    folders = list(wanted.knowledge_dirs)
-    engines, constants = knowledge.load("metrics", folders), knowledge.load("constants", folders)
+    engines, constants = known.metrics, known.constants
     wanted = _quick(wanted) if wanted.mode == "quick" else wanted
-    benches = _benches(wanted, constants["bench.quick_time"]["value"] if wanted.mode == "quick" else math.inf)
+    benches = _benches(wanted, known)
     server = server_of(benches[0].request, [entry["version"]["path"] for entry in engines.values()])
     engine = metrics.engine_of(server.metrics, engines)
     beside = _beside(wanted, server.model, bool(benches[0].request.api_key))
     started, measured = _now(), []
     for place, bench in enumerate(benches, 1):
         named = dataclasses.replace(bench, request=dataclasses.replace(bench.request, model=server.model))
-        results = _measured(wanted, named, say)
+        results = _measured(wanted, known, named, say)
         measured.append((bench.workload.name, results))
         left = [each.workload.name for each in benches[place:]]
         if left and gone(results[-1].records):
@@ -77,6 +52,7 @@ def run(wanted: Wanted, say: Say) -> Plain:
         say(f"{beside[0]} runs beside it")
     return {
         "format": report.FORMAT,
+        "from": wanted.place,
         "url": wanted.url,
         "model": server.model,
         "started": started,
@@ -104,19 +80,24 @@ def _quick(wanted: Wanted) -> Wanted:
     return dataclasses.replace(wanted, workloads=("chat",), levels=_QUICK_LEVELS, rounds=1, seconds=_QUICK_S)
 
 
-def _benches(wanted: Wanted, within_s: float) -> list[Bench]:
+def works(wanted: Wanted, known: Known) -> list[Workload]:
+    """Return the workloads that are asked. Raises CollectionError where one is unknown, or none is named."""
     if not wanted.workloads:
         raise CollectionError("workloads: name one or more.")
-    asked, greedy = _asked(wanted), _workload(wanted, "greedy")
-    work = [_workload(wanted, name) for name in wanted.workloads]
+    return [_workload(wanted, known, name) for name in wanted.workloads]
+
+
+def _benches(wanted: Wanted, known: Known) -> list[Bench]:
+    asked, greedy, work = _asked(wanted), _workload(wanted, known, "greedy"), works(wanted, known)
+    within_s = float(known.constants["bench.quick_time"]["value"]) if wanted.mode == "quick" else math.inf
     if wanted.mode == "quick":
         greedy = dataclasses.replace(greedy, max_tokens=_QUICK_TOKENS // 2)
         work = [dataclasses.replace(each, max_tokens=_QUICK_TOKENS, cut=True) for each in work]
     return [Bench(asked, each, greedy, wanted.levels, wanted.rounds, wanted.seconds, within_s) for each in work]
 
 
-def _measured(wanted: Wanted, bench: Bench, say: Say) -> list[Result]:
-    name, (limits, over) = bench.workload.name, _limits(wanted)
+def _measured(wanted: Wanted, known: Known, bench: Bench, say: Say) -> list[Result]:
+    name, limits, over = bench.workload.name, limits_of(known.guards), across.load_limits_of(known.guards)
     results = measure(bench, limits, over, lambda text: say(f"{name}: {text}"))
     if wanted.keep_to:
         _keep(pathlib.Path(wanted.keep_to), name, results)
@@ -158,13 +139,8 @@ def _answer(
     return quick.answer(results, queues, marks)
 
 
-def _limits(wanted: Wanted) -> tuple[Limits, across.LoadLimits]:
-    entries = knowledge.load("guards", list(wanted.knowledge_dirs))
-    return limits_of(entries), across.load_limits_of(entries)
-
-
-def _workload(wanted: Wanted, name: str) -> Workload:
-    found = workload_of(name, knowledge.load("workloads", list(wanted.knowledge_dirs)))
+def _workload(wanted: Wanted, known: Known, name: str) -> Workload:
+    found = workload_of(name, known.workloads)
     return found if wanted.seed is None else dataclasses.replace(found, seed=wanted.seed)
 
 
@@ -209,4 +185,5 @@ def _keep(folder: pathlib.Path, name: str, results: t.Sequence[Result]) -> None:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # An engine's image may have Python 3.10, which does not know datetime.UTC.
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017

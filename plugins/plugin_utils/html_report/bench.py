@@ -61,6 +61,7 @@ def _content(report: Plain) -> dict[str, t.Any]:
 def _facts(report: Plain) -> list[tuple[str, str]]:
     engine = " ".join(filter(None, (report["engine"]["name"], report["engine"]["version"])))
     facts = [("Model", report["model"]), ("Engine", engine or "unknown"), ("Mode", report["mode"])]
+    facts.append(("Asked from", {"pod": "a pod of the cluster"}.get(report["from"], f"the {report['from']}")))
     if report["acceptance"]:
         facts.append(("Speculation", form.accepted(report["acceptance"])))
     return [*facts, ("Started", report["started"][11:16] + " UTC"), ("Client busy", f"{report['client_share']:.1%}")]

@@ -19,6 +19,7 @@ PROGRAMS = RANK_PROGRAMS  # where the ConfigMap is mounted
 CACHE = "/cache"
 TOKEN = "/run/secrets/dgxspark"
 KEY = "/run/secrets/dgxspark-api"
+API_KEY = "api-key"  # the volume that has it
 CONTAINER = "rank"
 PERIOD_S = 5
 # The kubelet counts failures of a container that ended by itself on in the next one (pkg/kubelet/prober/worker.go: resultRun is
@@ -130,8 +131,8 @@ def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
         mounts.append({"name": "hf-token", "mountPath": TOKEN, "readOnly": True})
     if has_door(member, chosen):
         items = [{"key": "key", "path": "key", "mode": 0o400}]
-        volumes.append({"name": "api-key", "secret": {"secretName": chosen.api_key_secret, "items": items}})
-        mounts.append({"name": "api-key", "mountPath": KEY, "readOnly": True})
+        volumes.append({"name": API_KEY, "secret": {"secretName": chosen.api_key_secret, "items": items}})
+        mounts.append({"name": API_KEY, "mountPath": KEY, "readOnly": True})
     return volumes, mounts
 
 

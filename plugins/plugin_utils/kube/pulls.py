@@ -39,7 +39,8 @@ _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
 class Wanted:
     """What is to be on which node. pods: by host, those that are needed to have it there, or to learn its digest.
 
-    lacking: hosts whose node does not list it. timeout_s: that all pulls together may take. same: digests of one image (image.alike).
+    lacking: hosts whose node does not list it. timeout_s: that all pulls together may take, by the setting `bound`. same: digests of
+    one image (image.alike).
     """
 
     image: str
@@ -48,6 +49,7 @@ class Wanted:
     lacking: list[str]
     timeout_s: float
     same: dict[str, str] = field(default_factory=dict)
+    bound: str = "k8s_dgx_image_timeout"
 
 
 def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
@@ -149,7 +151,7 @@ class Watch:
         if not self.waiting or (self.failed_at is not None and now - self.failed_at >= OTHERS_S):
             return failed
         if (took := now - self.began) >= self.wanted.timeout_s:
-            return [*failed, *(f"{line} after {took:.0f} s (k8s_dgx_image_timeout)." for line in self.waiting)]
+            return [*failed, *(f"{line} after {took:.0f} s ({self.wanted.bound})." for line in self.waiting)]
         return None
 
     def look(self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import image
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import API_KEY, CONTAINER
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,
@@ -32,8 +32,9 @@ def running(
     instance: str, namespace: str, objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]
 ) -> Plain:
     """Return what runs: `ranks` (how many there are to be), `hosts` (by rank), `pods` (what `nccl_transport` takes to
-    read their logs), `groups` (what `serving_canary` takes), `unreached` (why there are none), `requests` (how many its plan
-    computes at once, None where it does not say), and `image` (its `name`, the `digest` that all ranks run, the same by host as
+    read their logs), `groups` (what `serving_canary` takes), `unreached` (why there are none), `inside` (where pods reach it), `secret`
+    (the name of that with the API's key, None without), `requests` (how many its plan computes at once, None where it does not say), and
+    `image` (its `name`, the `digest` that all ranks run, the same by host as
     `digests`, and `problems`: ranks that differ, or another digest than came first).
 
     objects: by kind, as the API returns them; all nodes; of ConfigMaps, the one that keeps images' digests. node_names: the node of a
@@ -56,6 +57,8 @@ def running(
         "groups": [group] if url else [],
         "requests": int(told) if told.isdigit() and int(told) else None,
         "unreached": "" if url else _unreached(instance, pods.get(0)),
+        "inside": _inside(pods.get(0), objects["Service"]),
+        "secret": _secret(pods.get(0)),
         "image": ran(objects, node_names),
     }
 
@@ -101,6 +104,23 @@ def _url(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
         if port.get("nodePort") and address:
             return f"http://{_bracketed(address)}:{port['nodePort']}/v1"
     return None
+
+
+def _inside(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
+    """Return where the head answers pods: at the Service's address, so that no name is looked up for each request."""
+    for service in services if head else ():
+        spec, metadata = service.get("spec") or {}, service["metadata"]
+        port = next((port["port"] for port in spec.get("ports") or () if port.get("name") == "http"), None)
+        if port:
+            address = _bracketed(str(spec.get("clusterIP") or f"{metadata['name']}.{metadata['namespace']}.svc"))
+            return f"http://{address}:{port}/v1"
+    return None
+
+
+def _secret(head: Plain | None) -> str | None:
+    """Return the name of the Secret with the key that the head's API asks for; None where it asks for none."""
+    volumes = ((head or {}).get("spec") or {}).get("volumes") or ()
+    return next((str(each["secret"]["secretName"]) for each in volumes if each.get("name") == API_KEY), None)
 
 
 def _bracketed(address: str) -> str:

@@ -23,7 +23,8 @@ LEVEL = {
 }  # fmt: skip
 REPORT: dict[str, t.Any] = {
     "format": form.FORMAT, "url": "http://spark1:30000/v1", "model": "acme/<Model>", "started": "2026-01-02T03:04:05Z",
-    "finished": "2026-01-02T03:05:05Z", "mode": "full", "client_share": 0.01, "acceptance": None, "crosscheck": None, "answer": [],
+    "finished": "2026-01-02T03:05:05Z", "mode": "full", "from": "pod", "client_share": 0.01,
+    "acceptance": None, "crosscheck": None, "answer": [],
     "workloads": [{"name": "chat", "levels": [LEVEL]}], "engine": {"name": "sglang", "version": None},
 }  # fmt: skip
 BESIDE = {
@@ -46,6 +47,9 @@ def test_without_another_tool_there_is_the_models_own_table_alone() -> None:
     shown = page(REPORT)
     assert "<h1>Good</h1>" in shown and 'class="ok">good</td>' in shown
     assert shown.count("<table") == 1 and "acme/&lt;Model&gt;" in shown
+    assert "a pod of the cluster" in shown and "asked from a pod of the cluster" in form.table(REPORT)[0]
+    here = {**REPORT, "from": "controller"}
+    assert "the controller" in page(here) and "asked from" not in form.table(here)[0]
     problem = {**BESIDE, "levels": [], "problem": "llama-benchy did not end."}
     shown = page({**REPORT, "crosscheck": problem})
     assert "llama-benchy did not end." in shown and shown.count("<table") == 1

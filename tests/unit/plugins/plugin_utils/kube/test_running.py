@@ -84,6 +84,20 @@ def test_a_rank_without_a_pod_is_still_a_rank_and_one_that_leaves_does_not_count
     assert seen(objects)["unreached"] == "instance 'default' has no head that runs"
 
 
+def test_pods_reach_it_at_its_service_whose_key_is_in_a_secret() -> None:
+    objects = cluster(api_key_secret="serve-default-api-0123456789abcdef")
+    port = objects["Service"][0]["spec"]["ports"][0]["port"]
+    found = seen(objects)
+    assert found["inside"] == f"http://serve-default.dgx-serving.svc:{port}/v1"
+    assert found["secret"] == "serve-default-api-0123456789abcdef"
+    objects["Service"][0]["spec"]["clusterIP"] = "fd00::7"
+    assert seen(objects)["inside"] == f"http://[fd00::7]:{port}/v1"
+    assert seen(cluster())["secret"] is None
+    objects["Pod"] = [pod for pod in objects["Pod"] if pod["metadata"]["labels"][RANK] != "0"]
+    found = seen(objects)
+    assert (found["inside"], found["secret"]) == (None, None)
+
+
 def test_nothing_that_runs_is_one_clear_error() -> None:
     with pytest.raises(CollectionError, match="no instance 'default' is served in namespace dgx-serving"):
         seen({"StatefulSet": [], "Pod": [], "Service": []})

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measure a served model from a pod of its cluster: made, told, waited for, read, and taken away again."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+
+from ansible_collections.dgxspark.cluster.plugins.modules.bench_pod import ARGUMENTS, SHARED
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known, report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import works
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench_pod
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.run_once import Job, Runner
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
+
+
+class ActionModule(ControllerAction):
+    """Make the pod, wait, read, report."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the report; failed where a level is failed or garbage. Check mode makes no pod."""
+        served = bench_pod.Served(asked["instance"], asked["image"], asked["secret"])
+        given = {name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in SHARED}
+        wanted = Wanted(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
+        what = known.load(asked["knowledge_dirs"])
+        works(wanted, what)  # what is unknown here is not asked there
+        document, run = bench_pod.asked(wanted, what), secrets.token_hex(4)
+        needs, pod = bench_pod.objects(served, document, asked["host"], asked["kubernetes"], asked["timeout"], run)
+        if self._task.check_mode:
+            return {"skipped": True, "msg": "Check mode makes no pod, and asks the server nothing."}
+        log = self._ran(asked, needs, pod)
+        return report.result(bench_pod.report(log, f"{asked['image']} on {asked['host']}"))
+
+    def _ran(self, asked: Plain, needs: list[Plain], pod: Plain) -> str:
+        """Return the log of the pod. What killed runs have left is taken away before."""
+        runner = Runner(self, asked, pod["metadata"]["namespace"], self.task_vars)
+        selector, name, self._told = bench_pod.selector(asked["instance"]), pod["metadata"]["name"], 0
+        there = runner.listed("Pod", selector)
+        bench_pod.alone(there)
+        there += runner.listed("ConfigMap", selector)
+        runner.remove(sorted({each["metadata"]["name"] for each in there}))
+        look = functools.partial(bench_pod.alone, own=name)
+        bound = "dgxspark_bench_timeout"
+        _digest, log = runner.run(Job(needs, pod, asked["host"], asked["timeout"], selector, bound, look, self._hear))
+        self._hear(log)
+        return log
+
+    def _hear(self, log: str) -> None:
+        for line in bench_pod.progress(log, self._told):
+            say(line)
+            self._told += 1

@@ -1,0 +1,126 @@
+#!/usr/bin/python
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bench_pod
+short_description: Measure a served model from a pod inside its cluster
+version_added: 0.1.0
+author: dgxspark.cluster contributors (@dgxspark)
+description:
+  - Measures as M(dgxspark.cluster.bench) does, by the same program, from a pod - for a controller whose way to the model is slow.
+  - The pod runs the engine's image once, without a GPU, weights, VFs or a token of the API, and is removed again, whatever the outcome.
+    Its log has the progress and the report, and no answer's whole text.
+  - Another run that measures the same instance is not disturbed; the task fails then. What killed runs have left is removed.
+  - The task fails where a level is not good. Its result holds the whole report all the same.
+  - In check mode it makes no pod, and is skipped.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.bench
+  - dgxspark.cluster.kube
+options:
+  url:
+    description: The server's address with the version, as a pod reaches it.
+    type: str
+    required: true
+  instance:
+    description: The instance that is measured.
+    type: str
+    required: true
+  image:
+    description: The image that its ranks run. It needs Python 3.10 and httpx, which those of vLLM and SGLang have.
+    type: str
+    required: true
+  secret:
+    description: The name of the Secret in the same namespace whose C(key) the server asks for. Without it, no key is sent.
+    type: str
+  host:
+    description: The host on which the pod runs.
+    type: str
+    required: true
+  kubernetes:
+    description: Namespace, pull policy, secrets and names of nodes, as the filter P(dgxspark.cluster.kube_serving#filter) takes them.
+    type: dict
+    default: {}
+  timeout:
+    description: Seconds for the pod, a pull of the image included.
+    type: int
+    default: 14400
+requirements:
+  - jsonschema (Python library, on the controller)
+  - httpx (Python library, in the image)
+seealso:
+  - module: dgxspark.cluster.bench
+  - module: dgxspark.cluster.kube_running
+"""
+
+EXAMPLES = r"""
+- name: See what runs
+  dgxspark.cluster.kube_running:
+    namespace: dgx-serving
+    instance: default
+  register: running
+  run_once: true
+  delegate_to: localhost
+
+- name: Measure it from beside its head
+  dgxspark.cluster.bench_pod:
+    url: "{{ running.inside }}"
+    instance: default
+    image: "{{ running.image.name }}"
+    secret: "{{ running.secret | default(omit, true) }}"
+    host: "{{ running.hosts | first }}"
+    levels: [1, 8]
+  run_once: true
+  delegate_to: localhost
+  register: measured
+"""
+
+RETURN = r"""
+bench:
+  description: The report, as M(dgxspark.cluster.bench) returns it, with C(from) V(pod).
+  returned: when the server could be asked
+  type: dict
+problem:
+  description: Why a level is not good; else empty.
+  returned: when the server could be asked
+  type: str
+table:
+  description: The same as lines for a terminal.
+  returned: when the server could be asked
+  type: list
+  elements: str
+"""
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
+
+SHARED: dict[str, dict[str, object]] = {
+    "model": {"type": "str"},
+    "workloads": {"type": "list", "elements": "str", "default": ["chat"]},
+    "levels": {"type": "list", "elements": "int", "default": [1, 4, 8, 16]},
+    "rounds": {"type": "int", "default": 2},
+    "seconds": {"type": "float", "default": 120},
+    "seed": {"type": "int"},
+    "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
+}
+ARGUMENTS: dict[str, dict[str, object]] = {
+    **SHARED,
+    "url": {"type": "str", "required": True},
+    "instance": {"type": "str", "required": True},
+    "image": {"type": "str", "required": True},
+    "secret": {"type": "str", "no_log": False},
+    "host": {"type": "str", "required": True},
+    "kubernetes": {"type": "dict", "default": {}},
+    "timeout": {"type": "int", "default": 14400},
+    "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+}
+main = controller_only(ARGUMENTS)
+
+if __name__ == "__main__":
+    main()

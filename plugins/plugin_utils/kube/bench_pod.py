@@ -1,0 +1,155 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A pod that measures a served model from within the cluster, by the program with which the controller does, in the engine's image.
+
+The pod is none of the instance's: its labels do not select it for the ranks' Service, policy or budget. The ranks' policy lets
+anybody in at the API's port, and nothing more is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import tree_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import in_pod
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Known, Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import once, pod
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    COMPONENT_LABEL,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    Plain,
+    image,
+    label,
+    labels,
+    settings,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.inspected import printable
+
+BENCH = f"{MANAGER}/bench"  # label: the instance that is measured
+SCHEMA = knowledge.COLLECTION / "docs" / "schema" / "bench-report.json"
+_CONSTANTS = "bench."
+_NAME_MOST = 40
+_LARGEST = 8 * 2**20  # characters of a log: a kubelet keeps 10 MiB of one
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is measured: an instance, the image that its ranks run, and the Secret with the key that its API asks for."""
+
+    instance: str
+    image: str
+    secret: str | None = None
+
+
+@functools.cache
+def sources() -> dict[str, str]:
+    """Return the program with all that it imports of this collection: path → text."""
+    return tree_of(in_pod, in_pod.PROGRAM)
+
+
+def asked(wanted: Wanted, known: Known) -> str:
+    """Return what the program is asked, in JSON. Where an entry's file lies is nobody's business in a pod."""
+    told = {
+        kind: {name: {key: value for key, value in entry.items() if key != "origin"} for name, entry in entries.items()}
+        for kind, entries in to_plain(known).items()
+    }
+    told["constants"] = {name: entry for name, entry in told["constants"].items() if name.startswith(_CONSTANTS)}
+    return json.dumps({"wanted": to_plain(wanted), "known": told}, default=str, sort_keys=True)
+
+
+def objects(
+    served: Served,
+    document: str,
+    host: str,
+    kubernetes: t.Mapping[str, t.Any] | None,
+    timeout_s: int,
+    run: str,
+) -> tuple[list[Plain], Plain]:
+    """Return what the pod needs, the namespace first, and the pod. document: what `asked` returns. run: what tells runs apart.
+
+    host: where it runs. kubernetes: an owner's Settings. timeout_s: for pull and measurement together. CollectionError for what
+    cannot be written down.
+    """
+    job = once.Once(
+        name=f"bench-{label(served.instance, 'instance', _NAME_MOST)}-{run}",
+        container="bench",
+        image=image(served.image, f"instance {served.instance}"),
+        command=("python3", "-B", f"{pod.PROGRAMS}/{in_pod.PROGRAM}"),
+        files={**sources(), in_pod.ASKED: document},
+        labels=labels() | {COMPONENT_LABEL: "model-bench", BENCH: served.instance},
+        host=host,
+        timeout_s=timeout_s,
+        limits={"cpu": "4", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+        room="256Mi",
+        secrets={pod.KEY: (served.secret, "key")} if served.secret else {},
+    )
+    return once.objects(job, settings(kubernetes))
+
+
+def key_file(served: Served) -> str | None:
+    """Return where the pod finds the API's key; None where none is asked for."""
+    return f"{pod.KEY}/key" if served.secret else None
+
+
+def selector(instance: str) -> list[str]:
+    """Return the labels by which all that measures an instance is found."""
+    return [f"{MANAGED_BY_LABEL}={MANAGER}", f"{BENCH}={instance}"]
+
+
+def alone(pods: t.Sequence[Plain], own: str | None = None) -> None:
+    """Raise CollectionError where another run measures the instance. own: this run's pod, which gives way to an earlier one."""
+    mine = next((each for each in pods if each["metadata"]["name"] == own), None)
+    if own and mine is None:
+        return
+    for each in pods:
+        if each is mine or once.ended(each) or each["metadata"].get("deletionTimestamp"):
+            continue
+        if mine is None or _order(each) < _order(mine):
+            name, space = each["metadata"]["name"], each["metadata"]["namespace"]
+            raise CollectionError(
+                f"another run measures this instance, in the pod {name}: two at once would measure each other. Wait for its end. "
+                f"Where its playbook was killed: kubectl delete pod {name} -n {space}"
+            )
+
+
+def _order(made: Plain) -> tuple[str, str]:
+    return str(made["metadata"].get("creationTimestamp") or ""), str(made["metadata"]["name"])
+
+
+def report(log: str, where: str) -> Plain:
+    """Return the report that a log ends with. Raises CollectionError with what the program says instead, or where it is none.
+
+    where: the image and the host.
+    """
+    before, mark, text = log.partition(f"{in_pod.MARK}\n")
+    if not mark:
+        raise CollectionError(
+            f"{where}: the pod said no report. Its last words: {printable(before) or '(none)'}. Is it an engine's image, with python3?"
+        )
+    try:
+        said = json.loads(text) if len(log) <= _LARGEST else {}
+        if isinstance(said, dict) and set(said) == {"error"}:
+            raise CollectionError(f"{where}: {printable(str(said['error']), 1000)}")
+        made: Plain = said["report"]
+    except (ValueError, LookupError, TypeError, RecursionError) as exc:
+        raise CollectionError(
+            f"{where}: what the pod said is no whole report: {printable(str(exc))}. Run again."
+        ) from exc
+    if wrong := knowledge.faults(json.loads(SCHEMA.read_text(encoding="utf-8")), made):
+        raise CollectionError(
+            f"{where}: what the pod said is no report: {printable(wrong[0])}. See docs/schema/{SCHEMA.name}."
+        )
+    return made
+
+
+def progress(log: str, told: int) -> list[str]:
+    """Return the whole lines of a log that were not told yet, of which the first `told` were. The report is none of them."""
+    lines = log.partition(in_pod.MARK)[0].split("\n")[:-1]
+    return [printable(line) for line in lines[told:]]

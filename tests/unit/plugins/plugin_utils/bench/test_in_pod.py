@@ -1,0 +1,109 @@
+"""The program of a pod that measures, as a pod runs it: its files alone, no Ansible and no YAML on Python's path."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import typing as t
+
+import httpx
+import jsonschema
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import tree_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import in_pod, known
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench_pod
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
+
+ROOT = pathlib.Path(__file__).resolve().parents[5]
+SCHEMA = json.loads((ROOT / "docs" / "schema" / "bench-report.json").read_text("utf-8"))
+KEY = "sk-not-to-be-seen"
+NEEDED = ("httpx", "httpcore", "h11", "anyio", "sniffio", "idna", "certifi", "typing_extensions")
+
+
+def image(folder: pathlib.Path, *packages: str) -> pathlib.Path:
+    """A folder of packages, as an image has them: only these."""
+    made = folder / "image"
+    made.mkdir()
+    place = pathlib.Path(httpx.__file__).parents[1]
+    for name in packages:
+        for found in (place / name, place / f"{name}.py"):
+            if found.exists():
+                (made / found.name).symlink_to(found)
+    return made
+
+
+def laid(folder: pathlib.Path, wanted: Wanted) -> pathlib.Path:
+    made = folder / "programs"
+    for path, text in {**bench_pod.sources(), in_pod.ASKED: bench_pod.asked(wanted, known.load())}.items():
+        (made / path).parent.mkdir(parents=True, exist_ok=True)
+        (made / path).write_text(text, encoding="utf-8")
+    return made
+
+
+def run(programs: pathlib.Path, packages: pathlib.Path) -> tuple[str, dict[str, t.Any]]:
+    """Return what it says on the way, and its document. -S: nothing of this Python's own packages."""
+    boot = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", boot, str(packages), str(programs / in_pod.PROGRAM)],
+        check=False, capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    before, mark, after = done.stdout.partition(f"{in_pod.MARK}\n")
+    assert mark and after.count("\n") == 1
+    return before, json.loads(after)
+
+
+def test_it_measures_with_its_files_and_httpx_alone_and_tells_no_answer(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "key").write_text(f"{KEY}\n", encoding="utf-8")
+    with ManyServer(answering=sound) as server:
+        wanted = Wanted(server.url, key_file=str(tmp_path / "key"), levels=(1, 4), rounds=1, place="pod")
+        said, document = run(laid(tmp_path, wanted), image(tmp_path, *NEEDED))
+        assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
+    report = document["report"]
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert (report["from"], report["url"]) == ("pod", server.url)
+    assert [level["verdict"] for level in report["workloads"][0]["levels"]] == ["good", "good"]
+    assert "chat: 4 at once: 4 of 4 requests" in said
+    assert KEY not in said + json.dumps(document)
+    assert "one, two, three" not in said + json.dumps(document), "an answer's text"
+
+
+def test_an_image_without_httpx_and_a_server_that_is_not_there_are_one_sentence(tmp_path: pathlib.Path) -> None:
+    programs = laid(tmp_path, Wanted("http://127.0.0.1:1/v1", place="pod"))
+    (tmp_path / "bare").mkdir()
+    _said, document = run(programs, image(tmp_path / "bare"))
+    assert re.search(
+        r"^python3 of the image \(.+, 3[.\d]+\) has no package httpx .* dgxspark_bench_from=controller\.$",
+        document["error"],
+    )
+    _said, document = run(programs, image(tmp_path, *NEEDED))
+    assert "the connection is refused" in document["error"]
+
+
+def test_an_old_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
+    assert "3.9.1) is too old, 3.10 or newer is needed. Measure from the controller" in in_pod.lacks()
+
+
+def test_the_tree_has_what_is_imported_and_no_more() -> None:
+    tree = tree_of(in_pod, "x.py")
+    names = {path.rpartition("/")[2] for path in tree}
+    assert {"x.py", "values.py", "run.py", "load.py", "http1.py", "http_client.py", "guards.py"} <= names
+    assert not names & {"knowledge.py", "known.py", "in_pod.py", "terminal.py"}
+    assert not [
+        path for path, text in tree.items() if re.search(r"(?m)^(import|from) (yaml|jsonschema|ansible\.)", text)
+    ]
+    for path, text in tree.items():
+        ast.parse(text, path, feature_version=in_pod.OLDEST)
+        assert not re.search(r"datetime\.UTC\)|asyncio\.(timeout|TaskGroup|Runner)\(|import tomllib|StrEnum", text), (
+            path
+        )
+    assert sum(map(len, tree.values())) < 400_000, "a ConfigMap holds 1 MiB"
