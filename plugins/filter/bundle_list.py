@@ -17,7 +17,7 @@ options:
   _input:
     description: >-
       What an owner has chosen; what is left out is not needed. C(k3s), its version, for C(architectures) of its hosts, with C(checksums);
-      C(kubernetes), the platform's choices as P(dgxspark.cluster.kube_platform#filter) has them, and whether the fabric has C(vfs);
+      C(kubernetes), the platform's choices as M(dgxspark.cluster.kube_platform) has them, and whether the fabric has C(vfs);
       C(profile) with C(overrides), or C(image), of the engine; C(hub), the version of huggingface_hub; C(bench), the image
       of the NCCL benchmark's pods; C(spark), the Sparks' architecture.
     type: dict

@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube.instance
 options:
   served:
-    description: The planned objects, as P(dgxspark.cluster.kube_serving#filter) returns them.
+    description: The planned objects, as M(dgxspark.cluster.kube_serving) returns them.
     type: dict
     required: true
   restart:

@@ -10,7 +10,7 @@ short_description: Write down what an instance has in the cluster, so that it ca
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns its objects in the form of P(dgxspark.cluster.kube_serving#filter), so that M(dgxspark.cluster.kube_change) takes it.
+  - Returns its objects in the form of M(dgxspark.cluster.kube_serving), so that M(dgxspark.cluster.kube_change) takes it.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

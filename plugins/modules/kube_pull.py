@@ -24,7 +24,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube
 options:
   served:
-    description: The instance as the filter P(dgxspark.cluster.kube_serving#filter) returns it.
+    description: The instance as M(dgxspark.cluster.kube_serving) returns it.
     type: dict
     required: true
   accept:

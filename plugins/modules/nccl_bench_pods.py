@@ -34,7 +34,7 @@ options:
     type: dict
     required: true
   kubernetes:
-    description: The owner's choices, as for P(dgxspark.cluster.kube_serving#filter).
+    description: The owner's choices, as for M(dgxspark.cluster.kube_serving).
     type: dict
     default: {}
 seealso:

@@ -1,23 +1,24 @@
+#!/usr/bin/python
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: kube_platform
+module: kube_platform
 short_description: Write down what a cluster needs before a model can be served on it
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the Kubernetes objects of each part of the platform - the runtime class, NVIDIA's device plugin, Multus, the
-    SR-IOV device plugin, and one network attachment for each function and VF index in use.
-  - Versions and digests are those of C(knowledge/platform).
-positional: kubernetes, knowledge_dirs, there
+    SR-IOV device plugin, and one network attachment for each function and VF index in use. Applies nothing.
+  - Versions and digests are those of C(knowledge/platform). The hosts are those of the fabric's plan, C(dgxspark_plan); a single
+    Spark has none.
+  - Runs on the controller, by its action plugin.
+extends_documentation_fragment:
+  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes.actiongroup
 options:
-  _input:
-    description: The hosts of the fabric plan, by name. Empty for a single Spark.
-    type: dict
-    required: true
   kubernetes:
     description: >-
       The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged));
@@ -28,11 +29,6 @@ options:
       C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab), which the SR-IOV device plugin cannot be asked for.
     type: dict
     default: {}
-  knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
-    type: list
-    elements: str
-    default: []
   there:
     description: >-
       What the cluster has: its nodes, the pods of our daemons, and the SR-IOV device plugin's ConfigMap. What this run does not
@@ -40,29 +36,50 @@ options:
     type: list
     elements: dict
     default: []
+seealso:
+  - module: dgxspark.cluster.kube_apply
 requirements:
   - jsonschema (Python library, on the controller)
 """
 
 EXAMPLES = r"""
+- name: Write the platform down
+  dgxspark.cluster.kube_platform:
+    kubernetes: {vf_indexes: [0]}
+  register: platform
+  run_once: true
+
 - name: Show the network attachments
   ansible.builtin.debug:
-    msg: "{{ (dgxspark_plan.hosts | dgxspark.cluster.kube_platform({'vf_indexes': [0]})).networks.objects }}"
+    msg: "{{ platform.parts.networks.objects }}"
 """
 
 RETURN = r"""
-_value:
+parts:
   description: >-
     By part, in the order in which they are put there, C(state) and C(objects). The first, C(nodes), are labels for the nodes that
     lack them.
   type: dict
+  returned: success
+present:
+  description: The objects that are to be there, in that order.
+  type: list
+  elements: dict
+  returned: success
+absent:
+  description: The parts that are not.
+  type: list
+  elements: str
+  returned: success
 """
 
-import typing as t
+from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as_filter
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "kubernetes": {"type": "dict", "default": {}},
+    "there": {"type": "list", "elements": "dict", "default": []},
+}
+main = controller_only(ARGUMENTS)
 
-
-class FilterModule:
-    def filters(self) -> dict[str, t.Any]:
-        return {"kube_platform": as_filter("kube_platform", "kube.platform:platform")}
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write down what a cluster needs, with the fabric's plan and the owner's folders."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_platform import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
+
+
+class ActionModule(ControllerAction):
+    """Gather, write down."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the parts, and what is to be there of them and what not; nothing is applied here."""
+        fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
+        parts = platform(fabric, asked["kubernetes"], self.owner_dirs(), asked["there"])
+        there = [
+            made for part in parts.values() if part["state"] in ("present", "labelled") for made in part["objects"]
+        ]
+        absent = [name for name, part in parts.items() if part["state"] == "absent"]
+        return {"parts": parts, "present": there, "absent": absent}
