@@ -134,3 +134,9 @@ def test_progress_is_told_once_in_whole_lines_and_without_the_report() -> None:
     assert bench_pod.progress("one\ntwo\nthr", 0) == ["one", "two"]
     assert bench_pod.progress(f"one\ntwo\nthree\x1b[2J\n{MARK}\n{{}}\n", 2) == ["three [2J"]
     assert bench_pod.progress("", 3) == []
+
+
+def test_a_server_takes_its_objects() -> None:
+    validator = pytest.importorskip("kubernetes_validate", reason="not run: kubernetes-validate is not installed")
+    for each in made(image_pull_secrets=["login"]):
+        validator.validate(each, "1.37", strict=True)
