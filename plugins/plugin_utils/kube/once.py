@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 
 SCRATCH = "/dgxspark-scratch"
 _SECRET_MODE = 0o400
+PLACED_S = 60.0  # how long no node may take it: what it asks for does not come free by itself
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,9 @@ def outcome(
     failed = watch.ended(pods, events, now, runs)
     if host in watch.digests and not pods:
         failed = [f"{host}: its pod was taken away by somebody else. Run again."]
+    refused = pulls.unscheduled(pods[0]) if pods else ""
+    if refused and now - watch.began >= PLACED_S:
+        failed = [f"{host}: no node takes its pod: {refused} Uncordon the node, or name another one."]
     why = fault(pods[0]) if pods else None
     if host in watch.digests and why is not None:
         return watch.digests[host], why

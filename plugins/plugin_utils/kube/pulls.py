@@ -226,6 +226,14 @@ def result(
     return {**made, "failed": True, "msg": " ".join([*lines, "Nothing was stopped."])} if lines else made
 
 
+def unscheduled(pod: Object) -> str:
+    """Return why no node takes a pod, as the scheduler says it; empty where one does, or the scheduler has not looked."""
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return str(each.get("message") or each.get("reason") or "it does not say why")
+    return ""
+
+
 def _told(pod: Object, events: t.Sequence[Object]) -> list[Object]:
     uid = pod["metadata"].get("uid")
     own = [each for each in events if (each.get("involvedObject") or {}).get("uid") == uid]
@@ -245,14 +253,7 @@ def _waiting(status: Object) -> Object:
 def _state(pod: Object | None) -> str:
     status = (pod or {}).get("status") or {}
     reason = _waiting(status).get("reason")
-    unscheduled = next(
-        (
-            each.get("message") or each.get("reason")
-            for each in status.get("conditions") or ()
-            if each.get("type") == "PodScheduled" and each.get("status") == "False"
-        ),
-        None,
-    )
-    if unscheduled:
-        return f"no node takes its pod: {unscheduled}"
+    refused = unscheduled(pod or {})
+    if refused:
+        return f"no node takes its pod: {refused}"
     return "the kubelet pulls" if reason in (None, "ContainerCreating", "PodInitializing") else str(reason)

@@ -1,4 +1,4 @@
-"""What is made is taken away before a signal ends the process."""
+"""A pod that runs once: what is made is taken away before a signal ends the process, and one that no node takes is not waited for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import once, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.run_once import cleaning_up
 
 
@@ -49,3 +51,16 @@ def test_without_a_signal_and_in_a_thread_nothing_is_changed() -> None:
 def test_an_error_is_an_error_still() -> None:
     with pytest.raises(ValueError, match="so it is"), cleaning_up():
         raise ValueError("so it is")
+
+
+def test_a_pod_that_no_node_takes_is_not_waited_for_to_the_end() -> None:
+    pod = {"metadata": {"name": "bench-a", "namespace": "dgx"}, "spec": {}}
+    said = "0/2 nodes are available: 1 node(s) were unschedulable."
+    pending = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": said}]}
+    watch = pulls.Watch(
+        pulls.Wanted("image", {}, {"spark1": pod}, [], 14400, bound="dgxspark_bench_timeout"), began=100.0
+    )
+    there = [{**pod, "status": pending}]
+    assert once.outcome(watch, "spark1", there, [], 100.0 + once.PLACED_S - 1) is None
+    with pytest.raises(CollectionError, match=r"^spark1: no node takes its pod: 0/2 nodes .* Uncordon the node"):
+        once.outcome(watch, "spark1", there, [], 100.0 + once.PLACED_S)
