@@ -61,6 +61,9 @@ class Site(harness.Site, Asked):
                 "address_pool": "10.100.0.0/16",
                 "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
             },
+            # netplan takes a minute of an emulated processor.
+            netplan_vf_rollback_timeout=600,
+            netplan_vf_gid_timeout=180,
             dgxspark_knowledge_dirs=[str(ROOT / "tests" / "nodes" / "knowledge")],
             k8s_dgx_node_names={f"spark{number}": name for number, name in NODES.items()},
             k8s_dgx_free_gib={"spark1": 100, "spark2": 100},
