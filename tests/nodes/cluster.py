@@ -29,7 +29,7 @@ STAND_IN = f"{DAEMONS}; flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANN
 
 
 class Site(harness.Site, Asked):
-    """Two Sparks that are VMs reached by ssh, their fabric made by role sriov_roce, and the cluster that they are nodes of."""
+    """Two Sparks that are VMs reached by ssh, their fabric made as site.yml makes it, and the cluster that they are nodes of."""
 
     size = len(NODES)
 
