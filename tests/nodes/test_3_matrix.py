@@ -97,7 +97,9 @@ def overlay(place: pathlib.Path) -> str:
     shared = yaml.safe_load((lane.ROOT / "tests/nodes/knowledge/model_profiles/nodes.yml").read_text("utf-8"))
     profile = {"id": PROFILE, "title": "A model whose engine goes wrong", "model": "dgxspark/scripted-three"}
     profile |= shared["common"] | {"environment": {"SCRIPTED": script}}
-    for kind, entries in (("workloads", WORKLOADS), ("model_profiles", [profile])):
+    # None of them hangs, and four streams at once by way of port-forward and an emulated kubelet take seconds to begin.
+    workloads = [{**workload, "timeout_s": 60} for workload in WORKLOADS]
+    for kind, entries in (("workloads", workloads), ("model_profiles", [profile])):
         (place / kind).mkdir(parents=True)
         (place / kind / "nodes.yml").write_text(yaml.safe_dump({"entries": entries}), encoding="utf-8")
     return str(place)
