@@ -19,6 +19,8 @@ NODES = {1: "vm1", 2: "vm2"}
 VFS = {
     f"dgxspark.cluster/p0f{function}v{index}" for function in (0, 1) for index in (0, 1)
 }  # what the plugin's files list
+# netplan_vf ends with a look at all GIDs. Into a pod, soft-RoCE follows a VF by the stand-in for Multus alone.
+FABRIC = ("sriov_roce",) if real.folder("DGXSPARK_REAL_MULTUS") else ("sriov_roce", "netplan_vf")
 DAEMONS = (
     f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}"
 )
@@ -27,7 +29,7 @@ STAND_IN = f"{DAEMONS}; flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANN
 
 
 class Site(harness.Site, Asked):
-    """Two Sparks that are VMs reached by ssh, their fabric made by role sriov_roce, and the cluster that they are nodes of."""
+    """Two Sparks that are VMs reached by ssh, their fabric made as site.yml makes it, and the cluster that they are nodes of."""
 
     size = len(NODES)
 
@@ -59,6 +61,9 @@ class Site(harness.Site, Asked):
                 "address_pool": "10.100.0.0/16",
                 "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
             },
+            # netplan takes a minute of an emulated processor.
+            netplan_vf_rollback_timeout=600,
+            netplan_vf_gid_timeout=180,
             dgxspark_knowledge_dirs=[str(ROOT / "tests" / "nodes" / "knowledge")],
             k8s_dgx_node_names={f"spark{number}": name for number, name in NODES.items()},
             k8s_dgx_free_gib={"spark1": 100, "spark2": 100},
@@ -84,8 +89,14 @@ class Site(harness.Site, Asked):
             },
         )
         play = harness.playbook()
-        fabric = {"name": "Make the VFs", "ansible.builtin.include_role": {"name": "dgxspark.cluster.sriov_roce"}}
-        play[0]["tasks"].insert(0, {**fabric, "when": "k8s_dgx_state | default('present') == 'present'"})
+        play[0]["tasks"][:0] = [
+            {
+                "name": f"Make the fabric as site.yml does: {role}",
+                "ansible.builtin.include_role": {"name": f"dgxspark.cluster.{role}"},
+                "when": "k8s_dgx_state | default('present') == 'present'",
+            }
+            for role in FABRIC
+        ]
         (folder / "nodes.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
         self.playbook = "nodes.yml"
 

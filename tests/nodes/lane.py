@@ -54,7 +54,12 @@ ENGINE_LACKS = (
     " venv wsgiref xml xmlrpc _codecs_* _test* _sqlite3* _curses* _dbm* readline* _asyncio*"
     " big5* cp* euc* gb* hz* iso* johab* koi* mac_* ptcp* shift* tis* turtle* pickletools* pydoc* doctest* _pydecimal*"
 )
+NODE_PACKAGES = "netplan.io"  # beside those that make-image.sh has
 FUNCTIONS = ("enp1s0", "enp2s0")  # a card's two functions in a VM
+# As in lab/: a VF that appears, or comes back from a pod, gets its soft-RoCE device, enp1s0v0 rocep1s0v0. Soft-RoCE opens its sockets
+# when it is loaded, and udev may open none.
+HCA = ROOT / "lab" / "guest" / "files" / "usr" / "lib" / "dgxspark-lab" / "hca"
+HCA_RULE = 'ACTION=="add", SUBSYSTEM=="net", NAME=="enp?s0v*", RUN+="/bin/busybox sh /etc/dgxspark-lab/hca $name"\n'
 # A real handler's name, and a runtime that has no GPU to inject.
 HANDLER = """
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
@@ -290,10 +295,10 @@ class Lane:
 
     def _machines(self) -> None:
         (made,) = self.lab.glob("made.*")
-        stamp = self.lab / f"machines.{made.suffix}"
+        stamp = self.lab / f"machines.{digest(made.suffix.encode(), NODE_PACKAGES.encode())}"
         if stamp.is_file():
             return
-        self.script("kubelet/make-image.sh")
+        self.script("kubelet/make-image.sh", EXTRA_PKGS=NODE_PACKAGES)
         self.script("kubelet/kubelet-node.sh", "warm")
         stamp.touch()
 
@@ -339,7 +344,10 @@ class Lane:
         networks = [NETWORK.format(netdev=netdev) for netdev in FUNCTIONS]
         other = 3 - node
         networks[0] += f"Address=10.77.0.{node}/24\n[Route]\nDestination=10.42.{other}.0/24\nGateway=10.77.0.{other}\n"
-        files = {f"systemd/network/20-{netdev}.network": text for netdev, text in zip(FUNCTIONS, networks, strict=True)}
+        # Netplan's file for a function is called 10-…: these come before it, as they have the node's own address.
+        files = {f"systemd/network/05-{netdev}.network": text for netdev, text in zip(FUNCTIONS, networks, strict=True)}
+        files |= {"udev/rules.d/85-dgxspark-lab.rules": HCA_RULE, "dgxspark-lab/hca": HCA.read_text(encoding="utf-8")}
+        files["modules-load.d/dgxspark-lab.conf"] = "rdma_rxe\n"
         files |= {"systemd/network/10-mgmt.network.d/api.conf": ROUTE, "systemd/system/to-api.service": TO_API}
         flannel = real.folder("DGXSPARK_REAL_FLANNEL")
         if flannel:
@@ -363,6 +371,7 @@ class Lane:
             place = "/usr/lib/cni/flannel"
             self.ssh(node, f"cat >{place}; chmod 755 {place}", (flannel / "flannel").read_bytes())
             self.ssh(node, "systemd-tmpfiles --create /etc/tmpfiles.d/subnet.conf")
+        self.ssh(node, "modprobe rdma_rxe && udevadm control --reload")
         self.ssh(node, "networkctl reload; systemctl enable -q --now to-api; systemctl restart containerd")
         self.script("kubelet/kubelet-node.sh", "join", str(node))
         # The lane's own stand-in for Multus has no part in this: ours comes by the role's DaemonSet.

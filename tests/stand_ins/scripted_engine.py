@@ -8,6 +8,7 @@ Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/ss
 (entrypoints/openai/chat_completion/serving.py): a first chunk with the role alone, a chunk a token, one with the reason, and
 `usage` where it is asked for. SCRIPTED is a JSON object that says what goes wrong:
 
+    logs             lines that each rank logs, in the order of ranks, once all have met
     says, exit       lines that the load logs, and the status with which it then ends (0 and none: it serves)
     garbage, hang, dies   from how many requests at once it says one token for ever, says no more, or ends half way
     last, status     what it logs then, and its exit status (negative: the signal that ends it)
@@ -254,6 +255,8 @@ def main() -> None:
     say(f"rank {asked.node_rank} of {asked.nnodes} of {asked.model_path}, meeting at {asked.dist_init_addr}")
     group = Group(asked.node_rank, asked.nnodes, (host, int(port)))
     say("all ranks have met")
+    for line in SCRIPT["logs"][asked.node_rank] if "logs" in SCRIPT else ():
+        print(line, flush=True)
     time.sleep(float(os.environ.get("SCRIPTED_LOAD_S", "1")))
     if "says" in SCRIPT:
         print("\n".join(SCRIPT["says"]), flush=True)
