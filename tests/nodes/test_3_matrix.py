@@ -111,7 +111,8 @@ def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
     before = {pod["metadata"]["name"] for pod in site.ranks().values()}
     plan = site.listed("statefulsets", "-n", NAMESPACE)[0]["metadata"]["annotations"]["dgxspark.cluster/plan"]
     (site.folder / "three.yml").write_text(yaml.safe_dump(ENTRY), encoding="utf-8")
-    folders = [str(lane.ROOT / "tests" / "nodes" / "knowledge"), overlay(site.folder / "of_matrix")]
+    # What was measured goes into the first one: not into the checkout.
+    folders = [overlay(site.folder / "of_matrix"), str(lane.ROOT / "tests" / "nodes" / "knowledge")]
     site.playbook = str(lane.ROOT / "playbooks" / "matrix.yml")
     with Forwarded(site) as way:
         try:
