@@ -19,8 +19,6 @@ NODES = {1: "vm1", 2: "vm2"}
 VFS = {
     f"dgxspark.cluster/p0f{function}v{index}" for function in (0, 1) for index in (0, 1)
 }  # what the plugin's files list
-# netplan_vf ends with a look at all GIDs. Into a pod, soft-RoCE follows a VF by the stand-in for Multus alone.
-FABRIC = ("sriov_roce",) if real.folder("DGXSPARK_REAL_MULTUS") else ("sriov_roce", "netplan_vf")
 DAEMONS = (
     f"Multus: {real.version('DGXSPARK_REAL_MULTUS')}; SR-IOV device plugin: {real.version('DGXSPARK_REAL_SRIOVDP')}"
 )
@@ -29,7 +27,7 @@ STAND_IN = f"{DAEMONS}; flannel's CNI plugin: {real.version('DGXSPARK_REAL_FLANN
 
 
 class Site(harness.Site, Asked):
-    """Two Sparks that are VMs reached by ssh, their fabric made as site.yml makes it, and the cluster that they are nodes of."""
+    """Two Sparks that are VMs reached by ssh, their fabric made by role sriov_roce, and the cluster that they are nodes of."""
 
     size = len(NODES)
 
@@ -61,7 +59,7 @@ class Site(harness.Site, Asked):
                 "address_pool": "10.100.0.0/16",
                 "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
             },
-            # netplan takes a minute of an emulated processor.
+            # Netplan takes a minute of an emulated processor.
             netplan_vf_rollback_timeout=600,
             netplan_vf_gid_timeout=180,
             dgxspark_knowledge_dirs=[str(ROOT / "tests" / "nodes" / "knowledge")],
@@ -89,16 +87,19 @@ class Site(harness.Site, Asked):
             },
         )
         play = harness.playbook()
+        made = {"when": "k8s_dgx_state | default('present') == 'present'"}
         play[0]["tasks"][:0] = [
-            {
-                "name": f"Make the fabric as site.yml does: {role}",
-                "ansible.builtin.include_role": {"name": f"dgxspark.cluster.{role}"},
-                "when": "k8s_dgx_state | default('present') == 'present'",
-            }
-            for role in FABRIC
+            {"name": "Make the VFs", **self.role("sriov_roce"), **made},
+            # As site.yml does; not in every run, since netplan takes a minute of an emulated processor.
+            {"name": "Give them their addresses", **self.role("netplan_vf"), "when": "with_addresses | default(false)"},
         ]
         (folder / "nodes.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
         self.playbook = "nodes.yml"
+
+    @staticmethod
+    def role(name: str) -> Plain:
+        """Return what a task includes a role with."""
+        return {"ansible.builtin.include_role": {"name": f"dgxspark.cluster.{name}"}}
 
     def kubectl(self, *arguments: str, check: bool = True) -> str:
         return self.lane.run(str(self.lane.bin / "kubectl"), *arguments, check=check)

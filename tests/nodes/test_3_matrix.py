@@ -2,7 +2,8 @@
 
 Each case is proven by verify's quick mode as it is shipped: on the nodes, and in the pods by way of the ranks' logs, where the VFs'
 soft-RoCE devices follow them by the stand-in for Multus. Not run here: traffic over RDMA; the engine is scripted, each case by its
-environment, and what it logs of NCCL is constructed (tests/unit/nccl_logs.py). The way from the controller is `kubectl port-forward`, since the VMs' addresses are not this machine's.
+environment, and what it logs of NCCL is constructed (tests/unit/nccl_logs.py). The way from the controller is `kubectl port-forward`,
+since the VMs' addresses are not this machine's.
 """
 
 from __future__ import annotations
@@ -106,12 +107,11 @@ def overlay(place: pathlib.Path) -> str:
 
 
 def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
-    if not site.ready() or site.served() != ONE:
-        site.good(k8s_dgx_model_profile=ONE)
+    site.good(k8s_dgx_model_profile=ONE, with_addresses=True)
     before = {pod["metadata"]["name"] for pod in site.ranks().values()}
     plan = site.listed("statefulsets", "-n", NAMESPACE)[0]["metadata"]["annotations"]["dgxspark.cluster/plan"]
     (site.folder / "three.yml").write_text(yaml.safe_dump(ENTRY), encoding="utf-8")
-    # Rows go into the first.
+    # What was measured goes into the first one: not into the checkout.
     folders = [overlay(site.folder / "of_matrix"), str(lane.ROOT / "tests" / "nodes" / "knowledge")]
     site.playbook = str(lane.ROOT / "playbooks" / "matrix.yml")
     with Forwarded(site) as way:
