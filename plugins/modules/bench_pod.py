@@ -43,7 +43,7 @@ options:
     type: str
     required: true
   kubernetes:
-    description: Namespace, pull policy, secrets and names of nodes, as the filter M(dgxspark.cluster.kube_serving) takes them.
+    description: Namespace, pull policy, secrets and names of nodes, as M(dgxspark.cluster.kube_serving) takes them.
     type: dict
     default: {}
   timeout:

@@ -124,10 +124,8 @@ class Runner:
             time.sleep(INTERVAL_S)
 
     def _log(self, pod: Plain) -> str:
-        container = pod["spec"]["containers"][0]["name"]
-        named = {**self._place, "name": pod["metadata"]["name"], "container": container}
-        said = ask.answer(self._action._execute_module, "kubernetes.core.k8s_log", named, self._task_vars)
-        return str(said.get("log") or "")
+        where = {**self._place, "container": pod["spec"]["containers"][0]["name"]}
+        return ask.log(self._action, pod["metadata"]["name"], where, self._task_vars)
 
     def _said(self, pod: Plain) -> str:
         with contextlib.suppress(CollectionError):  # a container that was never started has no log
