@@ -19,6 +19,7 @@ import re
 import typing as t
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
@@ -142,7 +143,7 @@ class _Window:
     size: int
     n: int
     words: deque[str] = field(default_factory=deque)
-    grams: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    grams: dict[tuple[str, ...], int] = field(default_factory=dict)
     _order: deque[tuple[str, ...]] = field(default_factory=deque)
     _last: tuple[str, ...] = ()
 
@@ -150,14 +151,19 @@ class _Window:
         self.words.append(word)
         gram = self._last = (*self._last, word)[-self.n :]
         if len(gram) == self.n:
-            self.grams[gram] += 1
+            self.grams[gram] = self.grams.get(gram, 0) + 1
             self._order.append(gram)
         if len(self.words) > self.size:
             oldest = self._order.popleft()
-            self.grams[oldest] -= 1
-            if not self.grams[oldest]:
+            if self.grams[oldest] == 1:
                 del self.grams[oldest]
+            else:
+                self.grams[oldest] -= 1
             self.words.popleft()
+
+    def most_common(self) -> tuple[tuple[str, ...], int]:
+        """Return the n-gram that occurs most often, and how often."""
+        return max(self.grams.items(), key=itemgetter(1))
 
 
 def _marks(text: str) -> tuple[int, int]:
@@ -272,7 +278,7 @@ class TextGuard:
     def _look_at_words(self) -> None:
         flood, words = self.limits.flood, self._flood.words
         if len(words) >= flood.min_words:
-            gram, count = self._flood.grams.most_common(1)[0]
+            gram, count = self._flood.most_common()
             often = count > flood.base + flood.per_100 * len(words) / 100
             dense = count >= flood.density * (len(words) - flood.n + 1)
             if often and dense and len(set(words)) <= flood.distinct * len(words):
@@ -299,9 +305,11 @@ class TextGuard:
             # The nearest earlier place at which the text ends alike: the period, or a part of it.
             before = tail.rfind(key, 0, end)
             period = len(tail) - _KEY - before
+            if before < 0 or period > loop.max_period or loop.repeats * period > len(tail):
+                return
             list_may_end = not closed and _is_list(tail[-period:])
             span = max(loop.structured_chars if list_may_end else loop.min_chars, loop.repeats * period)
-            if before < 0 or period > loop.max_period or span > len(tail):
+            if span > len(tail):
                 return
             if tail[-span:-period] == tail[period - span :]:
                 sample = tail[-period:]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One HTTP/1.1 request whose answer is taken the moment that its bytes come: asyncio's transport and nothing between.
+"""One HTTP/1.1 request whose answer is taken the moment that its bytes come: a socket, asyncio's loop, and nothing between.
 
 For streams of one event a token. httpx goes through four layers and several tasks for each piece (75 of its 125 microseconds a
 token), so that it, and not the server, is what a level with many streams measures; it asks for everything that is no stream.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import time
 import typing as t
@@ -19,7 +20,9 @@ from io import BytesIO
 
 # Takes bytes of the body and when they came; True: no more is needed.
 Take = t.Callable[[bytes, float], bool]
+Send = t.Callable[[bytes], t.Awaitable[None]]
 _MOST_HEAD = 1 << 16
+_READ = 1 << 14  # asyncio's own reading asks for 256 KiB, which the allocator maps and gives back for each token
 _MOST_REFUSAL = 2000  # bytes of a refusal that are kept
 
 
@@ -43,15 +46,6 @@ class Exchange(asyncio.Protocol):
         self._buffer = b""
         self._body: t.Callable[[bytes], tuple[bytes, bool]] = self._until_close
         self._left = 0
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = t.cast(asyncio.Transport, transport)
-
-    def send(self, request: bytes) -> None:
-        """Send the request."""
-        t.cast(asyncio.Transport, self._transport).write(request)
 
     def data_received(self, data: bytes) -> None:
         """Take what came; the time is taken before anything looks at it."""
@@ -79,11 +73,6 @@ class Exchange(asyncio.Protocol):
         """The end, which is a whole one only where nothing said how long the answer is."""
         whole = exc is None and self.status and self._body == self._until_close
         self._end(None if whole else Cut())
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._transport is not None:
-            self._transport.abort()
 
     def _end(self, exc: Exception | None) -> None:
         if self.over.done():
@@ -169,12 +158,73 @@ async def exchange(
 
     Raises Cut, HttpError, OSError and ssl.SSLError, and what `take` raises.
     """
-    made: Exchange
-    _transport, made = await asyncio.get_running_loop().create_connection(lambda: Exchange(take), host, port, ssl=tls)
-    try:
+    made = Exchange(take)
+    async with _secure(made, host, port, tls) if tls else _plain(made, host, port) as send:
         begun(time.monotonic())
-        made.send(request)
+        await send(request)
         await made.over
-    finally:
-        made.close()
     return made
+
+
+@contextlib.asynccontextmanager
+async def _secure(made: Exchange, host: str, port: int, tls: ssl.SSLContext) -> t.AsyncIterator[Send]:
+    transport, _made = await asyncio.get_running_loop().create_connection(lambda: made, host, port, ssl=tls)
+
+    async def send(request: bytes) -> None:
+        transport.write(request)
+
+    try:
+        yield send
+    finally:
+        transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def _plain(made: Exchange, host: str, port: int) -> t.AsyncIterator[Send]:
+    """Read the socket itself: asyncio's transport costs half as much again as all that is done with a token."""
+    loop, connection = asyncio.get_running_loop(), await _connected(host, port)
+
+    def ready() -> None:
+        try:
+            data = connection.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            made.connection_lost(exc)
+            return
+        if data:
+            made.data_received(data)
+        else:
+            made.connection_lost(None)
+
+    async def send(request: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # who refuses a request may close before all of it is there
+            await loop.sock_sendall(connection, request)
+        loop.add_reader(connection, ready)
+
+    with connection:
+        try:
+            yield send
+        finally:
+            loop.remove_reader(connection)
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Connect to the first of the host's addresses that takes a connection. Raises OSError, the last one's."""
+    loop = asyncio.get_running_loop()
+    failed = OSError(f"{host} has no address")
+    for family, kind, protocol, _name, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        tried = socket.socket(family, kind, protocol)
+        try:
+            tried.setblocking(False)
+            tried.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(tried, address)
+        except OSError as exc:
+            tried.close()
+            failed = exc
+        except BaseException:
+            tried.close()
+            raise
+        else:
+            return tried
+    raise failed

@@ -17,6 +17,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 _DECODE = json.JSONDecoder().decode
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair, that JSON's escapes may leave alone: no encoding takes it
 _GAVE_UP = frozenset({"abort", "error"})  # SGLang and vLLM say so of a request that they gave up
+_TEXT = re.compile(rb'"(?:content|reasoning|reasoning_content)": ?("(?:[^"\\]|\\.)+")')
+_LEARNING = 8  # events whose reading costs as much as learning how they read
 _MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server
 
 
@@ -39,19 +41,18 @@ class EventReader:
         self._data: list[bytes] = []
         self._kind = b""
 
+    @property
+    def between(self) -> bool:
+        """Whether nothing of an event waits for its end."""
+        return not (self._rest or self._data or self._kind)
+
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
         """Yield the data of each event that this piece completes. final: nothing comes after it.
 
         Raises StreamError for an event that is called `error`, whatever its data.
         """
-        fresh = (
-            not self._rest
-            and not self._data
-            and not self._kind
-            and piece.startswith(b"data:")
-            and piece.endswith(b"\n\n")
-        )
-        if fresh and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
+        one = self.between and piece.startswith(b"data:") and piece.endswith(b"\n\n")
+        if one and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
             yield piece[5:-2].removeprefix(b" ").decode("utf-8", "replace")
             return
         lines = (self._rest + piece).splitlines(keepends=True)  # of bytes: at LF, CR LF and CR alone
@@ -97,6 +98,26 @@ def _number(value: t.Any, otherwise: int | None) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
 
 
+class _Alike(t.NamedTuple):
+    """What stands around the text of events that differ in their text alone."""
+
+    head: bytes  # with the quote before the text
+    tail: bytes
+    reasoning: bool
+
+    def read(self, piece: bytes) -> Delta | None:
+        """Return the text of a piece that is one such event; None where it is not, or may be something else."""
+        head, tail, reasoning = self
+        if not (piece.startswith(head) and piece.endswith(tail)):
+            return None
+        try:
+            # No JSON string has a line's end or a quote that ends it early, so that this is the text and nothing else is.
+            text = _clean(_DECODE(piece[len(head) - 1 : -len(tail)].decode()))
+        except ValueError:
+            return None
+        return (Delta("", text) if reasoning else Delta(text)) if text else None
+
+
 class ChatStream:
     """One streamed chat completion. Times are seconds of any clock that does not go back."""
 
@@ -118,26 +139,57 @@ class ChatStream:
         self.reasoning_tokens: int | None = None
         self._usage: int | None = None
         self._events = EventReader()
+        self._alike: _Alike | None = None
+        self._credit = 2 * _LEARNING
 
     def feed(self, piece: bytes, now: float, final: bool = False) -> list[Delta]:
         """Take more bytes; return the text in them. Raises StreamError for what is not a stream of completions."""
-        found = []
+        if self._alike:
+            delta = self._alike.read(piece)
+            if delta:
+                self._credit += 1
+                self._took(delta, now)
+                return [delta]
+        found, between = [], self._events.between
         for data in self._events.feed(piece, final):
             if data.strip() == "[DONE]":
                 self.done = True
                 break
             ended, delta = self.ended, self._event(data)
             if delta.content or delta.reasoning:
-                self.first = now if self.first is None else self.first
-                self.pieces += 1
-                self.times.append(now)
-                self.counts.append(self._usage)
-                self.content += delta.content
-                self.reasoning += delta.reasoning
+                self._took(delta, now)
                 found.append(delta)
             elif not ended and self.finish_reason not in (None, "length") and self.times:
                 self._stop = now, self._usage
+        one = len(found) == 1 and between and self._events.between
+        self._alike = self._learnt(piece) if one else None
         return found
+
+    def _took(self, delta: Delta, now: float) -> None:
+        self.first = now if self.first is None else self.first
+        self.pieces += 1
+        self.times.append(now)
+        self.counts.append(self._usage)
+        self.content += delta.content
+        self.reasoning += delta.reasoning
+
+    def _learnt(self, piece: bytes) -> _Alike | None:
+        """Return what stands around the text of this piece of whole events, where another text there is read as the text.
+
+        All else in it is as before, so that to read it again changes nothing. A stream that has seen nothing tries it. That costs
+        as much as some events, and has to pay: a server that counts the tokens in each event sends no two alike.
+        """
+        if self._credit < _LEARNING:
+            return None
+        self._credit -= _LEARNING
+        for place in _TEXT.finditer(piece):
+            head, tail = piece[: place.start(1) + 1], piece[place.end(1) :]
+            trial = ChatStream(0.0)
+            trial._credit = 0
+            deltas = trial.feed(head + b'another"' + tail, 0.0)
+            if deltas in ([Delta("another")], [Delta("", "another")]):
+                return _Alike(head, tail, bool(deltas[0].reasoning))
+        return None
 
     def _event(self, data: str) -> Delta:
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, Exchange, HttpError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, Exchange, HttpError, exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 
@@ -67,3 +68,49 @@ def test_an_end_in_the_middle_is_no_end(rest: bytes) -> None:
 def test_what_is_no_http_is_told(answer: bytes) -> None:
     with pytest.raises(HttpError):
         taken(answer, [])
+
+
+def asked(host: str, request: bytes, answer: bytes, reads: int = 1) -> Exchange:
+    """Ask a server on 127.0.0.1 alone, which reads so many bytes, answers and closes."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(reads)
+        writer.write(answer)
+        writer.close()
+
+    async def run() -> Exchange:
+        server = await asyncio.start_server(one, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return await exchange(host, port, None, request, lambda _piece, _now: False, lambda _now: None)
+
+    return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_of_a_host_s_addresses_the_one_that_answers_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [("::1", 0, 0), ("127.0.0.1",)]
+
+    async def addresses(_loop: object, _host: str, port: int, **_more: object) -> list[tuple[object, ...]]:
+        kinds = (socket.AF_INET6, socket.AF_INET)
+        return [(k, socket.SOCK_STREAM, 0, "", (p[0], port, *p[1:])) for k, p in zip(kinds, places, strict=True)]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", addresses)
+    assert asked("spark1", b"GET", OK + b"Content-Length: 0\r\n\r\n").status == 200
+
+
+def test_a_server_that_takes_no_connection_is_told_as_the_system_does() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(ConnectionRefusedError):
+            asyncio.run(exchange("127.0.0.1", port, None, b"", lambda _piece, _now: False, lambda _now: None))
+
+
+def test_a_refusal_that_comes_before_all_was_sent_is_read() -> None:
+    made = asked("127.0.0.1", b"x" * (1 << 20), b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig", 1 << 19)
+    assert (made.status, made.refusal) == (413, b"big")
+
+
+def test_a_connection_that_is_closed_without_a_word_is_cut() -> None:
+    with pytest.raises(Cut):
+        asked("127.0.0.1", b"GET", b"")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import typing as t
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,88 @@ LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"
 def test_cuts_do_not_matter(values: list[str], end: str, cuts: list[int]) -> None:
     data = "".join(f"data: {value}{end}{end}" for value in values).encode()
     assert read(data, *cuts) == values
+
+
+TEXT = st.text(max_size=6) | st.sampled_from(['"', "\\", "\n", "\u2028", "\x00", 'a","content":"b', "🙂", "\ud83d"])
+SAID = st.just({}) | st.fixed_dictionaries(
+    {}, optional={"content": TEXT | st.none(), "reasoning": TEXT, "reasoning_content": TEXT, "note": TEXT}
+)
+EVENT = st.builds(
+    lambda said, more, finish, extra: {**more, "choices": [{"delta": said, "finish_reason": finish, **extra}]},
+    SAID,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "model": st.sampled_from(["m", "n"]),
+            "usage": st.builds(lambda n: {"completion_tokens": n}, st.integers(0, 9)),
+        },
+    ),
+    st.sampled_from([None] * 9 + ["stop", "length"]),
+    st.fixed_dictionaries({}, optional={"logprobs": st.builds(lambda text: {"content": text}, TEXT)}),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(EVENT, st.sampled_from(["content", "reasoning", "reasoning_content"]), st.lists(TEXT, max_size=4)),
+        max_size=6,
+    ),
+    st.booleans(),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.lists(st.integers(0, 5000), max_size=3),
+)
+def test_events_that_are_alike_are_read_as_any_other(
+    shapes: list[tuple[dict[str, t.Any], str, list[str]]],
+    plain: bool,
+    marks: tuple[str, str],
+    end: str,
+    cuts: list[int],
+) -> None:
+    """Events that come whole may be read a short way; byte by byte they never are."""
+    whole, bytewise = ChatStream(0.0), ChatStream(0.0)
+    events = list[dict[str, t.Any]]()
+    for shape, key, texts in shapes:
+        events.append(shape)
+        for text in texts:
+            events.append(json.loads(json.dumps(shape)))
+            events[-1]["choices"][0]["delta"][key] = text
+    data, ends = b"", [0]
+    for each in events:
+        data += f"data: {json.dumps(each, ensure_ascii=plain, separators=marks)}{end}{end}".encode("utf-8", "replace")
+        ends.append(len(data))
+    for begin, until in itertools.pairwise(sorted({*ends, *(cut % (len(data) + 1) for cut in cuts)})):
+        whole.feed(data[begin:until], 1.0)
+    for at in range(len(data)):
+        bytewise.feed(data[at : at + 1], 1.0)
+    for name in (
+        "content",
+        "reasoning",
+        "pieces",
+        "times",
+        "counts",
+        "first",
+        "model",
+        "finish_reason",
+        "tokens",
+        "token_marks",
+    ):
+        assert getattr(whole, name) == getattr(bytewise, name), name
+
+
+def test_what_looks_alike_in_the_middle_of_a_line_is_no_event() -> None:
+    stream = ChatStream(0.0)
+    for text in ("one", "two"):
+        stream.feed(delta(text) + b": a comment ", 1.0)
+    assert stream.content == "one"
+
+
+def test_an_event_of_several_lines_is_read_as_one() -> None:
+    stream = ChatStream(0.0)
+    for text in ("one", "two"):
+        stream.feed(b'data: {"choices":\n', 1.0)
+        stream.feed(b'data: [{"delta": {"content": "%s"}}]}\n\n' % text.encode(), 1.0)
+    assert stream.content == "onetwo"
 
 
 def test_figures_come_of_times_and_counted_tokens() -> None:
