@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import secrets
 
-from ansible_collections.dgxspark.cluster.plugins.modules.bench_pod import ARGUMENTS, SHARED
+from ansible_collections.dgxspark.cluster.plugins.module_utils import bench
+from ansible_collections.dgxspark.cluster.plugins.modules.bench_pod import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import works
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
@@ -27,7 +28,7 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return the report; failed where a level is failed or garbage. Check mode makes no pod."""
         served = bench_pod.Served(asked["instance"], asked["image"], asked["secret"])
-        given = {name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in SHARED}
+        given = {name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in bench.ARGUMENTS}
         wanted = Wanted(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
         what = known.load(asked["knowledge_dirs"])
         works(wanted, what)  # what is unknown here is not asked there

@@ -148,19 +148,14 @@ table:
   elements: str
 """
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import bench
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
+    **bench.ARGUMENTS,
     "url": {"type": "str", "required": True},
-    "model": {"type": "str"},
     "key_file": {"type": "path", "no_log": False},
     "api_key": {"type": "str", "no_log": True},
-    "workloads": {"type": "list", "elements": "str", "default": ["chat"]},
-    "levels": {"type": "list", "elements": "int", "default": [1, 4, 8, 16]},
-    "rounds": {"type": "int", "default": 2},
-    "seconds": {"type": "float", "default": 120},
-    "seed": {"type": "int"},
-    "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
     "keep_to": {"type": "path"},
     "log_file": {"type": "path"},
     "crosscheck": {"type": "str", "choices": ["llama-benchy"]},

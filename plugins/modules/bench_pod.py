@@ -96,19 +96,11 @@ table:
   elements: str
 """
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import bench
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
-SHARED: dict[str, dict[str, object]] = {
-    "model": {"type": "str"},
-    "workloads": {"type": "list", "elements": "str", "default": ["chat"]},
-    "levels": {"type": "list", "elements": "int", "default": [1, 4, 8, 16]},
-    "rounds": {"type": "int", "default": 2},
-    "seconds": {"type": "float", "default": 120},
-    "seed": {"type": "int"},
-    "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
-}
 ARGUMENTS: dict[str, dict[str, object]] = {
-    **SHARED,
+    **bench.ARGUMENTS,
     "url": {"type": "str", "required": True},
     "instance": {"type": "str", "required": True},
     "image": {"type": "str", "required": True},

@@ -1,0 +1,19 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the modules bench and bench_pod both take; the doc fragment `bench` documents it."""
+
+from __future__ import annotations
+
+import typing as t
+
+# What is asked of a served model. A module imports from here, as Ansible ships no other module with it.
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "model": {"type": "str"},
+    "workloads": {"type": "list", "elements": "str", "default": ["chat"]},
+    "levels": {"type": "list", "elements": "int", "default": [1, 4, 8, 16]},
+    "rounds": {"type": "int", "default": 2},
+    "seconds": {"type": "float", "default": 120},
+    "seed": {"type": "int"},
+    "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
+}
