@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_bench_pods import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, bench, group
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import CONTAINER
 
 GONE_S = 120
 
@@ -34,7 +31,8 @@ class ActionModule(ControllerAction):
             for objects in (made["common"], made["ranks"]):
                 self._apply(objects)
             waited = group.wait(self, {**self._cluster, **made["group"], "state": "ended"}, self.task_vars)
-            return {"ranks": bench.done(made, waited, list(map(self._log, made["ranks"])))}
+            logs = [ask.log_if_any(self, pod, self._cluster, self.task_vars) for pod in made["ranks"]]
+            return {"ranks": bench.done(made, waited, logs)}
         finally:
             self._take_away(made)
 
@@ -42,12 +40,6 @@ class ActionModule(ControllerAction):
         said = group.put(self, objects, self._cluster, self.task_vars)
         if said.get("failed"):
             raise CollectionError(" ".join(str(said.get("msg", said)).split()))
-
-    def _log(self, pod: Plain) -> str:
-        asked = {**self._cluster, "namespace": pod["metadata"]["namespace"], "container": CONTAINER}
-        with contextlib.suppress(CollectionError):  # a container that was never started has no log
-            return ask.log(self, pod["metadata"]["name"], asked, self.task_vars)
-        return ""
 
     def _take_away(self, made: Plain) -> None:
         """Wait until they, and with them their VFs, are back; what stays is a warning."""

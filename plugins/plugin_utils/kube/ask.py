@@ -10,6 +10,7 @@ which Ansible does once, before it forks the process of each task.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import typing as t
@@ -176,6 +177,15 @@ def log(action: Action, pod: str, asked: Plain, task_vars: t.Any) -> str:
     asked: what kubernetes.core.k8s_log takes: namespace, perhaps container, and where the cluster is.
     """
     return str(answer(action._execute_module, "kubernetes.core.k8s_log", {**asked, "name": pod}, task_vars)["log"])
+
+
+def log_if_any(action: Action, pod: Plain, cluster: Plain, task_vars: t.Any) -> str:
+    """Return what the container of a pod said; nothing where it has no log. pod: the object. cluster: where it is."""
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    asked = {**cluster, "namespace": namespace, "container": pod["spec"]["containers"][0]["name"]}
+    with contextlib.suppress(CollectionError):  # a container that was never started has no log
+        return log(action, name, asked, task_vars)
+    return ""
 
 
 def _is_here(action: Action) -> bool:

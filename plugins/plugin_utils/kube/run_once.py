@@ -128,9 +128,7 @@ class Runner:
         return ask.log(self._action, pod["metadata"]["name"], where, self._task_vars)
 
     def _said(self, pod: Plain) -> str:
-        with contextlib.suppress(CollectionError):  # a container that was never started has no log
-            return self._log(pod)
-        return ""
+        return ask.log_if_any(self._action, pod, self._cluster, self._task_vars)
 
     def _do(self, arguments: Plain) -> Plain:
         return ask.done(self._action, {**self._cluster, **arguments}, self._task_vars)
