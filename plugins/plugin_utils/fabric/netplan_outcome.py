@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 Plain = dict[str, t.Any]
+MORE_TIME = "rollback_timeout; in the role, netplan_vf_rollback_timeout"
 
 
 def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
@@ -23,13 +24,15 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
         return {"outcome": outcome, "changed": True}
     if outcome == "rolled_back":
         return _failure(
-            "The change cut this node off from the controller; it has gone back to its old configuration by "
-            f"itself after {timeout} s. What was changed: {message}"
+            f"No new connection has confirmed the change within {timeout} s, and the node has gone back to its old "
+            "configuration by itself. Either the change cut this node off from the controller: correct it. Or netplan "
+            f"and the connection after it took longer than that: give them more time ({MORE_TIME}). "
+            f"What was changed, and taken back: {message}"
         )
     if outcome == "too_slow":
         return _failure(
             f"netplan was not done within {timeout} s, and the node has gone back to its old configuration by "
-            f"itself. Give it more time (rollback_timeout). What was to be changed: {message}"
+            f"itself. Give it more time ({MORE_TIME}). What was to be changed: {message}"
         )
     if outcome == "unknown" and lost:
         return _failure(f"The connection broke before the change began, and nothing was changed. {message}")
