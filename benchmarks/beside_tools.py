@@ -22,7 +22,6 @@ import threading
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BIN = pathlib.Path(sys.executable).parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "engine")]
 
 import served  # noqa: E402
@@ -41,22 +40,14 @@ FIGURES = "{:>4}  {:<12}  {:>8.1f}  {:>8.1f}  {:>8.1f}  {:>8.1f}"
 
 def bench(url: str, folder: pathlib.Path, programs: str, **more: t.Any) -> Plain:
     """Measure by the playbook; return its report."""
-    report = folder / "bench.json"
-    extra = {
-        "dgxspark_bench_url": url,
-        "dgxspark_bench_workloads": [WORK["id"]],
-        "dgxspark_bench_rounds": ROUNDS,
-        "dgxspark_knowledge_dirs": [str(served.WORKLOADS)],
-        "dgxspark_report_file": str(report),
-        **more,
-    }
-    collections = ROOT / ".cache" / "collections" / BIN.parent.name
-    subprocess.run(
-        [str(BIN / "ansible-playbook"), "dgxspark.cluster.bench", "-e", json.dumps(extra)],
-        check=True, cwd=ROOT, stdout=subprocess.DEVNULL,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections), "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder)},
-    )  # fmt: skip
-    return t.cast(Plain, json.loads(report.read_text(encoding="utf-8")))
+    settings = {"workloads": [WORK["id"]], "rounds": ROUNDS, **more}
+    path = f"{programs}:{os.environ['PATH']}"
+    status, report = served.measured(
+        url, folder / "bench.json", settings, subprocess.DEVNULL, PATH=path, HOME=str(folder)
+    )
+    if status:
+        raise SystemExit(f"bench.yml ended with {status}")
+    return report
 
 
 def ours(report: Plain) -> list[tuple[float, ...]]:
@@ -136,14 +127,14 @@ def main() -> None:
         for n in levels:
             taken: dict[str, list[tuple[float, ...]]] = {"bench": [], "aiperf": []}
             for _turn in range(TURNS):
-                taken["bench"] += ours(bench(url, folder, with_benchy, dgxspark_bench_levels=[n]))
+                taken["bench"] += ours(bench(url, folder, with_benchy, levels=[n]))
                 taken["aiperf"].append(aiperf(pathlib.Path(with_aiperf, "aiperf"), url, model, n, folder))
             for tool, runs in taken.items():
                 print(FIGURES.format(n, tool, *map(statistics.median, zip(*runs, strict=True))), flush=True)
         arguments = ["--pp", "128", "--tg", "64", "--runs", "3", "--latency-mode", "none", "--skip-coherence"]
         arguments += ["--tokenizer", str(model), "--book-url", text]
-        crossed = {"dgxspark_bench_crosscheck": "llama-benchy", "dgxspark_bench_crosscheck_arguments": arguments}
-        report = bench(url, folder, with_benchy, dgxspark_bench_levels=levels, **crossed)
+        crossed = {"crosscheck": "llama-benchy", "crosscheck_arguments": arguments}
+        report = bench(url, folder, with_benchy, levels=levels, **crossed)
         for n, found in zip(levels, ours(report), strict=True):
             print(FIGURES.format(n, "bench", *found))
         print(report["crosscheck"]["problem"] or "", flush=True)

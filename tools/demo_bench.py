@@ -5,15 +5,11 @@ The engine (vLLM's CPU build, 0.6 to 5 GB) and the model, which is trained here 
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import subprocess
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BIN = pathlib.Path(sys.executable).parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "engine")]
 
 import served  # noqa: E402
@@ -30,26 +26,11 @@ def told(title: str) -> None:
 
 def bench(url: str, name: str, *workloads: str) -> tuple[int, str]:
     """Measure as an owner does; return the exit status and the worst verdict."""
-    extra = {
-        "dgxspark_bench_url": url,
-        "dgxspark_bench_workloads": workloads,
-        "dgxspark_bench_levels": [1, 4, 8],
-        "dgxspark_bench_rounds": 4,
-        "dgxspark_knowledge_dirs": [str(served.WORKLOADS)],
-        "dgxspark_report_file": str(REPORTS / f"{name}.json"),
-    }
-    environment = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / BIN.parent.name),
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_LOCALHOST_WARNING": "False",
-        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
-    }
-    command = [str(BIN / "ansible-playbook"), "dgxspark.cluster.bench", "-e", json.dumps(extra)]
-    done = subprocess.run(command, check=False, cwd=ROOT, env=environment)
-    report = json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))
+    settings = {"workloads": workloads, "levels": [1, 4, 8], "rounds": 4}
+    quiet = {"ANSIBLE_LOCALHOST_WARNING": "False", "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False"}
+    status, report = served.measured(url, REPORTS / f"{name}.json", settings, **quiet)
     found = {level["verdict"] for workload in report["workloads"] for level in workload["levels"]}
-    return done.returncode, next((word for word in ("garbage", "failed") if word in found), "good")
+    return status, next((word for word in ("garbage", "failed") if word in found), "good")
 
 
 def main() -> int:

@@ -17,8 +17,9 @@ import typing as t
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-if str(HERE.parents[1] / "tools") not in sys.path:
-    sys.path.insert(0, str(HERE.parents[1] / "tools"))
+ROOT = HERE.parents[1]
+if str(ROOT / "tools") not in sys.path:
+    sys.path.insert(0, str(ROOT / "tools"))
 
 from engine_parsers.sources import cache  # noqa: E402
 
@@ -85,6 +86,24 @@ def served(
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def measured(
+    url: str, report: pathlib.Path, settings: dict[str, t.Any], output: int | None = None, **environment: str
+) -> tuple[int, dict[str, t.Any]]:
+    """Measure by the playbook, as an owner does; return the exit status and the report.
+
+    settings: variables, without their `dgxspark_bench_`. output: where the playbook's words go, as subprocess takes it.
+    """
+    extra = {f"dgxspark_bench_{name}": value for name, value in {"url": url, **settings}.items()}
+    extra |= {"dgxspark_knowledge_dirs": [str(WORKLOADS)], "dgxspark_report_file": str(report)}
+    binaries = pathlib.Path(sys.executable).parent
+    collections = str(ROOT / ".cache" / "collections" / binaries.parent.name)
+    done = subprocess.run(
+        [str(binaries / "ansible-playbook"), "dgxspark.cluster.bench", "-e", json.dumps(extra)], check=False, cwd=ROOT, stdout=output,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": collections, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment},
+    )  # fmt: skip
+    return done.returncode, json.loads(report.read_text(encoding="utf-8"))
 
 
 def _wait(process: subprocess.Popen[bytes], health: str, log: pathlib.Path, until: float) -> None:
