@@ -1,6 +1,6 @@
 """The bench's figures against the engine's own, of the same requests, on a served model; and what the bench's client costs.
 
-Usage: against_engine.py URL [--workload NAME] [--levels 1,8,32] [--rounds 4] [--knowledge FOLDER]. URL: of the API, with /v1. The
+Usage: against_engine.py URL [--workload NAME] [--levels 1,8,32] [--rounds 4] [--knowledge FOLDER] [--dearer MICROSECONDS]. URL: of the API, with /v1. The
 engine is vLLM, and nobody else may ask it meanwhile. Off: the bench's time by the engine's, over all requests.
 token: first token to last (request_decode_time_seconds); answer: sending to last (e2e_request_latency_seconds); first: sending to the
 first token (time_to_first_token_seconds), with how much later it is, each. Workload `greedy` is asked before each level.
@@ -12,6 +12,7 @@ import argparse
 import pathlib
 import platform
 import runpy
+import time
 import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -22,6 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import acro
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, Delta  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of  # noqa: E402
 
 
@@ -29,6 +31,19 @@ def grown(result: Result, name: str) -> float:
     """Return by how much a counter of the engine has grown during the load."""
     first, last = (metrics.values_of(result.scrapes[place]) for place in (0, -1))
     return sum(last.get(f"vllm:{name}", ())) - sum(first.get(f"vllm:{name}", ()))
+
+
+def dearer(seconds: float) -> None:
+    """Make each piece that comes cost the client more time: what that changes in the figures is what the client's own time does."""
+    feed = ChatStream.feed
+
+    def slower(stream: ChatStream, piece: bytes, now: float, final: bool = False) -> list[Delta]:
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+        return feed(stream, piece, now, final)
+
+    ChatStream.feed = slower  # type: ignore[method-assign]
 
 
 def line(result: Result) -> str:
@@ -61,7 +76,12 @@ def main() -> None:
     parser.add_argument("--levels", default="1,8,32")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--knowledge", action="append", default=[])
+    parser.add_argument(
+        "--dearer", type=float, default=0.0, metavar="US", help="microseconds that each piece costs more"
+    )
     given = parser.parse_args()
+    if given.dearer:
+        dearer(given.dearer / 1e6)
     work, guards = knowledge.load("workloads", given.knowledge), knowledge.load("guards", given.knowledge)
     levels = tuple(map(int, given.levels.split(",")))
     asked = ChatRequest("engine", given.url, "", 1, 3600.0)

@@ -112,7 +112,9 @@ bench:
       returned: always
       type: str
     client_share:
-      description: The largest share of a level's time in which the client's one thread was busy. Near 1 the figures are the client's.
+      description:
+        - The largest share of a level's time in which the client's one thread was busy. Near 1 the figures are the client's.
+        - On Linux and without TLS the kernel tells when bytes came, so that a busy client makes no token late.
       returned: always
       type: float
     workloads:

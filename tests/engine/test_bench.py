@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import time
 import typing as t
 
 import pytest
@@ -13,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
 from ansible_collections.dgxspark.cluster.tests.engine import served
@@ -48,6 +50,28 @@ def grown(result: Result, name: str) -> float:
     return sum(last[name]) - sum(first.get(name, ()))
 
 
+def off(result: Result) -> dict[str, float]:
+    """By what share the bench's times are longer than the engine's own, over all requests."""
+    ours = {
+        "answer": sum(r.times[-1] - r.began for r in result.records),
+        "token": sum(r.times[-1] - r.times[0] for r in result.records),
+        "first token": sum(t.cast(float, each.ttft_s) for each in result.requests),
+    }
+    theirs = {
+        "answer": grown(result, "vllm:e2e_request_latency_seconds_sum"),
+        "token": grown(result, "vllm:request_decode_time_seconds_sum"),
+        "first token": grown(result, "vllm:time_to_first_token_seconds_sum"),
+    }
+    found = {name: ours[name] / theirs[name] - 1 for name in ours}
+    later = (ours["first token"] - theirs["first token"]) / len(result.requests)
+    shown = ", ".join(f"{name} {share:+.2%}" for name, share in found.items())
+    print(
+        f"\nn={result.level.n}: {result.level.tokens} tokens, {result.level.wall_tokens_per_s:.0f} a second, {shown}"
+        f" ({later * 1000:+.1f} ms each); client busy {result.client_share:.2%}"
+    )
+    return found
+
+
 def test_figures_are_the_engine_s_own(sound: str) -> None:
     """Tokens to the last one; the time of a token, of an answer, and of the first token where they wait in the engine, within 3 %.
 
@@ -57,24 +81,38 @@ def test_figures_are_the_engine_s_own(sound: str) -> None:
     for n, result in measured(sound, "tiny-counting", 1, AT_ONCE, 4 * AT_ONCE, rounds=4).items():
         assert result.verdict == "good", result.message
         assert result.level.tokens == grown(result, "vllm:generation_tokens_total")
-        ours = {
-            "answer": sum(r.times[-1] - r.began for r in result.records),
-            "token": sum(r.times[-1] - r.times[0] for r in result.records),
-            "first token": sum(t.cast(float, each.ttft_s) for each in result.requests),
-        }
-        theirs = {
-            "answer": grown(result, "vllm:e2e_request_latency_seconds_sum"),
-            "token": grown(result, "vllm:request_decode_time_seconds_sum"),
-            "first token": grown(result, "vllm:time_to_first_token_seconds_sum"),
-        }
-        off = {name: ours[name] / theirs[name] - 1 for name in ours}
-        later = (ours["first token"] - theirs["first token"]) / len(result.requests)
-        shown = ", ".join(f"{name} {share:+.2%}" for name, share in off.items())
-        print(
-            f"\nn={n}: {result.level.tokens} tokens, {shown} ({later * 1000:+.1f} ms each); client busy {result.client_share:.2%}"
-        )
-        checked = off if n > AT_ONCE else {name: off[name] for name in ("answer", "token")}
-        assert all(abs(share) <= 0.03 for share in checked.values()), (n, off)
+        shares = off(result)
+        checked = shares if n > AT_ONCE else {name: shares[name] for name in ("answer", "token")}
+        assert all(abs(share) <= 0.03 for share in checked.values()), (n, shares)
+
+
+def test_at_32_the_client_adds_less_than_two_percent(
+    engine: pathlib.Path, model: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the engine's own times, at the speed of a real model; nor do they change where each piece costs it three times as much."""
+    wide = served.wide(engine, model)
+    with served.served(engine, wide, tmp_path / "log") as url:
+        result = measured(url, "tiny-counting", 32, rounds=4)[32]
+        shares = off(result)
+        each_s = result.client_share * t.cast(float, result.level.wall_s) / result.level.tokens
+        monkeypatch.setattr(ChatStream, "feed", slower(ChatStream.feed, 2 * each_s))
+        dearer = off(measured(url, "tiny-counting", 32, rounds=4)[32])
+    assert result.verdict == "good", result.message
+    for name in ("answer", "token"):
+        assert abs(shares[name]) < 0.02
+        assert abs(dearer[name] - shares[name]) < 0.02
+
+
+def slower(feed: t.Callable[..., t.Any], seconds: float) -> t.Callable[..., t.Any]:
+    """Return the same, busy for so long before it does anything."""
+
+    def fed(*args: t.Any, **more: t.Any) -> t.Any:
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+        return feed(*args, **more)
+
+    return fed
 
 
 def verdicts(url: str) -> list[str]:

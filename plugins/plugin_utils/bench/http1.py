@@ -18,11 +18,12 @@ import typing as t
 from http import client as http_client
 from io import BytesIO
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
+
 # Takes bytes of the body and when they came; True: no more is needed.
 Take = t.Callable[[bytes, float], bool]
 Send = t.Callable[[bytes], t.Awaitable[None]]
 _MOST_HEAD = 1 << 16
-_READ = 1 << 14  # asyncio's own reading asks for 256 KiB, which the allocator maps and gives back for each token
 _MOST_REFUSAL = 2000  # bytes of a refusal that are kept
 
 
@@ -48,8 +49,11 @@ class Exchange(asyncio.Protocol):
         self._left = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; the time is taken before anything looks at it."""
-        now = time.monotonic()
+        """Take what came now; the time is taken before anything looks at it."""
+        self.came(data, time.monotonic())
+
+    def came(self, data: bytes, now: float) -> None:
+        """Take what came then."""
         if self.over.done():
             return
         try:
@@ -152,14 +156,22 @@ class Exchange(asyncio.Protocol):
 
 
 async def exchange(
-    host: str, port: int, tls: ssl.SSLContext | None, request: bytes, take: Take, begun: t.Callable[[float], None]
+    host: str,
+    port: int,
+    read_by: ssl.SSLContext | Arrivals,
+    request: bytes,
+    take: Take,
+    begun: t.Callable[[float], None],
 ) -> Exchange:
     """Send the request and take its answer to the end. begun: told when it was sent, after the connection was there.
+
+    read_by: what a connection by TLS is made with, or who reads a plain one.
 
     Raises Cut, HttpError, OSError and ssl.SSLError, and what `take` raises.
     """
     made = Exchange(take)
-    async with _secure(made, host, port, tls) if tls else _plain(made, host, port) as send:
+    args = made, host, port
+    async with _plain(*args, read_by) if isinstance(read_by, Arrivals) else _secure(*args, read_by) as send:
         begun(time.monotonic())
         await send(request)
         await made.over
@@ -180,33 +192,15 @@ async def _secure(made: Exchange, host: str, port: int, tls: ssl.SSLContext) -> 
 
 
 @contextlib.asynccontextmanager
-async def _plain(made: Exchange, host: str, port: int) -> t.AsyncIterator[Send]:
-    """Read the socket itself: asyncio's transport costs half as much again as all that is done with a token."""
-    loop, connection = asyncio.get_running_loop(), await _connected(host, port)
+async def _plain(made: Exchange, host: str, port: int, arrivals: Arrivals) -> t.AsyncIterator[Send]:
+    with await _connected(host, port) as connection, contextlib.ExitStack() as reading:
 
-    def ready() -> None:
-        try:
-            data = connection.recv(_READ)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as exc:
-            made.connection_lost(exc)
-            return
-        if data:
-            made.data_received(data)
-        else:
-            made.connection_lost(None)
+        async def send(request: bytes) -> None:
+            with contextlib.suppress(ConnectionError):  # who refuses a request may close before all of it is there
+                await asyncio.get_running_loop().sock_sendall(connection, request)
+            reading.enter_context(arrivals.reading(connection, made.came, made.connection_lost))
 
-    async def send(request: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # who refuses a request may close before all of it is there
-            await loop.sock_sendall(connection, request)
-        loop.add_reader(connection, ready)
-
-    with connection:
-        try:
-            yield send
-        finally:
-            loop.remove_reader(connection)
+        yield send
 
 
 async def _connected(host: str, port: int) -> socket.socket:

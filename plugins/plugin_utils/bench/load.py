@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many streamed chat requests at once to one server: one event loop, one state of the guards for each stream.
 
-A *turn* is a number of requests, of which `n` run at one time. Times are taken where the bytes come in, before anything
-looks at them. What the client itself costs is the processor time of its one thread: where it nears the time that went by,
-the figures are the client's and not the server's. No proxy and no redirection is followed.
+A *turn* is a number of requests, of which `n` run at one time. Times are those at which the bytes came in. What the client
+itself costs is the processor time of its one thread: where it nears the time that went by, the figures are the client's and not
+the server's. No proxy and no redirection is followed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ except ImportError:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import (
     ChatRequest,
     Failure,
@@ -71,8 +72,9 @@ class Planned:
 class Turn:
     """The outcome of a turn.
 
-    client_share: the processor time of the client's one thread by the time that went by. While it is busy no time is taken, so
-    that it bounds how much of the figures is the client's. scrapes: what /metrics said at the beginning, now and then, and at
+    client_share: the processor time of the client's one thread by the time that went by. Where the kernel tells when bytes came
+    (plain connections, Linux) a busy client makes no token late, but may ask late; elsewhere the share bounds how much of the figures
+    is the client's. scrapes: what /metrics said at the beginning, now and then, and at
     the end; none where there is no /metrics.
     """
 
@@ -185,7 +187,7 @@ async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planne
     n, questions, seconds = planned.n, planned.questions, planned.seconds
     request = dataclasses.replace(request, timeout=min(request.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
-    streams, tls = set[ChatStream](), _tls(request)
+    streams, tls, arrivals = set[ChatStream](), _tls(request), Arrivals()
     scrapes = [await _beside(client, request, "/metrics")] if planned.scrape else []
     began, busy = time.monotonic(), time.thread_time()
 
@@ -193,7 +195,7 @@ async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planne
         for question in left:
             stream = ChatStream(time.monotonic())
             streams.add(stream)
-            records.append(await _one(tls, request, planned.workload, question, limits, stream))
+            records.append(await _one(tls or arrivals, request, planned.workload, question, limits, stream))
             streams.discard(stream)
             if time.monotonic() - began >= seconds:
                 return
@@ -210,6 +212,7 @@ async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planne
         await asyncio.gather(*(user() for _number in range(n)))
     finally:
         watching.cancel()
+        arrivals.close()
     wall, busy = time.monotonic() - began, time.thread_time() - busy
     if any(scrapes):
         scrapes.append(await _beside(client, request, "/metrics"))
@@ -232,7 +235,7 @@ def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collecti
 
 
 async def _one(
-    tls: ssl.SSLContext | None,
+    read_by: ssl.SSLContext | Arrivals,
     request: ChatRequest,
     workload: Workload,
     question: Question,
@@ -243,7 +246,7 @@ async def _one(
     failure: Failure | None = None
     try:
         with _named(request):
-            asking = _read(request, tls, _body(request, workload, question), stream, guards)
+            asking = _read(request, read_by, _body(request, workload, question), stream, guards)
             await asyncio.wait_for(asking, request.timeout)
         _judge(stream, guards)
     except StreamError as exc:
@@ -280,7 +283,7 @@ def _body(request: ChatRequest, workload: Workload, question: Question) -> bytes
 
 async def _read(
     request: ChatRequest,
-    tls: ssl.SSLContext | None,
+    read_by: ssl.SSLContext | Arrivals,
     body: bytes,
     stream: ChatStream,
     guards: tuple[TextGuard, TextGuard],
@@ -311,7 +314,7 @@ async def _read(
         stream.began = now
 
     message = "\r\n".join([*lines, "", ""]).encode() + body
-    done = await exchange(target.host, target.port, tls, message, take, begun)
+    done = await exchange(target.host, target.port, read_by, message, take, begun)
     refused = refusal(done.status, done.kind, done.refusal.decode(errors="replace"))
     if refused:
         raise refused

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, Exchange, HttpError, exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -70,6 +71,14 @@ def test_what_is_no_http_is_told(answer: bytes) -> None:
         taken(answer, [])
 
 
+async def ask(host: str, port: int, request: bytes) -> Exchange:
+    arrivals = Arrivals()
+    try:
+        return await exchange(host, port, arrivals, request, lambda _piece, _now: False, lambda _now: None)
+    finally:
+        arrivals.close()
+
+
 def asked(host: str, request: bytes, answer: bytes, reads: int = 1) -> Exchange:
     """Ask a server on 127.0.0.1 alone, which reads so many bytes, answers and closes."""
 
@@ -82,7 +91,7 @@ def asked(host: str, request: bytes, answer: bytes, reads: int = 1) -> Exchange:
         server = await asyncio.start_server(one, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            return await exchange(host, port, None, request, lambda _piece, _now: False, lambda _now: None)
+            return await ask(host, port, request)
 
     return asyncio.run(asyncio.wait_for(run(), 30))
 
@@ -103,7 +112,7 @@ def test_a_server_that_takes_no_connection_is_told_as_the_system_does() -> None:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
         with pytest.raises(ConnectionRefusedError):
-            asyncio.run(exchange("127.0.0.1", port, None, b"", lambda _piece, _now: False, lambda _now: None))
+            asyncio.run(ask("127.0.0.1", port, b""))
 
 
 def test_a_refusal_that_comes_before_all_was_sent_is_read() -> None:
