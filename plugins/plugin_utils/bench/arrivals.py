@@ -53,10 +53,10 @@ class Arrivals:
     @contextlib.contextmanager
     def reading(self, connection: socket.socket, came: Came, lost: Lost) -> t.Iterator[None]:
         """Read a connection: came is told each piece and when it came (as time.monotonic()), lost its end, by an error or not."""
-        with contextlib.suppress(OSError):
-            connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1) if self._poll else None
         read, number = functools.partial(_read, connection, came, lost), connection.fileno()
         if self._poll:
+            with contextlib.suppress(OSError):  # a kernel without it: the time is that of the reading
+                connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._reads[number] = read
             self._poll.register(number, select.EPOLLIN)
         else:

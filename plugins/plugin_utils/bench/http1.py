@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One HTTP/1.1 request whose answer is taken the moment that its bytes come: a socket, asyncio's loop, and nothing between.
+"""One HTTP/1.1 request whose answer is taken with the time at which its bytes came: a socket, asyncio's loop, and nothing between.
 
 For streams of one event a token. httpx goes through four layers and several tasks for each piece (75 of its 125 microseconds a
 token), so that it, and not the server, is what a level with many streams measures; it asks for everything that is no stream.
