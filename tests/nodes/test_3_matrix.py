@@ -121,6 +121,8 @@ def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
                 dgxspark_knowledge_dirs=folders,
                 dgxspark_bench_url=f"http://127.0.0.1:{way.port}/v1",
                 dgxspark_bench_rounds=1,
+                # An emulated kubelet beside other work takes minutes to end a pod.
+                k8s_dgx_stop_timeout=900,
             )
         finally:
             site.playbook = "nodes.yml"

@@ -41,8 +41,9 @@ _SILENT = "tokens.hang"
 _HANG_SHARE = (
     0.5  # of a level's requests: one of eight that hangs is a failed request, most of them are a server that hangs
 )
+# SIGTERM and SIGINT are no fault: somebody asked the process to end, as the kubelet does when another rank has failed.
 _FAULT = re.compile(
-    r"(?:\w*(?:Error|Exception)\b: |^(?:Fatal|FATAL|Segmentation fault|Aborted|Killed)\b|SIG[A-Z]{3,5}\b)"
+    r"(?:\w*(?:Error|Exception)\b: |^(?:Fatal|FATAL|Segmentation fault|Aborted|Killed)\b|SIG(?!TERM|INT)[A-Z]{3,5}\b)"
 )
 # A fault that the engine has dealt with, and runs on: it says so, or logs it as less than an error.
 _HANDLED = re.compile(

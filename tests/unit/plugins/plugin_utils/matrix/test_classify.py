@@ -37,6 +37,15 @@ def test_a_fault_that_ended_the_engine_is_a_crash_though_another_was_dealt_with(
     assert (found.cls, found.line) == ("startup_crash", "ImportError: no y")
 
 
+def test_a_rank_that_was_asked_to_end_shows_no_fault_of_its_own() -> None:
+    stopped = "loading\nsupervisor: rank 0: stopped by SIGTERM.\n"
+    logs = {"rank0": stopped, "rank1": "loading\nValueError: no such backend\n"}
+    found = outcome(stage="switch", message="ended", logs=logs)
+    assert (found.cls, found.where, found.line) == ("startup_crash", "rank1:2", "ValueError: no such backend")
+    found = outcome(stage="switch", message="not ready in 900 s", timed_out=True, logs={"rank0": stopped})
+    assert found.cls == "hang"
+
+
 def level(ok: int, **causes: int) -> Plain:
     return {"workloads": [{"name": "chat", "levels": [matrix_driven.level(8, "failed", ok, 10.0, **causes)]}]}
 
