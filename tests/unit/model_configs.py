@@ -196,6 +196,21 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
          "max_position_embeddings": 262144, "num_experts": 192, "num_experts_per_tok": 8, "num_shared_experts": 1,
          "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
          "quantization_config": modelopt("lm_head", "model.layers.80*")}, None),
+    # The figures that TensorRT-LLM's test (test_modeling_step3p7) finds in it, and what it says of the modules that are left out.
+    "stepfun-ai/Step-3.7-Flash-NVFP4": (
+        {"architectures": ["Step3p7ForConditionalGeneration"], "model_type": "step3p7", "tie_word_embeddings": False,
+         "text_config": {
+             "model_type": "step3p5", "num_hidden_layers": 45, "hidden_size": 4096, "intermediate_size": 11264, "vocab_size": 128896,
+             "max_position_embeddings": 262144, "num_attention_heads": 64, "num_attention_groups": 8, "head_dim": 128,
+             "sliding_window": 512, "use_head_wise_attn_gate": True, "moe_num_experts": 288, "moe_top_k": 8,
+             "moe_intermediate_size": 1280, "share_expert_dim": 1280, "moe_layers_enum": ",".join(map(str, range(3, 45))),
+             "layer_types": [f"{'sliding' if layer % 4 else 'full'}_attention" for layer in range(45)],
+             "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": 96,
+                                         "num_attention_groups": 8, "head_dim": 128}},
+         "vision_config": {"layers": 47, "width": 1536, "heads": 16, "image_size": 728, "patch_size": 14},
+         "quantization_config": modelopt(
+             "lm_head", "model.vision_model*", "model.vit_large_projector*", *every(3, "mlp*"), *every(45, "self_attn*"),
+             *every(45, "moe.gate", "share_expert*", first=3))}, None),
     "deepseek-ai/DeepSeek-V3": (DEEPSEEK | {"quantization_config": FP8}, None),
     "openai/gpt-oss-120b": (GPT_OSS, None),
     "moonshotai/Kimi-K2.5": (KIMI, None),
