@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inven
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_profiles.rst").read_text(encoding="utf-8")
-MODEL = "meta-llama/Llama-3.3-70B-Instruct"
+MODEL = "Qwen/Qwen3-32B"
 
 
 WHOLE, ANOTHER = (yaml.safe_load(text) for text in guide.blocks("guide_profiles", "yaml"))

@@ -225,6 +225,11 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
         {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192,
          "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256,
          "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "tie_word_embeddings": False}, None),
+    "Qwen/Qwen3-32B": (
+        {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 64, "hidden_size": 5120,
+         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 25600, "vocab_size": 151936,
+         "max_position_embeddings": 40960, "use_sliding_window": False, "torch_dtype": "bfloat16",
+         "tie_word_embeddings": False}, None),
     "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": (
         nemotron(num_hidden_layers=52, hidden_size=2688, intermediate_size=1856, num_attention_heads=32, mamba_num_heads=64,
                  n_routed_experts=128, num_experts_per_tok=6, moe_intermediate_size=1856,
