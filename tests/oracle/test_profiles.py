@@ -131,8 +131,9 @@ def changes(one: Asked) -> dict[str, dict[str, t.Any]]:
     out: dict[str, dict[str, t.Any]] = {
         f"without {key}": {"settings": {key: None}} for key in TAKEN_OUT if key in chosen.settings
     }
-    if drafts := {key: None for key in chosen.settings if key.startswith("speculative_")}:
-        out["without speculation"] = {"settings": drafts}
+    if drafts := [key for key in chosen.settings if key.startswith("speculative_")]:
+        whole = [key for key in drafts if key == "speculative_config"]  # what else vLLM's object has: it stands for all
+        out["without speculation"] = {"settings": dict.fromkeys(whole or drafts)}
     if not chosen.settings.get("disable_cuda_graph"):
         out["eager"] = {"settings": {"disable_cuda_graph": True}}
     if chosen.facts and chosen.facts.moe and chosen.cut.tp > 1:

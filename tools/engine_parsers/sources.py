@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.rea
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The wheels are taken for one fixed platform, whatever this machine is: only their sources are read.
 PLATFORM = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312", "--abi", "abi3", "--abi", "none"]
-for _glibc in ("2_35", "2_34", "2_31", "2_28", "2_17"):
+for _glibc in ("2_35", "2_34", "2_31", "2_28", "2_24", "2_17"):
     PLATFORM += ["--platform", f"manylinux_{_glibc}_x86_64"]
 MEMBERS = (*SOURCES, ".dist-info/METADATA")
 PLATFORM += ["--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64", "--platform", "any"]
