@@ -1,7 +1,7 @@
-"""Write what an engine's model classes can do (knowledge/model_classes/) from its wheels.
+"""Write what the engines' model classes can do (knowledge/model_classes/) from their wheels.
 
-Usage: engine_model_classes.py [--check]. Wheels come by pip and are kept in .cache/oracle; neither torch nor a GPU is
-needed. With --check nothing is written and the exit status is 1 where the file differs.
+Usage: engine_model_classes.py [--check] [ENGINE …]. Wheels come by pip and are kept in .cache/oracle; neither torch nor a GPU is
+needed. With --check nothing is written and the exit status is 1 where a file differs.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ from engine_parsers.sources import ROOT, NotAvailable
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the file."""
-    if set(arguments) - {"--check"}:
+    """Write or check the files asked for."""
+    check = "--check" in arguments
+    named = [argument for argument in arguments if argument != "--check"]
+    if set(named) - set(model_classes.FACTS):
         raise SystemExit(__doc__)
-    path = ROOT / "knowledge" / "model_classes" / "sglang.yml"
-    try:
-        made = model_classes.made()
-    except NotAvailable as exc:
-        raise SystemExit(f"engine_model_classes: {exc}") from exc
-    same = path.is_file() and path.read_text(encoding="utf-8") == made
-    if not same and not arguments:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made, encoding="utf-8")
-    print(f"{path.relative_to(ROOT)}: {'unchanged' if same else 'differs' if arguments else 'written'}")
-    return 1 if arguments and not same else 0
+    differ = 0
+    for engine in named or model_classes.FACTS:
+        path = ROOT / "knowledge" / "model_classes" / f"{engine}.yml"
+        try:
+            made = model_classes.made(engine)
+        except NotAvailable as exc:
+            raise SystemExit(f"engine_model_classes: {exc}") from exc
+        same = path.is_file() and path.read_text(encoding="utf-8") == made
+        differ += not same
+        if not same and not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(made, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {'unchanged' if same else 'differs' if check else 'written'}")
+    return 1 if check and differ else 0
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ BACK_PORTS = (
 # What such an image makes of a launch that a stock release takes, too, but otherwise: profiles, versions.
 # PR 24436 makes FROZEN_KV_MTP of NEXTN with an assistant drafter, and leaves the overlap scheduler out with it.
 PROMOTED = ("gemma-4-", "<0.5.12")
+# Rules that warn of a refusal which is not sure, and the engine's words.
+DOUBTED = {"load.class-transformers": ("are not supported for now", "does not recognize this architecture")}
 # Taken out one by one; what begins with `speculative_` goes as a whole too.
 TAKEN_OUT = (
     "attention_backend", "moe_runner_backend", "cuda_graph_max_bs", "disable_cuda_graph", "disable_piecewise_cuda_graph",
@@ -184,6 +186,16 @@ def foreseen(asked: Asked) -> list[str]:
     return [rule for rule in errors if not rule.startswith(("image.", "evidence."))]
 
 
+def doubted(asked: Asked, answer: Answer) -> list[str]:
+    """Name the rules that warn of just this refusal.
+
+    The oracle's transformers has no torch and so no model classes, and its model files bring no code of their own: it refuses
+    what vLLM's Transformers backend may serve.
+    """
+    warned = [found["rule"] for found in asked.plan["findings"] if found["severity"] == "warning"]
+    return [rule for rule in warned if any(words in (answer.reason or "") for words in DOUBTED.get(rule, ()))]
+
+
 def faults(asked: Asked, answer: Answer) -> list[str]:
     """Compare all that the engine made with the plan; what the plan says to be unknown is left out."""
     found = resolved(asked.engine, answer)
@@ -232,4 +244,4 @@ def test_the_plan_knows_the_versions_that_no_profile_claims(asked: Asked, answer
     if answer.accepted:
         assert faults(asked, answer) == []
     else:
-        assert foreseen(asked), f"the plan does not foresee: {answer.stage}: {answer.reason}"
+        assert foreseen(asked) or doubted(asked, answer), f"the plan does not foresee: {answer.stage}: {answer.reason}"

@@ -7,7 +7,8 @@ model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_g
 expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
 window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
 position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
-engine version (None: not known): pipeline, start_layer, balanced. quant: tool (modelopt, compressed-tensors, unknown,
+engine version (None: not known): pipeline, start_layer, balanced; whether that has the class: registered, where it has
+not, whether its Transformers backend may serve the model: transformers, and class_versions, which have it. quant: tool (modelopt, compressed-tensors, unknown,
 none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
 parallel: see `parallel_facts`. engine: name, version. image: name, features (true, false, null = unknown).
 patches: see `patch_facts`. settings: the plan's. environment: the names of the variables that the profile sets, without their
@@ -33,6 +34,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 CLASSES = "model_classes"
 # What a model's class can do, by its entry in `knowledge/model_classes`.
 ABLE = ("pipeline", "start_layer", "balanced")
+# Whether a version has the class, and where it has not, whether a class of transformers' may stand in for it.
+THERE = ("registered", "transformers")
 _FP4 = {"nvfp4", "mxfp4"}
 Document = dict[str, t.Any]
 
@@ -44,11 +47,24 @@ def image_features() -> tuple[str, ...]:
 
 
 def able(architecture: str, engine: str, version: str, overlays: t.Sequence[str] = ()) -> dict[str, bool | None]:
-    """Return what a model's class can do in an engine version; None where nobody read it there."""
+    """Return what a model's class can do in an engine version, and whether that has it; None where nobody read it there."""
     entry = knowledge.shared(CLASSES, overlays).get(f"{engine}-{architecture}", {})
-    if not any(matches(version, one) for one in entry.get("versions", ())):
-        return dict.fromkeys(ABLE)
-    return {fact: any(matches(version, one) for one in entry.get(fact, ())) for fact in ABLE}
+    read = entry.get("read", {})
+
+    def holds(fact: str) -> bool:
+        return any(matches(version, one) for one in entry.get(fact, ()))
+
+    said: dict[str, bool | None] = dict.fromkeys((*THERE, *ABLE))
+    if holds("versions"):
+        return said | {"registered": True} | {fact: holds(fact) for fact in ABLE if fact in read.get("facts", ABLE)}
+    if read and matches(version, read["versions"]):
+        return said | {"registered": False} | {fact: holds(fact) for fact in read["facts"] if fact == "transformers"}
+    return said
+
+
+def having(architecture: str, engine: str, overlays: t.Sequence[str] = ()) -> str:
+    """Return the versions of an engine that have a model's class, for people; empty where nobody read them."""
+    return " or ".join(knowledge.shared(CLASSES, overlays).get(f"{engine}-{architecture}", {}).get("versions", ()))
 
 
 def merge_state_threads(heads: int, head_dim: int, tp: int) -> int:
@@ -133,6 +149,7 @@ def model_facts(
         ),
         "kv_heads_misfit": kv_heads_misfit(facts, cut.tp),
         **able(facts.architecture, profile.engine.name, profile.engine.version, overlays),
+        "class_versions": having(facts.architecture, profile.engine.name, overlays),
     }
     if moe:
         rows = (2 if moe.gated else 1) * moe.intermediate * cut.ep // cut.tp

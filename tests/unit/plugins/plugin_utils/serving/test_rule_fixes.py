@@ -27,7 +27,7 @@ WRITTEN = knowledge.load("rules")
 # No setting ends these: only other nodes, another checkpoint or another version.
 WITHOUT_FIX = {
     "memory.weights-too-large", "memory.does-not-fit", "memory.vllm-does-not-fit", "settings.quantization-mixed-unknown",
-    "experts.ungated-0.5.10",
+    "experts.ungated-0.5.10", "load.class-unknown",
 }  # fmt: skip
 GLM, QWEN, ULTRA, GEMMA = "glm-4.7-nvfp4", "qwen3.5-397b-a17b-nvfp4", "nemotron-3-ultra-550b-nvfp4", "gemma-4-31b-it"
 SUPER, MIXED = "nemotron-3-super-120b-nvfp4", "qwen3.6-27b-nvfp4"
@@ -191,6 +191,10 @@ CASES: dict[str, Case] = {
     "topology.ranks": Case(GLM, {}, {"nodes": 2}),
     "topology.kv-heads": Case(GLM, {}, {"nodes": 3, "tp": 3}),
     "topology.pipeline-unsupported": Case(GEMMA, PLAIN, {"tp": 1, "pp": 4}, version="0.5.12"),
+    "topology.pipeline-unsupported-vllm": Case(
+        VLLM, {"speculative_config": None}, {"nodes": 2, "tp": 1, "pp": 2}, version="0.33.0",
+        facts={"architecture": "Zamba2ForCausalLM"},
+    ),
     "topology.pipeline-speculation": Case(QWEN, MTP, {"tp": 2, "pp": 2}),
     "topology.pipeline-eagle-only": Case(
         GLM, {**MTP, "speculative_algorithm": "NGRAM", "moe_runner_backend": "flashinfer_cutlass"},
@@ -280,14 +284,75 @@ def test_no_remedy_leads_in_a_circle_where_experts_have_no_gate() -> None:
 
 def test_what_a_class_can_do_is_read_per_version() -> None:
     assert facts.able("Glm4MoeForCausalLM", "sglang", "0.5.10") == {
+        "registered": True,
+        "transformers": None,
         "pipeline": True,
         "start_layer": True,
         "balanced": False,
     }
     assert facts.able("MiniMaxM2ForCausalLM", "sglang", "0.5.10")["start_layer"] is False
     assert facts.able("MiniMaxM2ForCausalLM", "sglang", "0.5.10")["pipeline"] is True
-    assert facts.able("NobodysForCausalLM", "sglang", "0.5.10")["pipeline"] is None
-    assert facts.able("Glm4MoeForCausalLM", "vllm", "0.17.1")["pipeline"] is None
+    assert set(facts.able("NobodysForCausalLM", "sglang", "0.5.10").values()) == {None}
+    assert facts.able("Glm4MoeForCausalLM", "vllm", "0.17.1") == {
+        "registered": True,
+        "transformers": None,
+        "pipeline": True,
+        "start_layer": None,
+        "balanced": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("architecture", "version", "registered", "transformers"),
+    [
+        ("Step3p7ForConditionalGeneration", "0.17.1", False, False),  # its transformers is below 5
+        ("Step3p7ForConditionalGeneration", "0.20.0", False, True),  # a later transformers has the class
+        ("Step3p7ForConditionalGeneration", "0.23.0", True, None),
+        ("Step3p7ForConditionalGeneration", "v0.22.1-dev", False, True),
+        ("Step3p7ForConditionalGeneration", "latest", True, None),  # as the newest that was read
+        ("Grok1ForCausalLM", "0.33.0", False, False),  # taken out after 0.24.0
+        ("Grok1ForCausalLM", "99.0", None, None),  # nobody read that
+        ("Step3p7ForConditionalGeneration", "0.16.0", None, None),
+        ("NobodysForCausalLM", "0.33.0", None, None),  # of a class that no release has nothing is said
+    ],
+)
+def test_a_release_knows_a_class_or_its_transformers_may(
+    architecture: str, version: str, registered: bool | None, transformers: bool | None
+) -> None:
+    able = facts.able(architecture, "vllm", version)
+    assert (able["registered"], able["transformers"]) == (registered, transformers)
+    if not registered:
+        assert able["pipeline"] is None
+
+
+STEP: dict[str, t.Any] = {"facts": {"architecture": "Step3p7ForConditionalGeneration"}}
+
+
+def test_the_plan_says_where_a_release_does_not_know_the_class() -> None:
+    own = {"trust_remote_code": None}
+    unknown = Case(VLLM, own, version="0.17.1", **STEP)
+    said = found(unknown)
+    assert said["load.class-unknown"].severity == "error"
+    assert "vLLM 0.17.1" in said["load.class-unknown"].message and ">=0.23.0" in said["load.class-unknown"].remedy
+    assert "load.class-transformers" not in said
+    for settings, version in ((own, "0.20.0"), ({"trust_remote_code": True}, "0.17.1")):
+        doubted = found(dataclasses.replace(unknown, settings=settings, version=version))
+        assert doubted["load.class-transformers"].severity == "warning"
+        assert "load.class-unknown" not in doubted
+    for settings, version in (
+        (own, "0.23.0"),
+        (own, "0.16.0"),
+        (own | {"json_model_override_args": {"a": 1}}, "0.17.1"),
+    ):
+        assert not {"load.class-unknown", "load.class-transformers"} & set(
+            found(dataclasses.replace(unknown, settings=settings, version=version))
+        )
+
+
+def test_a_class_without_stages_is_not_refused_where_transformers_serves_it() -> None:
+    one = CASES["topology.pipeline-unsupported-vllm"]
+    chosen = dataclasses.replace(one, settings={"model_impl": "transformers"})
+    assert "topology.pipeline-unsupported-vllm" not in found(chosen)
 
 
 def test_a_checkpoint_of_two_formats_is_read_from_0_5_15_on() -> None:
