@@ -188,6 +188,9 @@ CASES: dict[str, Case] = {
         "qwen3-235b-a22b-instruct-2507-nvfp4", {**MTP, "speculative_algorithm": "DSPARK"}, version="0.5.17"
     ),
     "speculation.vllm-no-drafter": Case(VLLM, {"speculative_config": {"method": "eagle3"}}),
+    "speculation.vllm-moe-backend": Case(
+        VLLM, {"speculative_config": {"method": "mtp", "moe_backend": "triton"}}, version="0.18.1"
+    ),
     "topology.ranks": Case(GLM, {}, {"nodes": 2}),
     "topology.kv-heads": Case(GLM, {}, {"nodes": 3, "tp": 3}),
     "topology.pipeline-unsupported": Case(GEMMA, PLAIN, {"tp": 1, "pp": 4}, version="0.5.12"),
