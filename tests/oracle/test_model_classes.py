@@ -186,6 +186,22 @@ def test_the_transformers_backend_takes_a_class_whose_attention_can_be_taken_ove
     assert vllm_classes.backed(vllm_wheel, vllm_wheel / "packages", wanted) == backed
 
 
+def test_a_configuration_is_known_to_vllm_or_to_its_transformers(vllm_wheel: pathlib.Path) -> None:
+    auto = vllm_wheel / "packages" / "transformers" / "models" / "auto"
+    auto.mkdir(parents=True)
+    kinds = "".join(f'        ("kind_{n}", "C{n}ForCausalLM"),\n' for n in range(100))
+    (auto / "modeling_auto.py").write_text(kinds + '        ("kind-b", "C1ForCausalLM"),\n', encoding="utf-8")
+    (auto / "configuration_auto.py").write_text('        ("kind_1", "OneConfig"),\n', encoding="utf-8")
+    place = vllm_wheel / vllm_classes.CONFIGURATIONS
+    place.parent.mkdir(parents=True)
+    place.write_text('_CONFIG_REGISTRY: dict = Lazy(kind_2="TwoConfig")', encoding="utf-8")
+    assert vllm_classes.model_types(auto.parents[2])["C1ForCausalLM"] == {"kind_1", "kind-b"}
+    assert vllm_classes.configured(vllm_wheel, auto.parents[2]) == {"kind_1", "kind_2"}
+    place.write_text("_CONFIG_REGISTRY = {}", encoding="utf-8")
+    with pytest.raises(RuntimeError, match="is no list of names any more"):
+        vllm_classes.configured(vllm_wheel, auto.parents[2])
+
+
 @pytest.mark.parametrize(("engine", "version"), IN_EVERY_RUN)
 def test_one_version_is_what_its_wheel_says(engine: str, version: str) -> None:
     reader = vllm_classes if engine == "vllm" else model_classes

@@ -40,7 +40,10 @@ BEYOND = (
 # PR 24436 makes FROZEN_KV_MTP of NEXTN with an assistant drafter, and leaves the overlap scheduler out with it.
 PROMOTED = ("gemma-4-", "<0.5.12")
 # Rules that warn of a refusal which is not sure, and the engine's words.
-DOUBTED = {"load.class-transformers": ("are not supported for now", "does not recognize this architecture")}
+DOUBTED = {
+    "load.class-transformers": ("are not supported for now", "does not recognize this architecture"),
+    "load.config-unknown": ("does not recognize this architecture",),
+}
 # Taken out one by one; what begins with `speculative_` goes as a whole too.
 TAKEN_OUT = (
     "attention_backend", "moe_runner_backend", "cuda_graph_max_bs", "disable_cuda_graph", "disable_piecewise_cuda_graph",

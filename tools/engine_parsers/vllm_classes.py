@@ -15,6 +15,7 @@ from pathlib import Path
 
 REGISTRY = "vllm/model_executor/models/registry.py"
 CONFIG = "vllm/config/model.py"
+CONFIGURATIONS = "vllm/transformers_utils/config.py"
 HOME = "vllm.model_executor.models"
 INTERFACE, PARAMETER = "SupportsPP", "intermediate_tensors"
 Class = tuple[str, str]
@@ -222,6 +223,31 @@ def backed(folder: Path, packages: Path, wanted: Iterable[str]) -> set[str]:
         tree = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
         found |= {name for name in listed if _says(tree, name)}
     return found
+
+
+def model_types(packages: Path) -> dict[str, set[str]]:
+    """Return the model types (config.json) of each architecture, as a transformers has them."""
+    text = (packages / "transformers" / "models" / "auto" / "modeling_auto.py").read_text(encoding="utf-8")
+    found: dict[str, set[str]] = {}
+    for kind, architecture in re.findall(r'^ +\("([\w-]+)", "(\w+)"\),$', text, re.MULTILINE):
+        found.setdefault(architecture, set()).add(kind)
+    if len(found) < 100:
+        raise RuntimeError(
+            f"{packages}: only {len(found)} architectures have a model type: transformers' code has moved"
+        )
+    return found
+
+
+def configured(folder: Path, packages: Path) -> set[str]:
+    """Return the model types whose configuration a release of vLLM or a transformers knows."""
+    tree = ast.parse((folder / CONFIGURATIONS).read_text(encoding="utf-8"))
+    own = _assigned(tree, "_CONFIG_REGISTRY")
+    if not isinstance(own, ast.Call) or not own.keywords:
+        raise RuntimeError(f"{folder}: _CONFIG_REGISTRY is no list of names any more: {ast.unparse(own)[:80]}")
+    known = {word.arg for word in own.keywords if word.arg}
+    for path in sorted((packages / "transformers" / "models" / "auto").glob("*.py")):
+        known |= set(re.findall(r'^ +\("([\w-]+)", "\w+Config"\),$', path.read_text(encoding="utf-8"), re.MULTILINE))
+    return known
 
 
 def _says(tree: dict[str, ast.ClassDef], name: str) -> bool:

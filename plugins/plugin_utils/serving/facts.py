@@ -7,8 +7,9 @@ model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_g
 expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
 window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
 position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
-engine version (None: not known): pipeline, start_layer, balanced; whether that has the class: registered, where it has
-not, whether its Transformers backend may serve the model: transformers, and class_versions, which have it. quant: tool (modelopt, compressed-tensors, unknown,
+engine version (None: not known): pipeline, start_layer, balanced; whether that has the class: registered; where it has
+not, whether its Transformers backend may serve the model: transformers; where it has, whether nothing there knows its
+configuration: config_unknown; class_versions, which have it. quant: tool (modelopt, compressed-tensors, unknown,
 none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
 parallel: see `parallel_facts`. engine: name, version. image: name, features (true, false, null = unknown).
 patches: see `patch_facts`. settings: the plan's. environment: the names of the variables that the profile sets, without their
@@ -34,8 +35,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 CLASSES = "model_classes"
 # What a model's class can do, by its entry in `knowledge/model_classes`.
 ABLE = ("pipeline", "start_layer", "balanced")
-# Whether a version has the class, and where it has not, whether a class of transformers' may stand in for it.
-THERE = ("registered", "transformers")
+# Whether a version has the class; where it has not, whether a class of transformers' may stand in for it; where it has, whether
+# nothing there knows the configuration.
+THERE = ("registered", "transformers", "config_unknown")
 _FP4 = {"nvfp4", "mxfp4"}
 Document = dict[str, t.Any]
 
@@ -56,7 +58,8 @@ def able(architecture: str, engine: str, version: str, overlays: t.Sequence[str]
 
     said: dict[str, bool | None] = dict.fromkeys((*THERE, *ABLE))
     if holds("versions"):
-        return said | {"registered": True} | {fact: holds(fact) for fact in ABLE if fact in read.get("facts", ABLE)}
+        facts = (fact for fact in read.get("facts", ABLE) if fact != "transformers")
+        return said | {"registered": True} | {fact: holds(fact) for fact in facts}
     if read and matches(version, read["versions"]):
         return said | {"registered": False} | {fact: holds(fact) for fact in read["facts"] if fact == "transformers"}
     return said

@@ -289,6 +289,7 @@ def test_what_a_class_can_do_is_read_per_version() -> None:
     assert facts.able("Glm4MoeForCausalLM", "sglang", "0.5.10") == {
         "registered": True,
         "transformers": None,
+        "config_unknown": None,
         "pipeline": True,
         "start_layer": True,
         "balanced": False,
@@ -299,6 +300,7 @@ def test_what_a_class_can_do_is_read_per_version() -> None:
     assert facts.able("Glm4MoeForCausalLM", "vllm", "0.17.1") == {
         "registered": True,
         "transformers": None,
+        "config_unknown": False,
         "pipeline": True,
         "start_layer": None,
         "balanced": None,
@@ -350,6 +352,14 @@ def test_the_plan_says_where_a_release_does_not_know_the_class() -> None:
         assert not {"load.class-unknown", "load.class-transformers"} & set(
             found(dataclasses.replace(unknown, settings=settings, version=version))
         )
+
+
+def test_the_plan_warns_where_a_release_has_the_class_and_not_the_configuration() -> None:
+    own = {"trust_remote_code": None}
+    known = Case(VLLM, own, version="0.19.0", facts={"architecture": "Gemma4ForConditionalGeneration"})
+    assert found(known)["load.config-unknown"].severity == "warning"
+    for settings, version in ((own, "0.19.1"), (own, "0.18.1"), ({"trust_remote_code": True}, "0.19.0")):
+        assert "load.config-unknown" not in found(dataclasses.replace(known, settings=settings, version=version))
 
 
 def test_a_class_without_stages_is_not_refused_where_transformers_serves_it() -> None:
