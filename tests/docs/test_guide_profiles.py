@@ -94,7 +94,7 @@ def test_the_list_of_facts_is_the_schema_s() -> None:
     defs = knowledge.schema("profile")["$defs"]
     facts = defs["facts"]["properties"]
     inner = {name for part in ("attention", "mla", "moe", "dense") for name in defs[part]["properties"]}
-    inner |= set(facts["linear"]["properties"]) | set(facts["vision"]["properties"])
+    inner |= {name for part in ("linear", "vision", "diffusion") for name in facts[part]["properties"]}
     assert set(facts) | inner <= keys
     assert set(properties["precision"]["properties"]) <= set(
         re.findall(r"``(\w+)``", GUIDE.partition("``precision`` names")[2])

@@ -109,6 +109,11 @@ QWEN_397B = qwen35(num_hidden_layers=60, hidden_size=4096, num_attention_heads=3
 QWEN_LEFT = ("lm_head", "model.visual*", "mtp.layers.0*", "*.mlp.shared_expert.*")
 GEMMA_31B = gemma4(num_hidden_layers=60, hidden_size=5376, intermediate_size=21504, num_attention_heads=32,
                    num_key_value_heads=16, num_global_key_value_heads=4, enable_moe_block=False, num_experts=None)  # fmt: skip
+DIFFUSION = gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
+                   num_global_key_value_heads=2, num_experts=128, top_k_experts=8, moe_intermediate_size=704) | {
+    "architectures": ["DiffusionGemmaForBlockDiffusion"], "model_type": "diffusion_gemma", "canvas_length": 256,
+    "quantization_config": modelopt("lm_head", "*embed_vision*", "*mlp*", "*router*", "*self_attn*", "*self_conditioning*",
+                                    "*vision_tower*")}  # fmt: skip
 QWEN_235B = qwen3(num_hidden_layers=94, hidden_size=4096, num_attention_heads=64, num_key_value_heads=4,
                   intermediate_size=12288, moe_intermediate_size=1536)  # fmt: skip
 DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
@@ -138,6 +143,7 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
         gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
                num_global_key_value_heads=2, enable_moe_block=True, num_experts=128, top_k_experts=8,
                moe_intermediate_size=704), None),
+    "nvidia/diffusiongemma-26B-A4B-it-NVFP4": (DIFFUSION, None),
     "google/gemma-4-31B-it": (GEMMA_31B, None),
     "nvidia/Gemma-4-31B-IT-NVFP4": (
         GEMMA_31B | {"quantization_config": modelopt("lm_head", "model.embed_vision*", "model.vision_tower*",

@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_js
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
     Dense,
+    Diffusion,
     Facts,
     Head,
     Linear,
@@ -39,7 +40,7 @@ def _plain(value: t.Any) -> Plain:
         if dataclasses.is_dataclass(held):
             held = _plain(held)
         elif isinstance(held, tuple):
-            held = [_plain(each) for each in held]
+            held = [_plain(each) if dataclasses.is_dataclass(each) else each for each in held]
         found[field.name] = held
     return found
 
@@ -128,6 +129,21 @@ def _fed(config: Config, kinds: t.Sequence[str]) -> tuple[Moe | None, Dense | No
     return _moe(config, experts) if experts else None, _dense(config, dense) if dense else None
 
 
+def _diffusion(config: Config) -> Diffusion | None:
+    canvas = config.count("canvas")
+    if canvas is None:
+        return None
+    path = config.of.entry["reads"].get("denoising_steps", "denoising_steps")
+    steps = find(path, config.data)
+    if not isinstance(steps, (list, tuple)) or len(steps) != 3:
+        raise config.wrong(path, steps, "three numbers: the fewest steps, the usual ones, the most")
+    return Diffusion(
+        canvas=canvas,
+        steps=tuple(config.whole(each, path, 1) for each in steps),
+        conditioning=config.needed("conditioning", "a model that denoises"),
+    )
+
+
 def _head(config: Config, mixer: str, feed: str) -> Head | None:
     said = config.of.entry["head"]
     layers = config.layers(config.whole(find(said["layers"], config.data) or 0, said["layers"], 0), said["layers"])
@@ -195,6 +211,7 @@ def read(config: Config) -> tuple[Facts, list[str], list[str]]:
         first_layer=config.of.entry.get("first_layer", "attention"),
         position=config.of.entry.get("position", "rope"),
         vision_params=_vision_params(config),
+        diffusion=_diffusion(config),
     )
     return facts, mixers, feeds
 

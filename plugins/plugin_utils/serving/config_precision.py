@@ -293,6 +293,9 @@ def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequ
             kind = "attention" if mixer == "sliding" else mixer
             found += _block(config, facts, kind, own[mixer], prefix)
         found += _fed(config, facts, facts, feed, prefix)
+    if facts.diffusion:
+        params = 3 * facts.hidden_size * facts.diffusion.conditioning
+        found.append(Module("dense", "self_conditioning.gate_proj", params))
     tables = list(config.of.entry["modules"]["embeddings"])[: 1 if facts.tied_embeddings else 2]
     found += [Module("embeddings", name, facts.vocab_size * facts.hidden_size, True) for name in tables]
     if facts.vision_params:

@@ -127,6 +127,26 @@ class Head:
 
 
 @dataclass(frozen=True)
+class Diffusion:
+    """Text made in blocks: a canvas of so many tokens goes through the model again and again, until it is denoised.
+
+    steps: denoising passes of a canvas, by the text: the fewest, the usual number, the most. conditioning: width of the
+    gated block that takes in what the pass before found.
+    """
+
+    canvas: int
+    steps: tuple[int, ...]
+    conditioning: int
+
+    def tokens(self, steps: float) -> float:
+        """Tokens of one pass where a canvas takes so many denoising ones.
+
+        One more writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
+        """
+        return self.canvas / (steps + 1)
+
+
+@dataclass(frozen=True)
 class Facts:
     """A model. Widths in elements; params: numbers of weights that no rule derives, by kind (vision, drafter …)."""
 
@@ -145,6 +165,7 @@ class Facts:
     position: str = "rope"
     vision_params: float = 0
     vision: Vision | None = None
+    diffusion: Diffusion | None = None
 
     @property
     def hybrid(self) -> bool:
@@ -282,6 +303,10 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
     found = _blocks(facts, facts, facts.attention, precision, cut)
     if facts.linear:
         found += _stored("linear", _linear_params(facts, facts.linear), precision["linear"], "tp")
+    if facts.diffusion:
+        stored, width = precision["dense"], facts.diffusion.conditioning
+        form = stored if isinstance(stored, str) else stored["rest"]
+        found += _stored("dense", 3 * facts.hidden_size * width, form, "none")
     tables = 1 if facts.tied_embeddings else 2
     found += _stored("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp")
     if facts.vision_params:

@@ -99,6 +99,20 @@ def test_a_head_is_counted_only_where_it_is_loaded() -> None:
     assert model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, True)["head"] > GIB
 
 
+def test_every_rank_has_the_block_that_takes_in_the_pass_before() -> None:
+    facts = dataclasses.replace(PLAIN, diffusion=model.Diffusion(canvas=32, steps=(2, 4, 8), conditioning=100))
+    more = [total(facts, BF16, cut) - total(PLAIN, BF16, cut) for cut in (Cut(), Cut(2))]
+    assert more == [3 * 64 * 100 * 2] * 2
+    stored = BF16 | {"dense": {"fp8": 1, "rest": "bf16"}}
+    assert total(facts, stored, Cut()) - total(PLAIN, stored, Cut()) == 3 * 64 * 100 * 2
+
+
+@given(st.integers(1, 512), st.integers(1, 64))
+def test_fewer_steps_are_more_tokens_of_a_pass(canvas: int, steps: int) -> None:
+    block = model.Diffusion(canvas, (steps,) * 3, 1)
+    assert block.tokens(steps + 1) < block.tokens(steps) < canvas
+
+
 def test_cache_bytes_of_each_kind() -> None:
     assert model.kv_bytes(PLAIN, "bf16", Cut()) == 2 * 2 * 4 * 16 * 2
     assert model.kv_bytes(PLAIN, "fp8_e4m3", Cut(tp=8)) == 2 * 2 * 1 * 16  # one head is the least
