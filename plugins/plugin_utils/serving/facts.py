@@ -6,13 +6,14 @@
 model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
 expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
 window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
-position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
-engine version (None: not known): pipeline, start_layer, balanced. quant: tool (modelopt, compressed-tensors, unknown,
-none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
-parallel: see `parallel_facts`. engine: name, version. image: name, features (true, false, null = unknown).
-patches: see `patch_facts`. settings: the plan's. environment: the names of the variables that the profile sets, without their
-values, which may be secret. speculation: on, algorithm, steps, topk, tokens, drafter (one is
-named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
+position, first_layer, head, drafter, frozen_drafter, sliding, vision, canvas (tokens of a block that is denoised; None:
+there is none), native_context; what its class can do in this engine version (None: not known): pipeline, start_layer,
+balanced. quant: tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts
+(precision), dense_fp4 (FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version.
+image: name, features (true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the
+names of the variables that the profile sets, without their values, which may be secret. speculation: on, algorithm,
+steps, topk, tokens, drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native.
+memory: see `memory_facts`.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ def model_facts(
         "head": facts.head is not None,
         "sliding": any(a.window for a in facts.attention),
         "native_context": facts.native_context,
+        "canvas": facts.diffusion.canvas if facts.diffusion else None,
         "vision": facts.vision is not None or facts.vision_params > 0,
         "value_dims_differ": {a.head_dim for a in facts.attention if a.window}
         not in (set(), {a.head_dim for a in facts.attention if not a.window}),
@@ -228,7 +230,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
 
     …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
     what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
-    activations, which are an estimate.
+    activations, which are an estimate. free_needed: of vLLM its share, and what the sampler takes outside it.
     """
     if pools is None:
         return {"known": False}
@@ -243,6 +245,8 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "kv_gib": pools.kv,
         "kv_most_gib": pools.kv_most,
         "draft_gib": pools.draft,
+        "sampler_gib": pools.sampler,
+        "free_needed_gib": pools.free_needed,
         "load_peak_gib": pools.load_peak,
         "load_peak_over": pools.load_peak > pools.free_most >= pools.weights,
         "floor": pools.floor,

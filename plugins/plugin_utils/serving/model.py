@@ -138,12 +138,13 @@ class Diffusion:
     steps: tuple[int, ...]
     conditioning: int
 
-    def tokens(self, steps: float) -> float:
-        """Tokens of one pass where a canvas takes so many denoising ones.
+    @property
+    def tokens(self) -> tuple[float, ...]:
+        """Tokens of one pass: the fewest, the usual number, the most.
 
-        One more writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
+        A pass more writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
         """
-        return self.canvas / (steps + 1)
+        return tuple(self.canvas / (steps + 1) for steps in reversed(self.steps))
 
 
 @dataclass(frozen=True)

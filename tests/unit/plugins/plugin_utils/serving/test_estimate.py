@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Attention,
     Cut,
     Dense,
+    Diffusion,
     Facts,
     Head,
     Linear,
@@ -57,12 +58,12 @@ def profile(facts: Facts | None = FACTS, cut: Cut | None = None, **stored: str) 
 def speed(
     of: Profile, n: int = 1, draft: Draft | None = None, figures: estimate.Figures = FIGURES, **said: t.Any
 ) -> float:
-    accepted = said.pop("accepted", None)
-    context = said.pop("context", None)
-    return estimate.tokens_per_second(of, said, draft, n, figures, accepted=accepted, context=context)
+    known = {key: said.pop(key) for key in ("accepted", "context", "copies") if key in said}
+    return estimate.tokens_per_second(of, said, draft, n, figures, **known)
 
 
-models = st.sampled_from([FACTS, DENSE, HYBRID])
+BLOCKS = dataclasses.replace(DENSE, diffusion=Diffusion(canvas=256, steps=(12, 17, 30), conditioning=2112))
+models = st.sampled_from([FACTS, DENSE, HYBRID, BLOCKS])
 levels = st.integers(1, 16)
 spreads = st.sampled_from([Cut(), Cut(2), Cut(4), Cut(4, 1, 4), Cut(2, 2)])
 drafts = st.sampled_from([None, DRAFT, Draft("DFLASH", 6, 1, 7, False)])
@@ -130,6 +131,43 @@ def test_the_busiest_rank_has_no_less_than_its_share_and_no_more_than_there_are(
     most = estimate.busiest(128, reached, ranks)
     assert reached / ranks <= most + 1e-9
     assert most <= min(reached, 128 / ranks) + 1e-9
+
+
+def test_a_pass_of_a_canvas_yields_a_share_of_it() -> None:
+    took = estimate.seconds(estimate.work(profile(BLOCKS), {}, None, 1, FIGURES), FIGURES)
+    assert speed(profile(BLOCKS)) == pytest.approx(256 / 18 / took)
+
+
+@given(levels, st.integers(1, 48))
+def test_a_canvas_of_more_steps_is_slower(n: int, steps: int) -> None:
+    block = t.cast(Diffusion, BLOCKS.diffusion)
+    few, more = (
+        dataclasses.replace(BLOCKS, diffusion=dataclasses.replace(block, steps=(1, count, 64)))
+        for count in (steps, steps + 1)
+    )
+    assert speed(profile(more), n) < speed(profile(few), n)
+
+
+@given(st.integers(1, 512), levels)
+def test_a_pass_of_a_canvas_does_more_than_a_step_of_one_token(canvas: int, n: int) -> None:
+    facts = dataclasses.replace(BLOCKS, diffusion=Diffusion(canvas, (1, 1, 1), 1))
+    passes, step = (estimate.work(profile(of), {}, None, n, FIGURES) for of in (facts, DENSE))
+    assert estimate.seconds(passes, FIGURES) > estimate.seconds(step, FIGURES)
+
+
+@given(st.floats(0, 6), st.floats(0.1, 6), levels)
+def test_more_copies_of_a_canvas_are_slower(copies: float, more: float, n: int) -> None:
+    few, many = (speed(profile(BLOCKS), n, copies=count) for count in (copies, copies + more))
+    assert many < few
+    assert speed(profile(DENSE), n, copies=copies) == speed(profile(DENSE), n)
+
+
+def test_the_interval_is_that_of_the_steps() -> None:
+    made = t.cast(dict[str, t.Any], estimate.estimate(profile(BLOCKS), {}, None, FIGURES))
+    low, high = FIGURES.interval["plain"]
+    assert made["low"]["n1"] == pytest.approx(made["n1"] * low * 18 / 31, abs=0.1)
+    assert made["high"]["n1"] == pytest.approx(made["n1"] * high * 18 / 13, abs=0.1)
+    assert "14.2 tokens a pass expected, 8.3 to 19.7 by the text" in made["basis"]
 
 
 @given(models, levels, spreads)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Attention, Cut, Diffusion, Facts
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION
 
 NEED = memory.Demand(
     weights=50.0,
@@ -125,6 +127,38 @@ def test_vllm_counts_from_the_total() -> None:
     assert pools.kv == pytest.approx(0.8 * 120 - 50 - 1 - 1 - 0.5)
     assert pools.ceiling == pytest.approx(110 / 120)
     assert pools.knob == "gpu_memory_utilization"
+
+
+def canvases(engine: str, requests: int | None, canvas: int = 256) -> memory.Demand:
+    facts = Facts("Made", 64, 2**18, 4096, (Attention(2, 8, 4, 16),), diffusion=Diffusion(canvas, (12, 17, 30), 8))
+    assumed = memory.Assumed(0.0, 0.0, 8, canvas_copies=6)
+    running = {"max_running_requests": requests}
+    return memory.demand(facts, DEFAULT_PRECISION, Cut(), running, assumed, engine=engine, head=False)
+
+
+def test_a_sampler_holds_copies_of_each_requests_canvas_outside_vllms_share() -> None:
+    need = canvases("vllm", 10)
+    assert need.sampler == pytest.approx(10 * 6 * 256 * 2**18 * 4 / GIB)  # 15 GiB
+    of = memory.Demand(**{**NEED.__dict__, "sampler": 15.0})
+    given, planned = ({"gpu_memory_utilization": 0.8}, {"max_running_requests": 10**6})
+    plain, more = (memory.vllm_pools(each, 110, 120, given) for each in (NEED, of))
+    assert (more.kv, more.ceiling, more.free_needed) == (plain.kv, plain.ceiling, plain.free_needed + 15)
+    assert more.used == plain.used + 15
+    # What the plan chooses itself leaves room for it.
+    assert memory.vllm_pools(of, 110, 120, planned, context_length=4096).chosen * 120 + 15 <= 110
+
+
+def test_sglangs_reserve_has_the_sampler_in_it() -> None:
+    need, without = canvases("sglang", 10), canvases("sglang", None, canvas=1)
+    assert need.sampler == 0
+    assert need.activations == pytest.approx(without.activations + 15, abs=0.01)
+
+
+@given(st.integers(1, 64), st.integers(1, 512))
+def test_more_requests_or_longer_canvases_hold_more(requests: int, canvas: int) -> None:
+    least = canvases("vllm", requests, canvas).sampler
+    assert least < canvases("vllm", requests + 1, canvas).sampler
+    assert least < canvases("vllm", requests, canvas + 1).sampler
 
 
 def test_vllm_on_one_spark_against_what_was_measured() -> None:

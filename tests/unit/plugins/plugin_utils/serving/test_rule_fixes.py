@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     rules,
     speculation,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Diffusion, check_cut
 
 RULES = rules.load_rules()
 PATCHES = patches.load_patches()
@@ -132,6 +132,9 @@ CASES: dict[str, Case] = {
         GLM,
         {"kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer", "moe_runner_backend": "flashinfer_cutlass", **MTP},
         version="0.5.16",
+    ),
+    "attention.vllm-flashinfer-canvas": Case(
+        VLLM, {"attention_backend": "FLASHINFER"}, facts={"diffusion": Diffusion(256, (12, 17, 30), 2112)}
     ),
     "experts.no-sm121-kernel": Case(GLM, {"moe_runner_backend": "flashinfer_trtllm"}),
     "experts.deep-gemm-runner": Case(ULTRA, {"moe_runner_backend": "deep_gemm"}),
