@@ -148,6 +148,17 @@ def test_a_sampler_holds_copies_of_each_requests_canvas_outside_vllms_share() ->
     assert memory.vllm_pools(of, 110, 120, planned, context_length=4096).chosen * 120 + 15 <= 110
 
 
+@pytest.mark.parametrize(
+    ("free", "requests", "said"), [(None, 10, True), (None, 2, False), (112, 10, True), (113, 10, False)]
+)
+def test_a_share_without_room_for_the_sampler_is_said(free: float | None, requests: int, said: bool) -> None:
+    """At 0.8 ten requests take 15 GiB beside 97.4."""
+    settings = {"gpu_memory_utilization": 0.8, "max_num_seqs": requests}
+    cluster = {"free_gib": free} if free else {}
+    made = plan.launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm", cluster, {"settings": settings})
+    assert ("memory.vllm-sampler" in {f["rule"] for f in made["findings"]}) is said
+
+
 def test_sglangs_reserve_has_the_sampler_in_it() -> None:
     need, without = canvases("sglang", 10), canvases("sglang", None, canvas=1)
     assert need.sampler == 0
