@@ -160,7 +160,8 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
     facts, precision = profile.facts, profile.precision
     dense: list[str] = []
     if facts:
-        dense = ["attention"] * bool(facts.attention or facts.mla) + ["dense"] * bool(facts.dense)
+        mixed = facts.attention or facts.mla or facts.compressed
+        dense = ["attention"] * bool(mixed) + ["dense"] * bool(facts.dense)
         dense += ["linear"] * bool(facts.linear)
         dense += ["shared_experts"] * bool(facts.moe and facts.moe.shared_intermediate)
         kinds = dense + ["experts"] * bool(facts.moe)
