@@ -4,8 +4,9 @@
 """What rules may ask: the plan's facts as one plain document. Whatever needs arithmetic is computed here and named.
 
 model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
-expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
-window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
+expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, indexer_ratio (an indexer of
+attention caches one key for so many tokens; 0: none), value_dims_differ (layers with a window have values of another
+width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
 position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
 engine version (None: not known): pipeline, start_layer, balanced. quant: tool (modelopt, compressed-tensors, unknown,
 none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
@@ -120,6 +121,7 @@ def model_facts(
         "experts": moe.experts if moe else 0,
         "latent": bool(moe and moe.latent),
         "head_dim_max": facts.head_dim_max,
+        "indexer_ratio": max((a.indexer.ratio for a in facts.attention if a.indexer), default=0),
         "position": facts.position,
         "first_layer": facts.first_layer,
         "head": facts.head is not None,
