@@ -24,6 +24,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Moe,
     tensors,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    Compressed,
+    Hyper,
+    Indexer,
+    Lookup,
+)
 
 Plain = dict[str, t.Any]
 # Bytes of a state by the names that torch gives its types.
@@ -62,7 +68,66 @@ def _attention(config: Config, layers: int, sliding: bool = False) -> Attention:
         head_dim=dim if dim is not None else max(config.needed("hidden_size", what) // heads, 1),
         gated=config.flag("gated_attention", False),
         window=config.needed("window", what) if sliding else None,
+        indexer=None if sliding else _indexer(config, config.count("index_ratio") or 1),
     )
+
+
+def _indexer(config: Config, ratio: int) -> Indexer | None:
+    """Read what chooses tokens, where the family's entry says how; index_topk counts keys, index_budget tokens."""
+    heads = config.count("index_heads")
+    if heads is None:
+        return None
+    what = "sparse attention"
+    chosen = config.count("index_topk")
+    return Indexer(
+        heads=heads,
+        head_dim=config.needed("index_head_dim", what),
+        budget=chosen * ratio if chosen else config.needed("index_budget", what),
+        ratio=ratio,
+    )
+
+
+def ratios(config: Config, layers: int) -> list[int | None]:
+    """Return each layer's ratio of compression; None where it sees its window alone."""
+    path = config.of.entry["reads"]["ratios"]
+    stated = find(path, config.data)
+    if not isinstance(stated, list) or len(stated) < layers:
+        raise config.wrong(path, stated, f"a list of a number for each of {layers} layers")
+    return [config.whole(each, path, 0) or None for each in stated[:layers]]
+
+
+def _compressed(config: Config, layers: int, ratio: int | None) -> Compressed:
+    what = "compressed attention"
+    indexed = ratio is not None and ratio == config.count("indexed_ratio")
+    return Compressed(
+        layers=layers,
+        heads=config.needed("heads", what),
+        head_dim=config.needed("head_dim", what),
+        rope_dim=config.needed("rope_dim", what),
+        q_lora_rank=config.needed("q_lora_rank", what),
+        o_lora_rank=config.needed("o_lora_rank", what),
+        o_groups=config.needed("o_groups", what),
+        window=config.needed("window", what),
+        ratio=ratio,
+        indexer=_indexer(config, ratio) if indexed and ratio else None,
+    )
+
+
+def _lookup(config: Config) -> Lookup | None:
+    layers, what = config.count("lookup_layers", 0), "a table of lookups"
+    if not layers:
+        return None
+    return Lookup(
+        layers=layers,
+        rows=config.needed("lookup_rows", what),
+        width=config.needed("lookup_width", what),
+        conv=config.count("lookup_conv"),
+    )
+
+
+def _hyper(config: Config) -> Hyper | None:
+    streams = config.count("hyper_streams")
+    return Hyper(streams, config.needed("hyper_rank", "hyper-connections")) if streams else None
 
 
 def _mla(config: Config, layers: int) -> Mla:
@@ -154,6 +219,7 @@ def _head(config: Config, mixer: str, feed: str) -> Head | None:
     return Head(
         attention=_attention(config, layers) if mixer == "attention" else None,
         mla=_mla(config, layers) if mixer == "mla" else None,
+        compressed=_compressed(config, layers, None) if mixer == "compressed" else None,
         moe=moe,
         dense=dense,
     )
@@ -203,10 +269,17 @@ def read(config: Config) -> tuple[Facts, list[str], list[str]]:
             if kind in ("attention", "sliding")
         ),
         mla=_mla(config, counted["mla"]) if counted["mla"] else None,
+        compressed=tuple(
+            _compressed(config, number, ratio) for ratio, number in collections.Counter(ratios(config, layers)).items()
+        )
+        if counted["compressed"]
+        else (),
         linear=_linear(config, counted["linear"]) if counted["linear"] else None,
         moe=moe,
         dense=dense,
         head=_head(config, mixer, feed),
+        lookup=_lookup(config),
+        hyper=_hyper(config),
         tied_embeddings=config.flag("tied_embeddings", False),
         first_layer=config.of.entry.get("first_layer", "attention"),
         position=config.of.entry.get("position", "rope"),

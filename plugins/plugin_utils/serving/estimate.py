@@ -112,7 +112,8 @@ def _blocks(block: Facts | Head) -> int:
     """Return how many blocks there are that end in a join of the ranks: attention, state, experts, feed-forward."""
     attention = block.attention if isinstance(block, Facts) else (block.attention,)
     linear = block.linear if isinstance(block, Facts) else None
-    parts = [*attention, block.mla, linear, block.moe, block.dense]
+    compressed = block.compressed if isinstance(block, Facts) else (block.compressed,)
+    parts = [*attention, block.mla, *compressed, linear, block.moe, block.dense]
     return sum(part.layers for part in parts if part)
 
 
@@ -136,7 +137,7 @@ def _weights(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -
     items = tuple(tensors(facts, stored, cut))
     each, experts, params = _Sum(), _Sum(), 0.0
     for item in items:
-        if item.kind in ("embeddings", "vision", "head"):
+        if item.kind in ("embeddings", "lookup", "vision", "head"):  # of a lookup a token reads a few rows
             continue
         if item.cut == "experts" and facts.moe:
             experts.more(item.precision, item.bytes)
@@ -237,7 +238,8 @@ def work(
     window = max((a.window for a in facts.attention if a.window), default=0)
     whole = Cut(cut.tp, 1, cut.ep)
     dtype = str(settings.get("kv_cache_dtype", "auto"))
-    cache = kv_bytes(facts, dtype, whole, own_head, min(1.0, window / length) if window else 1.0) * length
+    share = min(1.0, window / length) if window else 1.0
+    cache = kv_bytes(facts, dtype, whole, own_head, share, length) * length
     # A state is read once, and written for each verified token: which of them stay is known afterwards.
     state = (1 + verified) * state_bytes(facts.linear, whole) if facts.linear else 0.0
     found.more("cache", requests * (cache + state) / bandwidth)

@@ -4,16 +4,16 @@
 """What rules may ask: the plan's facts as one plain document. Whatever needs arithmetic is computed here and named.
 
 model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
-expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
-window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
-position, first_layer, head, drafter, frozen_drafter, sliding, vision, canvas (tokens of a block that is denoised; None:
-there is none), native_context; what its class can do in this engine version (None: not known): pipeline, start_layer,
-balanced. quant: tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts
-(precision), dense_fp4 (FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version.
-image: name, features (true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the
-names of the variables that the profile sets, without their values, which may be secret. speculation: on, algorithm,
-steps, topk, tokens, drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native.
-memory: see `memory_facts`.
+expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, indexer_ratio (an indexer of
+attention caches one key for so many tokens; 0: none), value_dims_differ (layers with a window have values of another
+width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP), position, first_layer, head,
+drafter, frozen_drafter, sliding, vision, canvas (tokens of a block that is denoised; None: there is none),
+native_context; what its class can do in this engine version (None: not known): pipeline, start_layer, balanced. quant:
+tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts (precision), dense_fp4
+(FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version. image: name, features
+(true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the names of the variables
+that the profile sets, without their values, which may be secret. speculation: on, algorithm, steps, topk, tokens,
+drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def model_facts(
         "experts": moe.experts if moe else 0,
         "latent": bool(moe and moe.latent),
         "head_dim_max": facts.head_dim_max,
+        "indexer_ratio": max((a.indexer.ratio for a in facts.attention if a.indexer), default=0),
         "position": facts.position,
         "first_layer": facts.first_layer,
         "head": facts.head is not None,
@@ -162,7 +163,8 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
     facts, precision = profile.facts, profile.precision
     dense: list[str] = []
     if facts:
-        dense = ["attention"] * bool(facts.attention or facts.mla) + ["dense"] * bool(facts.dense)
+        mixed = facts.attention or facts.mla or facts.compressed
+        dense = ["attention"] * bool(mixed) + ["dense"] * bool(facts.dense)
         dense += ["linear"] * bool(facts.linear)
         dense += ["shared_experts"] * bool(facts.moe and facts.moe.shared_intermediate)
         kinds = dense + ["experts"] * bool(facts.moe)

@@ -194,6 +194,8 @@ def demand(
     """
     by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.layout).items()}
     own_head = by_kind.pop("head", 0.0)
+    if settings.get("lookup_on_disk"):
+        by_kind.pop("lookup", None)
     if engine == "sglang":
         by_kind["load"] = assumed.load
     weights, origin = sum(by_kind.values()), "derived from the model's facts"

@@ -27,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile i
     Engine,
     Profile,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Compressed, Hyper, Indexer, Lookup
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
 
@@ -238,3 +239,22 @@ def test_figures_of_the_first_stack_that_no_rule_was_made_from_are_near() -> Non
     found = launch_plan("minimax-m2.7-nvfp4")["estimate"]
     for key, measured in (("n1", 35.9), ("n4", 92.3), ("n8", 136.0)):
         assert found["low"][key] * 0.95 <= measured <= found["high"][key] * 1.05
+
+
+def test_a_table_of_lookups_costs_no_time_and_hyper_connections_do() -> None:
+    table = dataclasses.replace(FACTS, lookup=Lookup(1, 20_000_000, 2560))
+    assert speed(profile(table)) == speed(profile())
+    assert speed(profile(dataclasses.replace(FACTS, hyper=Hyper(4, 320)))) < speed(profile())
+
+
+def test_sparse_attention_slows_down_less_with_the_context() -> None:
+    own = dataclasses.replace(FACTS.attention[0], indexer=Indexer(4, 128, budget=2048, ratio=4))
+    sparse = dataclasses.replace(FACTS, attention=(own,))
+    latent = Compressed(40, 32, 512, 64, 1024, 1024, 8, 128, 4, Indexer(32, 128, budget=2048, ratio=4))
+    compressed = dataclasses.replace(FACTS, attention=(), compressed=(latent,))
+    lost = [
+        speed(profile(facts), context=2000) / speed(profile(facts), context=200_000)
+        for facts in (FACTS, sparse, compressed)
+    ]
+    assert lost[0] > 1.5 * lost[1] > 1.5
+    assert lost[0] > 1.5 * lost[2] > 1.5

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Attention, Cut, Diffusion, Facts
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Attention,
+    Cut,
+    Dense,
+    Diffusion,
+    Facts,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Lookup
 
 NEED = memory.Demand(
     weights=50.0,
@@ -213,3 +220,16 @@ def test_instances_on_one_node_add_up() -> None:
     assert memory.beside([one, one], 120) < 0
     with pytest.raises(CollectionError, match="instances"):
         memory.beside([one], 100)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_table_of_lookups_is_memory_unless_it_stays_on_the_disk(engine: str) -> None:
+    facts = Facts("Made", 64, 1000, 4096, (Attention(2, 8, 4, 16),), dense=Dense(2, 256), lookup=Lookup(1, 2**24, 64))
+    held, left = (
+        memory.demand(
+            facts, DEFAULT_PRECISION, Cut(), {"lookup_on_disk": on_disk}, memory.Assumed(1, 1, 1), engine=engine,
+            head=False,
+        ).weights
+        for on_disk in (False, True)
+    )  # fmt: skip
+    assert held - left == pytest.approx(2)
