@@ -44,7 +44,7 @@ MLA_TOKEN_BYTES = {"fp8_ds_mla": 656}
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers that are cached alike. page: bytes of one block of one layer on one GPU; block: its tokens.
+    """Layers that are cached alike. page: bytes of one block of one layer on one GPU, 0: any block has room for it; block: its tokens.
 
     window: tokens of a sliding window; states: blocks that a request takes whatever its length. beside: bytes of a block that lie
     beside the page, an indexer's keys. packed: a block holds the pages of all layers of its group, of whatever size they are.
@@ -140,6 +140,11 @@ def kinds(
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     asked = settings.get("block_size") or settings.get("page_size")
     block = asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else None
+    if facts.compressed:
+        latent = [replace(c, layers=math.ceil(c.layers / cut.pp)) for c in facts.compressed]
+        if head and facts.head and facts.head.compressed:
+            latent.append(facts.head.compressed)
+        return compressed_kinds(latent, KV_BYTES.get(dtype, 2.0), block or COMPRESSED_BLOCK)
     attention = list(facts.attention)
     if head and facts.head and facts.head.attention:
         attention.append(facts.head.attention)
@@ -157,11 +162,6 @@ def kinds(
         add((0, size, None), m.layers / cut.pp, size)
     for a in attention:
         add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers / cut.pp, _token_bytes(a, dtype, cut))
-    if facts.compressed:
-        latent = [*facts.compressed]
-        if head and facts.head and facts.head.compressed:
-            latent.append(facts.head.compressed)
-        return compressed_kinds(latent, KV_BYTES.get(dtype, 2.0), block or COMPRESSED_BLOCK)
     tokens = block or (MLA_BLOCK if facts.mla else BLOCK)
     found: list[Kind] = []
     if facts.linear:
@@ -176,7 +176,7 @@ def kinds(
         grows = settings.get("mamba_cache_mode") == "all"
         found.append(Kind(layers, tokens * own, tokens, None, None if grows else states))
         if facts.lookup and facts.lookup.conv:
-            found.append(Kind(facts.lookup.layers, 0.0, tokens, None, states, packed=True))
+            found.append(Kind(facts.lookup.layers, 0.0, tokens, None, states))
     for a in drafter:
         add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers, _token_bytes(a, dtype, cut))
     keys = max((a.indexer.head_dim * 2 / a.indexer.ratio for a in attention if a.indexer), default=0.0)
@@ -184,7 +184,7 @@ def kinds(
         found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))
     if keys:
         # The indexer's newest keys, before they are compressed: a ring in one block.
-        found.append(Kind(1, 0.0, tokens, None, 1, packed=True))
+        found.append(Kind(1, 0.0, tokens, None, 1))
     return found
 
 
@@ -208,9 +208,8 @@ def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) ->
             widths.append((index_bytes(c.indexer, size), c.indexer.head_dim))
         for entry, width in widths:
             found.append(Kind(c.layers, aligned(block / c.ratio * entry, to), block, packed=True))
-            state = tokens * 2 * spans * width * 4
-            page = aligned(state, to) if size < 2 else state
-            found.append(Kind(c.layers, page, tokens, spans * c.ratio, packed=True))
+            state = tokens * 2 * spans * width * 4  # a value and a score of each token
+            found.append(Kind(c.layers, aligned(state, to), tokens, spans * c.ratio, packed=True))
     for window, alike in windows.items():
         page = aligned(WINDOW_BLOCK * max(entry_bytes(c, size) for c in alike), to)
         found.append(Kind(sum(c.layers for c in alike), page, WINDOW_BLOCK, window, packed=True))
@@ -255,10 +254,10 @@ def layout(found: t.Sequence[Kind], version: Version, batched: int) -> Layout:
     in_flight = batched * version.batches
     if not found:
         return Layout((), 0.0, in_flight)
-    small = [kind for kind in found if kind.packed]
-    found = [kind for kind in found if not kind.packed]
-    if not found:
-        return _packed(small, in_flight)
+    if any(kind.packed for kind in found):
+        return _packed(found, in_flight)
+    small = [kind for kind in found if not kind.page]
+    found = [kind for kind in found if kind.page]
     alike = {(kind.block, kind.window, kind.states) for kind in found}
     if len(alike) == 1:
         layers = sum(kind.layers for kind in found)

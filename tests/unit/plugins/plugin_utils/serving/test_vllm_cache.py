@@ -15,13 +15,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Cut,
     Dense,
     Facts,
-    Head,
-    Linear,
     Mla,
-    Moe,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Compressed, Hyper, Indexer, Lookup
 
 NEW = vllm_cache.Version(1.5, 2)
 
@@ -47,43 +43,8 @@ OSS = Facts(
     (Attention(18, 64, 8, 64, window=128), Attention(18, 64, 8, 64)),
     dense=Dense(36, 1),
 )
-
-FLASH_NEXT = Facts(
-    "Invented",
-    2560,
-    248320,
-    262144,
-    (Attention(12, 24, 2, 256, gated=True, indexer=Indexer(4, 128, 2048, 4)),),
-    linear=Linear("gdn", 36, 16, 128, 48, 128),
-    moe=Moe(48, 512, 10, 640, shared_intermediate=640),
-    lookup=Lookup(1, 20_000_000, 2560, 4),
-    hyper=Hyper(4, 320),
-    head=Head(
-        attention=Attention(1, 24, 2, 256, gated=True, indexer=Indexer(4, 128, 2048, 4)), moe=Moe(1, 512, 10, 640)
-    ),
-)
-LATENT = {
-    "heads": 64,
-    "head_dim": 512,
-    "rope_dim": 64,
-    "q_lora_rank": 1024,
-    "o_lora_rank": 1024,
-    "o_groups": 8,
-    "window": 128,
-}
-V4_FLASH = Facts(
-    "Invented",
-    4096,
-    129280,
-    1048576,
-    compressed=(
-        Compressed(2, **LATENT),
-        Compressed(21, **LATENT, ratio=4, indexer=Indexer(64, 128, 2048, 4)),
-        Compressed(20, **LATENT, ratio=128),
-    ),
-    moe=Moe(43, 256, 6, 2048, shared_intermediate=2048),
-    head=Head(compressed=Compressed(3, **LATENT), moe=Moe(3, 256, 6, 2048, shared_intermediate=2048)),
-)
+FLASH_NEXT = facts_of("qwen3.8-flash-next-nvfp4-vllm")
+V4_FLASH = facts_of("deepseek-v4-flash-0731-vllm")
 
 
 def test_one_kind_of_layers_is_one_group_and_every_byte_a_tokens() -> None:
@@ -258,3 +219,8 @@ def test_a_compressed_cache_is_packed(size: float, batched: int, tokens: int) ->
 def test_a_compressed_cache_without_a_format_is_wider() -> None:
     plain, fp8 = (laid(V4_FLASH, Cut(2), {"kv_cache_dtype": dtype}).block_bytes for dtype in ("auto", "fp8"))
     assert 1.5 * fp8 < plain < 2 * fp8
+
+
+def test_a_stage_caches_its_own_compressed_layers() -> None:
+    whole, stage = (vllm_cache.kinds(V4_FLASH, Cut(1, stages), {}) for stages in (1, 2))
+    assert [kind.layers for kind in stage] == [-(-kind.layers // 2) for kind in whole]
