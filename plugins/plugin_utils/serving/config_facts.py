@@ -87,15 +87,6 @@ def _indexer(config: Config, ratio: int) -> Indexer | None:
     )
 
 
-def ratios(config: Config, layers: int) -> list[int | None]:
-    """Return each layer's ratio of compression; None where it sees its window alone."""
-    path = config.of.entry["reads"]["ratios"]
-    stated = find(path, config.data)
-    if not isinstance(stated, list) or len(stated) < layers:
-        raise config.wrong(path, stated, f"a list of a number for each of {layers} layers")
-    return [config.whole(each, path, 0) or None for each in stated[:layers]]
-
-
 def _compressed(config: Config, layers: int, ratio: int | None) -> Compressed:
     what = "compressed attention"
     indexed = ratio is not None and ratio == config.count("indexed_ratio")
@@ -270,7 +261,7 @@ def read(config: Config) -> tuple[Facts, list[str], list[str]]:
         ),
         mla=_mla(config, counted["mla"]) if counted["mla"] else None,
         compressed=tuple(
-            _compressed(config, number, ratio) for ratio, number in collections.Counter(ratios(config, layers)).items()
+            _compressed(config, number, ratio) for ratio, number in collections.Counter(config.ratios(layers)).items()
         )
         if counted["compressed"]
         else (),

@@ -19,7 +19,12 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config, find
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Facts, Head
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Facts,
+    Head,
+    conditioning_params,
+    head_params,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
     compressed_parts,
     hyper_params,
@@ -299,11 +304,13 @@ def _head(config: Config, facts: Facts, head: Head, layers: int) -> list[Module]
         mixer = "attention" if head.attention else "mla" if head.mla else "compressed"
         found += _block(config, facts, mixer, head.attention or head.mla or head.compressed, prefix)
         found += _fed(config, facts, head, feed, prefix)
-    joins = 2 * facts.hidden_size**2
-    if facts.hyper:
-        joins += hyper_params(facts.hyper, facts.hidden_size, 2 * head.layers + 1)
-    found.append(Module("head", f"{prefix}.eh_proj", joins, True))
+    found.append(Module("head", f"{prefix}.eh_proj", head_params(facts, head), True))
     return [Module("head", each.name, each.params, each.unusual) for each in found]
+
+
+def _named(config: Config, kind: str) -> str:
+    """Return the first name that the family has for a kind that is counted as one module; the kind's where it has none."""
+    return str(next(iter(config.of.entry["modules"].get(kind, (kind,)))))
 
 
 def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequence[str]) -> list[Module]:
@@ -313,30 +320,28 @@ def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequ
     sliding = next((each for each in facts.attention if each.window is not None), None)
     own = {"attention": full, "sliding": sliding, "mla": facts.mla, "linear": facts.linear}
     by_ratio = {each.ratio: each for each in facts.compressed}
-    ratios = find(config.of.entry["reads"].get("ratios", "@.ratios"), config.data) or []
+    ratios = config.ratios(len(mixers)) if facts.compressed else []
     for layer, (mixer, feed) in enumerate(zip(mixers, feeds, strict=True)):
         prefix = f"layers.{layer}"
         if mixer == "compressed":
-            found += _block(config, facts, mixer, by_ratio[ratios[layer] or None], prefix)
+            found += _block(config, facts, mixer, by_ratio[ratios[layer]], prefix)
         elif mixer != "none":
             kind = "attention" if mixer == "sliding" else mixer
             found += _block(config, facts, kind, own[mixer], prefix)
         found += _fed(config, facts, facts, feed, prefix)
     if facts.diffusion:
-        params = 3 * facts.hidden_size * facts.diffusion.conditioning
-        found.append(Module("dense", "self_conditioning.gate_proj", params))
+        found.append(Module("dense", _named(config, "conditioning"), conditioning_params(facts, facts.diffusion)))
     tables = list(config.of.entry["modules"]["embeddings"])[: 1 if facts.tied_embeddings else 2]
     found += [Module("embeddings", name, facts.vocab_size * facts.hidden_size, True) for name in tables]
     if facts.vision_params:
-        name = next(iter(config.of.entry["modules"]["vision"]))
         # A list that lies with the language model's keys speaks of the language model alone.
-        found.append(Module("vision", name, int(facts.vision_params), "quantization_config" not in config.top))
+        alone = "quantization_config" not in config.top
+        found.append(Module("vision", _named(config, "vision"), int(facts.vision_params), alone))
     if facts.lookup:
-        name = next(iter(config.of.entry["modules"]["lookup"]))
-        found.append(Module("lookup", name, facts.lookup.params, True))
+        found.append(Module("lookup", _named(config, "lookup"), facts.lookup.params, True))
     if facts.hyper:
-        name = next(iter(config.of.entry["modules"]["hyper"]))
-        found.append(Module("hyper", name, hyper_params(facts.hyper, facts.hidden_size, 2 * len(mixers) + 1), True))
+        params = hyper_params(facts.hyper, facts.hidden_size, facts.blocks)
+        found.append(Module("hyper", _named(config, "hyper"), params, True))
     if facts.head:
         found += _head(config, facts, facts.head, len(mixers))
     return found

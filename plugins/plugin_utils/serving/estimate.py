@@ -24,7 +24,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     BYTES,
     Cut,
     Facts,
-    Head,
     Moe,
     Tensors,
     kv_bytes,
@@ -106,15 +105,6 @@ def _output_layer(items: t.Sequence[Tensors], facts: Facts) -> list[tuple[str, f
         left -= params
         found.append((item.precision, params * BYTES[item.precision]))
     return found
-
-
-def _blocks(block: Facts | Head) -> int:
-    """Return how many blocks there are that end in a join of the ranks: attention, state, experts, feed-forward."""
-    attention = block.attention if isinstance(block, Facts) else (block.attention,)
-    linear = block.linear if isinstance(block, Facts) else None
-    compressed = block.compressed if isinstance(block, Facts) else (block.compressed,)
-    parts = [*attention, block.mla, *compressed, linear, block.moe, block.dense]
-    return sum(part.layers for part in parts if part)
 
 
 @dataclass(frozen=True)
@@ -244,7 +234,7 @@ def work(
     state = (1 + verified) * state_bytes(facts.linear, whole) if facts.linear else 0.0
     found.more("cache", requests * (cache + state) / bandwidth)
 
-    blocks = _blocks(facts)
+    blocks = facts.blocks  # each ends in a join of the ranks
     found.more("blocks", blocks)
     found.more("blocks.states", facts.linear.layers if facts.linear else 0)
     found.more("blocks.experts", facts.moe.layers if facts.moe else 0)
@@ -265,7 +255,7 @@ def work(
                 read(item.precision, passes * size)
             for precision, size in weights.output:
                 read(precision, passes * size / cut.tp)
-            _join(found, passes * _blocks(facts.head), requests, facts.hidden_size, cut.tp, transport, figures)
+            _join(found, passes * facts.head.blocks, requests, facts.hidden_size, cut.tp, transport, figures)
         elif profile.drafter:
             size = profile.drafter.params * BYTES[profile.drafter.precision]
             read(profile.drafter.precision, passes * size / cut.tp)

@@ -130,6 +130,11 @@ class Vision:
         return self.patches * (2 * self.width + 2 * self.intermediate + self.patch_values) * 2
 
 
+def _layers(*parts: Attention | Mla | Compressed | Linear | Moe | Dense | None) -> int:
+    """Return the layers of all parts together."""
+    return sum(part.layers for part in parts if part)
+
+
 @dataclass(frozen=True)
 class Head:
     """A prediction head that comes with the model (MTP): a layer of its own kind, sharing embeddings."""
@@ -144,6 +149,11 @@ class Head:
     def layers(self) -> int:
         """Number of its layers."""
         return max((part.layers for part in (self.moe, self.dense) if part), default=1)
+
+    @property
+    def blocks(self) -> int:
+        """Number of its blocks: attention, experts, feed-forward."""
+        return _layers(self.attention, self.mla, self.compressed, self.moe, self.dense)
 
 
 @dataclass(frozen=True)
@@ -190,6 +200,11 @@ class Facts:
     vision_params: float = 0
     vision: Vision | None = None
     diffusion: Diffusion | None = None
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks: attention, state, experts, feed-forward."""
+        return _layers(*self.attention, self.mla, *self.compressed, self.linear, self.moe, self.dense)
 
     @property
     def hybrid(self) -> bool:
@@ -294,16 +309,11 @@ def _moe_tensors(facts: Facts, moe: Moe, precision: t.Mapping[str, Format], pref
     return found
 
 
-def _compressed(block: Facts | Head) -> tuple[Compressed, ...]:
-    if isinstance(block, Facts):
-        return block.compressed
-    return (block.compressed,) if block.compressed else ()
-
-
 def _blocks(
     facts: Facts,
     block: Facts | Head,
     attention: t.Sequence[Attention],
+    compressed: t.Sequence[Compressed],
     precision: t.Mapping[str, Format],
     cut: Cut,
     prefix: str = "",
@@ -311,7 +321,7 @@ def _blocks(
     found: list[Tensors] = []
     counted = [_attention_params(facts, a, cut.tp) for a in attention]
     latent = [_mla_params(facts, block.mla)] if block.mla else []
-    latent += [compressed_params(c, facts.hidden_size) for c in _compressed(block)]
+    latent += [compressed_params(c, facts.hidden_size) for c in compressed]
     latent += [(0.0, float(a.layers * indexer_params(a.indexer, facts.hidden_size))) for a in attention if a.indexer]
     whole = sum(own for own, _copied in counted) + sum(map(sum, latent))
     for own, copied in counted:
@@ -332,37 +342,46 @@ def _blocks(
 def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = None) -> list[Tensors]:
     """List a model's weights by kind and format. Norms and biases are left out: below one in a thousand."""
     cut = cut or Cut()
-    found = _blocks(facts, facts, facts.attention, precision, cut)
+    found = _blocks(facts, facts, facts.attention, facts.compressed, precision, cut)
     if facts.linear:
         found += _stored("linear", _linear_params(facts, facts.linear), precision["linear"], "tp")
     if facts.diffusion:
-        stored, width = precision["dense"], facts.diffusion.conditioning
+        stored = precision["dense"]
         form = stored if isinstance(stored, str) else stored["rest"]
-        found += _stored("dense", 3 * facts.hidden_size * width, form, "none")
+        found += _stored("dense", conditioning_params(facts, facts.diffusion), form, "none")
     tables = 1 if facts.tied_embeddings else 2
     found += _stored("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp")
     if facts.lookup:
         found += _stored("lookup", facts.lookup.params, precision["lookup"], "tp")
     if facts.hyper:
-        mixers = 2 * _layers(facts) + 1
-        found += _stored("hyper", hyper_params(facts.hyper, facts.hidden_size, mixers), precision["hyper"], "none")
+        mixers = hyper_params(facts.hyper, facts.hidden_size, facts.blocks)
+        found += _stored("hyper", mixers, precision["hyper"], "none")
     if facts.vision_params:
         found += _stored("vision", facts.vision_params, precision["vision"], "tp")
     if facts.head:
         same = dict.fromkeys(precision, precision["head"])
         attention = (facts.head.attention,) if facts.head.attention else ()
-        found += _blocks(facts, facts.head, attention, same, cut, "head")
-        # It joins hidden state and embedding: one matrix of 2 × hidden → hidden, on every rank.
-        joins = 2 * facts.hidden_size**2
-        if facts.hyper:
-            joins += hyper_params(facts.hyper, facts.hidden_size, 2 * facts.head.layers + 1)
-        found += _stored("head", joins, precision["head"], "none")
+        compressed = (facts.head.compressed,) if facts.head.compressed else ()
+        found += _blocks(facts, facts.head, attention, compressed, same, cut, "head")
+        found += _stored("head", head_params(facts, facts.head), precision["head"], "none")
     return found
 
 
-def _layers(facts: Facts) -> int:
-    """Return the number of layers: each has a feed-forward block."""
-    return sum(part.layers for part in (facts.moe, facts.dense) if part)
+def conditioning_params(facts: Facts, diffusion: Diffusion) -> int:
+    """Return the weights of the block that takes in the pass before: three matrices, on every rank.
+
+    vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, DiffusionGemmaSelfConditioning.
+    """
+    return 3 * facts.hidden_size * diffusion.conditioning
+
+
+def head_params(facts: Facts, head: Head) -> int:
+    """Return the weights that the prediction head has beside its blocks, on every rank.
+
+    It joins hidden state and embedding, one matrix of 2 × hidden → hidden, and has mixers of its own.
+    """
+    mixers = hyper_params(facts.hyper, facts.hidden_size, head.blocks) if facts.hyper else 0
+    return 2 * facts.hidden_size**2 + mixers
 
 
 @dataclass(frozen=True)
@@ -464,7 +483,8 @@ def kv_bytes(
         total += facts.mla.layers / cut.pp * (facts.mla.kv_lora_rank + facts.mla.rope_dim) * size
     total += compressed_bytes(facts.compressed, size, length) / cut.pp
     if head and facts.head:
-        total += compressed_bytes(_compressed(facts.head), size, length)
+        if facts.head.compressed:
+            total += compressed_bytes([facts.head.compressed], size, length)
         if facts.head.attention:
             total += facts.head.attention.layers * per_layer(facts.head.attention)
         if facts.head.mla:

@@ -82,11 +82,12 @@ def overlap(ratio: int) -> int:
 
 
 def hyper_params(hyper: Hyper, hidden: int, blocks: int) -> int:
-    """Return the weights of so many mixers: streams × hidden down to the rank and back, and an injection for each stream.
+    """Return the weights of the mixers, one before each of so many blocks and one at the end.
 
+    A mixer takes streams × hidden down to the rank and back up, and has an injection for each stream.
     vLLM 0.32.0, models/qwen4_exp/nvidia/hyperconnection.py, GatedResidual. Every rank holds them.
     """
-    return blocks * hyper.streams * hidden * (2 * hyper.rank + hyper.streams)
+    return (blocks + 1) * hyper.streams * hidden * (2 * hyper.rank + hyper.streams)
 
 
 def indexer_params(indexer: Indexer, hidden: int) -> int:
