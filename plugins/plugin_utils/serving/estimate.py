@@ -7,8 +7,8 @@ A step takes n requests one step on. It reads all weights outside the routed exp
 reach, and each request's cache and state; it starts a kernel or more for each block, and with TP joins the ranks after
 each. `work` counts that on the busiest rank, `knowledge/estimates` says what a unit of each costs (fitted by
 `benchmarks/fit_estimates.py` on measured rows, with the error of models left out). Prefill is not in it: figures are
-the sum of the requests' own tokens/s while they decode, the seeds' peak. Where text is made in blocks, a step is a pass
-over a whole canvas of each request; no model of that kind is in the fit.
+the sum of the requests' own tokens/s while they decode, the seeds' peak. Where text is denoised in blocks, a step is a
+pass over a whole canvas of each request; no model of that kind is in the fit.
 """
 
 from __future__ import annotations
@@ -189,10 +189,10 @@ def work(
 ) -> dict[str, float]:
     """Count what one step of that many requests does on the busiest rank, by what it costs.
 
-    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches, states and
-    samplers, the same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts without graphs; join.*: all-reduces × log2 of
-    the ranks; wire: what they carry, as seconds; step.*: 1; request: requests; drafting: passes of a drafter. copies: see
-    `_denoising`.
+    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches, states and samplers,
+    the same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts
+    without graphs; join.*: all-reduces × log2 of the ranks; wire: what they carry, as seconds; step.*: 1; request: requests;
+    drafting: passes of a drafter. copies: see `_denoising`.
     CollectionError where the model is not known.
     """
     facts, cut = profile.facts, profile.cut

@@ -74,7 +74,7 @@ class Demand:
 class Pools:
     """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
 
-    sampler: what requests take while they are denoised, outside vLLM's share: its profile run does not see it.
+    sampler: what vLLM takes for canvases outside its share: its profile run does not see it.
     free_most: free memory at best, where it was not measured; the same as free where it was. blocks and kv_tokens_logged:
     of vLLM's cache, and what its log calls tokens; kv_tokens are those of requests at full length.
     """

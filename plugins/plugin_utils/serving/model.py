@@ -158,10 +158,10 @@ class Head:
 
 @dataclass(frozen=True)
 class Diffusion:
-    """Text made in blocks: a canvas of so many tokens goes through the model again and again, until it is denoised.
+    """Text that is denoised in blocks: a canvas of so many tokens goes through the model pass by pass.
 
-    steps: denoising passes of a canvas, by the text: the fewest, the usual number, the most. conditioning: width of the
-    gated block that takes in what the pass before found.
+    steps: denoising passes of a canvas, which depend on the text: the fewest, the usual number, the most. conditioning: width
+    of the gated feed-forward block that takes in the previous pass.
     """
 
     canvas: int
@@ -172,7 +172,7 @@ class Diffusion:
     def tokens(self) -> tuple[float, ...]:
         """Tokens of one pass: the fewest, the usual number, the most.
 
-        A pass more writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
+        One more pass writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
         """
         return tuple(self.canvas / (steps + 1) for steps in reversed(self.steps))
 
@@ -368,7 +368,7 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
 
 
 def conditioning_params(facts: Facts, diffusion: Diffusion) -> int:
-    """Return the weights of the block that takes in the pass before: three matrices, on every rank.
+    """Return the weights of the block that takes in the previous pass: three matrices, on every rank.
 
     vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, DiffusionGemmaSelfConditioning.
     """

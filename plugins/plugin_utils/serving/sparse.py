@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What some models have beside plain layers: an indexer, a compressed cache, tables of lookups, hyper-connections.
+"""What some models have beside plain layers: an indexer, a compressed cache, lookup tables, hyper-connections.
 
 Widths in elements, sizes in bytes. Formulas name the engine's source that they follow.
 """
@@ -55,7 +55,7 @@ class Compressed:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Tables of which a token reads a few rows. conv: width of the convolution behind them, which keeps a state; None: none."""
+    """Lookup tables, of which a token reads a few rows. conv: width of the convolution behind them, which keeps a state; None: none."""
 
     layers: int
     rows: int
