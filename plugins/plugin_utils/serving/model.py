@@ -472,7 +472,7 @@ def kv_bytes(
         values = 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * size
         if a.indexer is None:
             return values
-        # The indexer's keys are BF16, and every rank has them all: vLLM 0.32.0, models/qwen4_exp/common/qsa_cache.py.
+        # The indexer's keys are BF16, and every rank has them all: vLLM 0.33.0, models/qwen4_exp/common/qsa_cache.py.
         chosen = 1.0 if length is None else min(1.0, a.indexer.budget / length)
         return values * chosen + a.indexer.head_dim * 2 / a.indexer.ratio
 

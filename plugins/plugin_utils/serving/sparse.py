@@ -12,7 +12,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-# vLLM 0.32.0, models/deepseek_v4/attention.py and compressor.py. FP8: values with rope's part in BF16 and a byte of scale for each
+# vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. FP8: values with rope's part in BF16 and a byte of scale for each
 # 64 of the rest, in whole 8 (584 bytes for 512), an indexer's key with one FP32 scale (132 for 128), pages in multiples of 576
 # bytes. BF16: pages in multiples of 512.
 SCALE_GROUP = 64
@@ -77,7 +77,7 @@ class Hyper:
 
 
 def overlap(ratio: int) -> int:
-    """Return how many spans of tokens go into one entry: two at ratio 4 (vLLM 0.32.0, models/deepseek_v4/compressor.py, coff)."""
+    """Return how many spans of tokens go into one entry: two at ratio 4 (vLLM 0.33.0, models/deepseek_v4/compressor.py, coff)."""
     return 2 if ratio == 4 else 1
 
 
@@ -85,7 +85,7 @@ def hyper_params(hyper: Hyper, hidden: int, blocks: int) -> int:
     """Return the weights of the mixers, one before each of so many blocks and one at the end.
 
     A mixer takes streams × hidden down to the rank and back up, and has an injection for each stream.
-    vLLM 0.32.0, models/qwen4_exp/nvidia/hyperconnection.py, GatedResidual. Every rank holds them.
+    vLLM 0.33.0, models/qwen4_exp/nvidia/hyperconnection.py, GatedResidual. Every rank holds them.
     """
     return (blocks + 1) * hyper.streams * hidden * (2 * hyper.rank + hyper.streams)
 
@@ -93,7 +93,7 @@ def hyper_params(hyper: Hyper, hidden: int, blocks: int) -> int:
 def indexer_params(indexer: Indexer, hidden: int) -> int:
     """Return the weights of one layer's indexer: its queries and its one key.
 
-    vLLM 0.32.0, models/qwen4_exp/nvidia/indexer_qsa.py, index_qk_proj. Every rank holds them.
+    vLLM 0.33.0, models/qwen4_exp/nvidia/indexer_qsa.py, index_qk_proj. Every rank holds them.
     """
     return hidden * (indexer.heads + 1) * indexer.head_dim
 
@@ -101,7 +101,7 @@ def indexer_params(indexer: Indexer, hidden: int) -> int:
 def compressed_parts(c: Compressed, hidden: int) -> dict[str, int]:
     """Return the weights of one layer by part. Cut by TP: q_b, o_a, o_b; every rank holds the rest.
 
-    vLLM 0.32.0, models/deepseek_v4/attention.py and compressor.py. compress (the compressors, and the weights of the
+    vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. compress (the compressors, and the weights of the
     indexer's heads) is never quantized: its layers are made with quant_config=None.
     """
     width = c.heads * c.head_dim

@@ -34,7 +34,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
 
 BLOCK = 16
 MLA_BLOCK = 64
-# vLLM 0.32.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py: tokens of a block of compressed layers
+# vLLM 0.33.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py: tokens of a block of compressed layers
 # where none are asked for, of their windows, and of the FP32 states of a compressor by its ratio.
 COMPRESSED_BLOCK, WINDOW_BLOCK = 256, 64
 STATE_BLOCK = {4: 4, 128: 8}
@@ -191,7 +191,8 @@ def kinds(
 def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) -> list[Kind]:
     """List the kinds of layers with a compressed cache. size: of an element; block: tokens.
 
-    vLLM 0.32.0, models/deepseek_v4 and v1/core/kv_cache_utils.py (_get_packed_kv_cache_groups): entries and indexer's
+    vLLM 0.33.0, models/deepseek_v4 and v1/core/kv_cache_planning.py (_get_packed_kv_cache_groups; before 0.29.0 in
+    kv_cache_utils.py, group_and_unify_kv_cache_specs, with the same result for DeepSeek V4 Flash): entries and indexer's
     keys share their blocks; windows, and the FP32 states that the compressors keep of the tokens of an entry, have their own.
     """
     to = ALIGNED if size < 2 else ALIGNED_PLAIN
@@ -219,7 +220,7 @@ def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) ->
 def _fewest_padded(tuples: t.Sequence[int]) -> int:
     """Return the number of layers that groups are cut to: at least the first's, with the least padding, the larger of equals.
 
-    vLLM 0.32.0, v1/core/kv_cache_utils.py, _approximate_gcd.
+    vLLM 0.33.0, v1/core/kv_cache_planning.py, _approximate_gcd.
     """
     return min(range(tuples[0], max(tuples) + 1), key=lambda size: (sum(-count % size for count in tuples), -size))
 
