@@ -359,7 +359,10 @@ def _said(config: Config) -> list[tuple[tuple[str, ...], str]]:
     """List formats that a key of their own says of a kind: how its modules' names end, and the format."""
     found = []
     for kind, stored in config.of.entry.get("stored", {}).items():
-        form = stored["formats"].get(find(stored["read"], config.data))
+        named = find(stored["read"], config.data)
+        if named is not None and not isinstance(named, str):
+            raise config.wrong(stored["read"], named, "the name of a format")
+        form = stored["formats"].get(named)
         if form:
             found.append((tuple(config.of.entry["modules"][kind]), str(form)))
     return found

@@ -145,6 +145,8 @@ def test_a_key_of_its_own_says_a_kinds_format() -> None:
     config, _quant = PUBLIC["deepseek-ai/DeepSeek-V4-Flash"]
     assert model_facts(config)["precision"]["experts"] == "mxfp4"
     assert model_facts({**config, "expert_dtype": "fp8"})["precision"]["experts"] == "fp8"
+    with pytest.raises(CollectionError, match=r"expert_dtype: \['fp4'\] is not the name of a format"):
+        model_facts({**config, "expert_dtype": ["fp4"]})
     # What compresses is never quantized.
     assert model_facts(config)["precision"]["attention"] == {"bf16": 309592064, "rest": "fp8"}
     assert read("RadixArk/Qwen3.8-Flash-Next-NVFP4")["precision"] == {"experts": "nvfp4", "lookup": "fp8"}
