@@ -193,11 +193,7 @@ def _diffusion(config: Config) -> Diffusion | None:
     steps = find(path, config.data)
     if not isinstance(steps, (list, tuple)) or len(steps) != 3:
         raise config.wrong(path, steps, "three numbers: the fewest steps, the usual ones, the most")
-    return Diffusion(
-        canvas=canvas,
-        steps=tuple(config.whole(each, path, 1) for each in steps),
-        conditioning=config.needed("conditioning", "a model that denoises"),
-    )
+    return Diffusion(canvas=canvas, steps=tuple(config.whole(each, path, 1) for each in steps))
 
 
 def _head(config: Config, mixer: str, feed: str) -> Head | None:

@@ -22,7 +22,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_js
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Facts,
     Head,
-    conditioning_params,
     head_params,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
@@ -329,8 +328,6 @@ def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequ
             kind = "attention" if mixer == "sliding" else mixer
             found += _block(config, facts, kind, own[mixer], prefix)
         found += _fed(config, facts, facts, feed, prefix)
-    if facts.diffusion:
-        found.append(Module("dense", _named(config, "conditioning"), conditioning_params(facts, facts.diffusion)))
     tables = list(config.of.entry["modules"]["embeddings"])[: 1 if facts.tied_embeddings else 2]
     found += [Module("embeddings", name, facts.vocab_size * facts.hidden_size, True) for name in tables]
     if facts.vision_params:

@@ -160,13 +160,11 @@ class Head:
 class Diffusion:
     """Text that is denoised in blocks: a canvas of so many tokens goes through the model pass by pass.
 
-    steps: denoising passes of a canvas, which depend on the text: the fewest, the usual number, the most. conditioning: width
-    of the gated feed-forward block that takes in the previous pass.
+    steps: denoising passes of a canvas, which depend on the text: the fewest, the usual number, the most.
     """
 
     canvas: int
     steps: tuple[int, ...]
-    conditioning: int
 
     @property
     def tokens(self) -> tuple[float, ...]:
@@ -345,10 +343,6 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
     found = _blocks(facts, facts, facts.attention, facts.compressed, precision, cut)
     if facts.linear:
         found += _stored("linear", _linear_params(facts, facts.linear), precision["linear"], "tp")
-    if facts.diffusion:
-        stored = precision["dense"]
-        form = stored if isinstance(stored, str) else stored["rest"]
-        found += _stored("dense", conditioning_params(facts, facts.diffusion), form, "none")
     tables = 1 if facts.tied_embeddings else 2
     found += _stored("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp")
     if facts.lookup:
@@ -365,14 +359,6 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
         found += _blocks(facts, facts.head, attention, compressed, same, cut, "head")
         found += _stored("head", head_params(facts, facts.head), precision["head"], "none")
     return found
-
-
-def conditioning_params(facts: Facts, diffusion: Diffusion) -> int:
-    """Return the weights of the block that takes in the previous pass: three matrices, on every rank.
-
-    vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, DiffusionGemmaSelfConditioning.
-    """
-    return 3 * facts.hidden_size * diffusion.conditioning
 
 
 def head_params(facts: Facts, head: Head) -> int:

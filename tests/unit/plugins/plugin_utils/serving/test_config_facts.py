@@ -169,17 +169,15 @@ def test_a_list_beside_the_language_models_keys_does_not_speak_of_the_vision_tow
 
 def test_a_model_that_denoises_has_its_canvas_and_its_familys_steps() -> None:
     name = "nvidia/diffusiongemma-26B-A4B-it-NVFP4"
-    assert read(name)["facts"]["diffusion"] == {"canvas": 256, "steps": [12, 17, 30], "conditioning": 2112}
+    assert read(name)["facts"]["diffusion"] == {"canvas": 256, "steps": [12, 17, 30]}
     assert read(name)["precision"] == {"experts": "nvfp4"}
-    config = PUBLIC[name][0]
-    assert model_facts(config | {"self_conditioning_size": 64})["facts"]["diffusion"]["conditioning"] == 64
 
 
 @pytest.mark.parametrize("steps", ["`[12, 17]`", "`12`", '`["a", 1, 2]`', "nothing"])
 def test_steps_that_are_not_three_numbers_are_refused(steps: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "architectures").mkdir()
     (tmp_path / "architectures" / "made.yml").write_text(
-        f"id: made\nmodel_types: [made]\nreads: {{canvas: '`8`', denoising_steps: '{steps}', conditioning: '`8`'}}\n"
+        f"id: made\nmodel_types: [made]\nreads: {{canvas: '`8`', denoising_steps: '{steps}'}}\n"
         "source: [own]\nverified: inferred\n"
     )
     with pytest.raises(CollectionError, match=r"is not (three numbers|a whole number)"):

@@ -63,7 +63,7 @@ def speed(
     return estimate.tokens_per_second(of, said, draft, n, figures, **known)
 
 
-BLOCKS = dataclasses.replace(DENSE, diffusion=Diffusion(canvas=256, steps=(12, 17, 30), conditioning=2112))
+BLOCKS = dataclasses.replace(DENSE, diffusion=Diffusion(canvas=256, steps=(12, 17, 30)))
 models = st.sampled_from([FACTS, DENSE, HYBRID, BLOCKS])
 levels = st.integers(1, 16)
 spreads = st.sampled_from([Cut(), Cut(2), Cut(4), Cut(4, 1, 4), Cut(2, 2)])
@@ -151,7 +151,7 @@ def test_a_canvas_of_more_steps_is_slower(n: int, steps: int) -> None:
 
 @given(st.integers(1, 512), levels)
 def test_a_pass_of_a_canvas_does_more_than_a_step_of_one_token(canvas: int, n: int) -> None:
-    facts = dataclasses.replace(BLOCKS, diffusion=Diffusion(canvas, (1, 1, 1), 1))
+    facts = dataclasses.replace(BLOCKS, diffusion=Diffusion(canvas, (1, 1, 1)))
     passes, step = (estimate.work(profile(of), {}, None, n, FIGURES) for of in (facts, DENSE))
     assert estimate.seconds(passes, FIGURES) > estimate.seconds(step, FIGURES)
 

@@ -137,7 +137,7 @@ def test_vllm_counts_from_the_total() -> None:
 
 
 def canvases(engine: str, requests: int | None, canvas: int = 256) -> memory.Demand:
-    facts = Facts("Made", 64, 2**18, 4096, (Attention(2, 8, 4, 16),), diffusion=Diffusion(canvas, (12, 17, 30), 8))
+    facts = Facts("Made", 64, 2**18, 4096, (Attention(2, 8, 4, 16),), diffusion=Diffusion(canvas, (12, 17, 30)))
     assumed = memory.Assumed(0.0, 0.0, 8, canvas_copies=6)
     running = {"max_running_requests": requests}
     return memory.demand(facts, DEFAULT_PRECISION, Cut(), running, assumed, engine=engine, head=False)

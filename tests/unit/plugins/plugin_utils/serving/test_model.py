@@ -105,17 +105,9 @@ def test_a_head_is_counted_only_where_it_is_loaded() -> None:
     assert model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, True)["head"] > GIB
 
 
-def test_every_rank_has_the_block_that_takes_in_the_pass_before() -> None:
-    facts = dataclasses.replace(PLAIN, diffusion=model.Diffusion(canvas=32, steps=(2, 4, 8), conditioning=100))
-    more = [total(facts, BF16, cut) - total(PLAIN, BF16, cut) for cut in (Cut(), Cut(2))]
-    assert more == [3 * 64 * 100 * 2] * 2
-    stored = BF16 | {"dense": {"fp8": 1, "rest": "bf16"}}
-    assert total(facts, stored, Cut()) - total(PLAIN, stored, Cut()) == 3 * 64 * 100 * 2
-
-
 @given(st.integers(1, 512), st.lists(st.integers(1, 64), min_size=3, max_size=3, unique=True))
 def test_fewer_steps_are_more_tokens_of_a_pass(canvas: int, steps: list[int]) -> None:
-    least, usual, most = model.Diffusion(canvas, tuple(sorted(steps)), 1).tokens
+    least, usual, most = model.Diffusion(canvas, tuple(sorted(steps))).tokens
     assert least < usual < most < canvas
 
 

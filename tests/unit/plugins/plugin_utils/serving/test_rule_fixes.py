@@ -136,7 +136,7 @@ CASES: dict[str, Case] = {
         version="0.5.16",
     ),
     "attention.vllm-flashinfer-canvas": Case(
-        VLLM, {"attention_backend": "FLASHINFER"}, facts={"diffusion": Diffusion(256, (12, 17, 30), 2112)}
+        VLLM, {"attention_backend": "FLASHINFER"}, facts={"diffusion": Diffusion(256, (12, 17, 30))}
     ),
     "experts.no-sm121-kernel": Case(GLM, {"moe_runner_backend": "flashinfer_trtllm"}),
     "experts.deep-gemm-runner": Case(ULTRA, {"moe_runner_backend": "deep_gemm"}),
