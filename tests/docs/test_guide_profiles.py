@@ -24,6 +24,8 @@ from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inven
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_profiles.rst").read_text(encoding="utf-8")
 MODEL = "Qwen/Qwen3-32B"
+# Parts of facts that the schema describes once.
+PARTS = ("attention", "mla", "compressed", "indexer", "moe", "dense")
 
 
 WHOLE, ANOTHER = (yaml.safe_load(text) for text in guide.blocks("guide_profiles", "yaml"))
@@ -93,8 +95,10 @@ def test_the_list_of_facts_is_the_schema_s() -> None:
     keys = set(re.findall(r"``(\w+)``", table))
     defs = knowledge.schema("profile")["$defs"]
     facts = defs["facts"]["properties"]
-    inner = {name for part in ("attention", "mla", "moe", "dense") for name in defs[part]["properties"]}
-    inner |= set(facts["linear"]["properties"]) | set(facts["vision"]["properties"])
+    inner = {name for part in PARTS for name in defs[part]["properties"]}
+    inner |= {
+        name for part in ("linear", "vision", "lookup", "hyper", "diffusion") for name in facts[part]["properties"]
+    }
     assert set(facts) | inner <= keys
     assert set(properties["precision"]["properties"]) <= set(
         re.findall(r"``(\w+)``", GUIDE.partition("``precision`` names")[2])

@@ -109,6 +109,11 @@ QWEN_397B = qwen35(num_hidden_layers=60, hidden_size=4096, num_attention_heads=3
 QWEN_LEFT = ("lm_head", "model.visual*", "mtp.layers.0*", "*.mlp.shared_expert.*")
 GEMMA_31B = gemma4(num_hidden_layers=60, hidden_size=5376, intermediate_size=21504, num_attention_heads=32,
                    num_key_value_heads=16, num_global_key_value_heads=4, enable_moe_block=False, num_experts=None)  # fmt: skip
+DIFFUSION = gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
+                   num_global_key_value_heads=2, num_experts=128, top_k_experts=8, moe_intermediate_size=704) | {
+    "architectures": ["DiffusionGemmaForBlockDiffusion"], "model_type": "diffusion_gemma", "canvas_length": 256,
+    "quantization_config": modelopt("lm_head", "*embed_vision*", "*mlp*", "*router*", "*self_attn*", "*self_conditioning*",
+                                    "*vision_tower*")}  # fmt: skip
 QWEN_235B = qwen3(num_hidden_layers=94, hidden_size=4096, num_attention_heads=64, num_key_value_heads=4,
                   intermediate_size=12288, moe_intermediate_size=1536)  # fmt: skip
 DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
@@ -129,6 +134,29 @@ KIMI = {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kim
         "quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
             "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group"}}},
         "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]}}}  # fmt: skip
+# The figures that several projects' tests hold a copy of config.json to; widths of the tower as in its siblings.
+FLASH_NEXT = {
+    "architectures": ["Qwen4ExpForConditionalGeneration"], "model_type": "qwen4_exp", "tie_word_embeddings": False,
+    "text_config": {
+        "model_type": "qwen4_exp_text", "num_hidden_layers": 48, "hidden_size": 2560, "vocab_size": 248320,
+        "max_position_embeddings": 262144, "num_attention_heads": 24, "num_key_value_heads": 2, "head_dim": 256,
+        "full_attention_interval": 4, "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 12,
+        "output_gate_type": "sigmoid", "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+        "linear_num_value_heads": 48, "linear_value_head_dim": 128, "mamba_ssm_dtype": "float32", "indexer_budget": 2048,
+        "indexer_compress_ratio": 4, "indexer_head_dim": 128, "indexer_kv_heads": 1, "indexer_n_heads": 4, "num_experts": 512,
+        "num_experts_per_tok": 10, "moe_intermediate_size": 640, "shared_expert_intermediate_size": 640, "hc_count": 4,
+        "hc_lowrank": 320, "ngram_size": 3, "heads_per_ngram": 8, "ngram_vocab_size_base": 20000000, "ple_embed_dim": 2560,
+        "ple_layer_ids": [2], "ple_conv_kernel_size": 4, "ple_embedding_dtype": "float8_e4m3fn", "mtp_num_hidden_layers": 1},
+    "vision_config": TOWER | {"out_hidden_size": 2560, "deepstack_visual_indexes": []}}  # fmt: skip
+# What 0731 has beside the preview's file: ratios of its stages, and dspark_*.
+DEEPSEEK_V4 = {
+    "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "num_hidden_layers": 43, "hidden_size": 4096,
+    "vocab_size": 129280, "max_position_embeddings": 1048576, "num_attention_heads": 64, "num_key_value_heads": 1,
+    "head_dim": 512, "qk_rope_head_dim": 64, "q_lora_rank": 1024, "o_lora_rank": 1024, "o_groups": 8, "sliding_window": 128,
+    "index_head_dim": 128, "index_n_heads": 64, "index_topk": 512, "hc_mult": 4, "n_routed_experts": 256,
+    "n_shared_experts": 1, "num_experts_per_tok": 6, "moe_intermediate_size": 2048, "num_hash_layers": 3,
+    "num_nextn_predict_layers": 1, "tie_word_embeddings": False, "expert_dtype": "fp4",
+    "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0], "quantization_config": FP8 | {"scale_fmt": "ue8m0"}}  # fmt: skip
 
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 
@@ -138,6 +166,7 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
         gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
                num_global_key_value_heads=2, enable_moe_block=True, num_experts=128, top_k_experts=8,
                moe_intermediate_size=704), None),
+    "nvidia/diffusiongemma-26B-A4B-it-NVFP4": (DIFFUSION, None),
     "google/gemma-4-31B-it": (GEMMA_31B, None),
     "nvidia/Gemma-4-31B-IT-NVFP4": (
         GEMMA_31B | {"quantization_config": modelopt("lm_head", "model.embed_vision*", "model.vision_tower*",
@@ -211,6 +240,17 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
          "quantization_config": modelopt(
              "lm_head", "model.vision_model*", "model.vit_large_projector*", *every(3, "mlp*"), *every(45, "self_attn*"),
              *every(45, "moe.gate", "share_expert*", first=3))}, None),
+    # Its list of modules as a test of lichangfeng-1's vLLM holds a copy of it.
+    "RadixArk/Qwen3.8-Flash-Next-NVFP4": (FLASH_NEXT, {
+        "producer": {"name": "modelopt"},
+        "quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": [
+            "model.embed_tokens", "mtp.*", "model.mtp.*", "*.self_attn.*", "*.linear_attn.*", "*.mlp.gate*",
+            "*.mlp.shared_expert.*", "*.mlp.shared_expert_gate*", "*hyper_connection*", "*.ple.*", "model.visual.*",
+            "model.language_model.embed_tokens", "lm_head"]}}),
+    "deepseek-ai/DeepSeek-V4-Flash": (DEEPSEEK_V4, None),
+    "deepseek-ai/DeepSeek-V4-Flash-0731": (DEEPSEEK_V4 | {
+        "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0, 0, 0], "dspark_block_size": 5, "dspark_noise_token_id": 128799,
+        "dspark_target_layer_ids": [40, 41, 42], "dspark_markov_rank": 256}, None),
     "deepseek-ai/DeepSeek-V3": (DEEPSEEK | {"quantization_config": FP8}, None),
     "openai/gpt-oss-120b": (GPT_OSS, None),
     "moonshotai/Kimi-K2.5": (KIMI, None),

@@ -164,6 +164,9 @@ def apply(total_gib: float, free_gib: float, anything) -> None:
     torch.tensor = torch.empty = _tensor
     target = types.SimpleNamespace(backend="cuda", arch=121, warp_size=32)
     active = types.SimpleNamespace(get_current_target=lambda: target)
+    # vLLM counts the active drivers: without one it takes itself for a machine without Triton, and an older model runner.
+    driver = types.SimpleNamespace(is_active=lambda: True)
+    importlib.import_module("triton.backends").backends = {"nvidia": types.SimpleNamespace(driver=driver)}
     triton.runtime = types.SimpleNamespace(
         driver=types.SimpleNamespace(active=active), JITFunction=anything("JITFunction")
     )

@@ -16,12 +16,19 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_js
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
     Dense,
+    Diffusion,
     Facts,
     Head,
     Linear,
     Mla,
     Moe,
     tensors,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    Compressed,
+    Hyper,
+    Indexer,
+    Lookup,
 )
 
 Plain = dict[str, t.Any]
@@ -39,7 +46,7 @@ def _plain(value: t.Any) -> Plain:
         if dataclasses.is_dataclass(held):
             held = _plain(held)
         elif isinstance(held, tuple):
-            held = [_plain(each) for each in held]
+            held = [_plain(each) if dataclasses.is_dataclass(each) else each for each in held]
         found[field.name] = held
     return found
 
@@ -61,7 +68,57 @@ def _attention(config: Config, layers: int, sliding: bool = False) -> Attention:
         head_dim=dim if dim is not None else max(config.needed("hidden_size", what) // heads, 1),
         gated=config.flag("gated_attention", False),
         window=config.needed("window", what) if sliding else None,
+        indexer=None if sliding else _indexer(config, config.count("index_ratio") or 1),
     )
+
+
+def _indexer(config: Config, ratio: int) -> Indexer | None:
+    """Read what chooses tokens, where the family's entry says how; index_topk counts keys, index_budget tokens."""
+    heads = config.count("index_heads")
+    if heads is None:
+        return None
+    what = "sparse attention"
+    chosen = config.count("index_topk")
+    return Indexer(
+        heads=heads,
+        head_dim=config.needed("index_head_dim", what),
+        budget=chosen * ratio if chosen else config.needed("index_budget", what),
+        ratio=ratio,
+    )
+
+
+def _compressed(config: Config, layers: int, ratio: int | None) -> Compressed:
+    what = "compressed attention"
+    indexed = ratio is not None and ratio == config.count("indexed_ratio")
+    return Compressed(
+        layers=layers,
+        heads=config.needed("heads", what),
+        head_dim=config.needed("head_dim", what),
+        rope_dim=config.needed("rope_dim", what),
+        q_lora_rank=config.needed("q_lora_rank", what),
+        o_lora_rank=config.needed("o_lora_rank", what),
+        o_groups=config.needed("o_groups", what),
+        window=config.needed("window", what),
+        ratio=ratio,
+        indexer=_indexer(config, ratio) if indexed and ratio else None,
+    )
+
+
+def _lookup(config: Config) -> Lookup | None:
+    layers, what = config.count("lookup_layers", 0), "a table of lookups"
+    if not layers:
+        return None
+    return Lookup(
+        layers=layers,
+        rows=config.needed("lookup_rows", what),
+        width=config.needed("lookup_width", what),
+        conv=config.count("lookup_conv"),
+    )
+
+
+def _hyper(config: Config) -> Hyper | None:
+    streams = config.count("hyper_streams")
+    return Hyper(streams, config.needed("hyper_rank", "hyper-connections")) if streams else None
 
 
 def _mla(config: Config, layers: int) -> Mla:
@@ -128,6 +185,17 @@ def _fed(config: Config, kinds: t.Sequence[str]) -> tuple[Moe | None, Dense | No
     return _moe(config, experts) if experts else None, _dense(config, dense) if dense else None
 
 
+def _diffusion(config: Config) -> Diffusion | None:
+    canvas = config.count("canvas")
+    if canvas is None:
+        return None
+    path = config.of.entry["reads"].get("denoising_steps", "denoising_steps")
+    steps = find(path, config.data)
+    if not isinstance(steps, (list, tuple)) or len(steps) != 3:
+        raise config.wrong(path, steps, "three numbers: the fewest steps, the usual ones, the most")
+    return Diffusion(canvas=canvas, steps=tuple(config.whole(each, path, 1) for each in steps))
+
+
 def _head(config: Config, mixer: str, feed: str) -> Head | None:
     said = config.of.entry["head"]
     layers = config.layers(config.whole(find(said["layers"], config.data) or 0, said["layers"], 0), said["layers"])
@@ -138,6 +206,7 @@ def _head(config: Config, mixer: str, feed: str) -> Head | None:
     return Head(
         attention=_attention(config, layers) if mixer == "attention" else None,
         mla=_mla(config, layers) if mixer == "mla" else None,
+        compressed=_compressed(config, layers, None) if mixer == "compressed" else None,
         moe=moe,
         dense=dense,
     )
@@ -187,14 +256,22 @@ def read(config: Config) -> tuple[Facts, list[str], list[str]]:
             if kind in ("attention", "sliding")
         ),
         mla=_mla(config, counted["mla"]) if counted["mla"] else None,
+        compressed=tuple(
+            _compressed(config, number, ratio) for ratio, number in collections.Counter(config.ratios(layers)).items()
+        )
+        if counted["compressed"]
+        else (),
         linear=_linear(config, counted["linear"]) if counted["linear"] else None,
         moe=moe,
         dense=dense,
         head=_head(config, mixer, feed),
+        lookup=_lookup(config),
+        hyper=_hyper(config),
         tied_embeddings=config.flag("tied_embeddings", False),
         first_layer=config.of.entry.get("first_layer", "attention"),
         position=config.of.entry.get("position", "rope"),
         vision_params=_vision_params(config),
+        diffusion=_diffusion(config),
     )
     return facts, mixers, feeds
 

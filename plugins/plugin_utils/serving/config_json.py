@@ -184,6 +184,14 @@ class Config:
                 found = [mark["every"] if (i + 1) % step == 0 else mark["others"] for i in range(count)]
         return found
 
+    def ratios(self, layers: int) -> list[int | None]:
+        """Return each layer's ratio of compression; None where it sees its window alone."""
+        path = self.of.entry["reads"].get("ratios", "ratios")
+        stated = find(path, self.data)
+        if not isinstance(stated, list) or len(stated) < layers:
+            raise self.wrong(path, stated, f"a list of a number for each of {layers} layers")
+        return [self.whole(each, path, 0) or None for each in stated[:layers]]
+
     def _list(self, mark: Entry, value: t.Any) -> t.Sequence[t.Any]:
         if not isinstance(value, (list, tuple, str) if "words" in mark else (list, tuple)):
             raise self.wrong(mark["read"], value, "a list")

@@ -18,8 +18,17 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Facts, Head
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config, find
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Facts,
+    Head,
+    head_params,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    compressed_parts,
+    hyper_params,
+    indexer_params,
+)
 
 KIND = "quantization"
 PLAIN = "bf16"
@@ -224,7 +233,10 @@ def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
     if kind == "attention":
         width = own.heads * own.head_dim
         kv = hidden * own.kv_heads * own.head_dim
-        return {"q": hidden * width * (2 if own.gated else 1), "k": kv, "v": kv, "o": width * hidden}
+        index = indexer_params(own.indexer, hidden) if own.indexer else 0
+        return {"q": hidden * width * (2 if own.gated else 1), "k": kv, "v": kv, "o": width * hidden, "index": index}
+    if kind == "compressed":
+        return compressed_parts(own, hidden)
     if kind == "mla":
         query = own.heads * (own.nope_dim + own.rope_dim)
         rank = own.q_lora_rank
@@ -265,8 +277,8 @@ def _block(config: Config, facts: Facts, kind: str, own: t.Any, prefix: str) -> 
     for name, parts in said.items():
         params = sum(sizes[part] // holders[part] for part in parts)
         if params:
-            told = "attention" if kind == "mla" else kind
-            found.append(Module(told, f"{prefix}.{name}", params, kind in _UNUSUAL or parts == ["conv"]))
+            told = "attention" if kind in ("mla", "compressed") else kind
+            found.append(Module(told, f"{prefix}.{name}", params, kind in _UNUSUAL or parts[0] in ("conv", "compress")))
     return found
 
 
@@ -281,32 +293,54 @@ def _fed(config: Config, facts: Facts, block: Facts | Head, feed: str, prefix: s
     return found
 
 
+def _head(config: Config, facts: Facts, head: Head, layers: int) -> list[Module]:
+    """List the prediction head's modules, those of each of its layers, and what joins it to the model."""
+    found: list[Module] = []
+    feed = "both" if head.moe and head.dense else "experts" if head.moe else "dense"
+    prefix = ""
+    for stage in range(head.layers):
+        prefix = config.of.entry["head"]["name"].format(layers=layers + stage, stage=stage)
+        mixer = "attention" if head.attention else "mla" if head.mla else "compressed"
+        found += _block(config, facts, mixer, head.attention or head.mla or head.compressed, prefix)
+        found += _fed(config, facts, head, feed, prefix)
+    found.append(Module("head", f"{prefix}.eh_proj", head_params(facts, head), True))
+    return [Module("head", each.name, each.params, each.unusual) for each in found]
+
+
+def _named(config: Config, kind: str) -> str:
+    """Return the first name that the family has for a kind that is counted as one module; the kind's where it has none."""
+    return str(next(iter(config.of.entry["modules"].get(kind, (kind,)))))
+
+
 def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequence[str]) -> list[Module]:
     """List all modules with weights that are counted (`model.tensors`), those of the prediction head as kind `head`."""
     found = []
     full = next((each for each in facts.attention if each.window is None), None)
     sliding = next((each for each in facts.attention if each.window is not None), None)
     own = {"attention": full, "sliding": sliding, "mla": facts.mla, "linear": facts.linear}
+    by_ratio = {each.ratio: each for each in facts.compressed}
+    ratios = config.ratios(len(mixers)) if facts.compressed else []
     for layer, (mixer, feed) in enumerate(zip(mixers, feeds, strict=True)):
         prefix = f"layers.{layer}"
-        if mixer != "none":
+        if mixer == "compressed":
+            found += _block(config, facts, mixer, by_ratio[ratios[layer]], prefix)
+        elif mixer != "none":
             kind = "attention" if mixer == "sliding" else mixer
             found += _block(config, facts, kind, own[mixer], prefix)
         found += _fed(config, facts, facts, feed, prefix)
     tables = list(config.of.entry["modules"]["embeddings"])[: 1 if facts.tied_embeddings else 2]
     found += [Module("embeddings", name, facts.vocab_size * facts.hidden_size, True) for name in tables]
     if facts.vision_params:
-        name = next(iter(config.of.entry["modules"]["vision"]))
         # A list that lies with the language model's keys speaks of the language model alone.
-        found.append(Module("vision", name, int(facts.vision_params), "quantization_config" not in config.top))
+        alone = "quantization_config" not in config.top
+        found.append(Module("vision", _named(config, "vision"), int(facts.vision_params), alone))
+    if facts.lookup:
+        found.append(Module("lookup", _named(config, "lookup"), facts.lookup.params, True))
+    if facts.hyper:
+        params = hyper_params(facts.hyper, facts.hidden_size, facts.blocks)
+        found.append(Module("hyper", _named(config, "hyper"), params, True))
     if facts.head:
-        prefix = config.of.entry["head"]["name"].format(layers=len(mixers))
-        mixer = "attention" if facts.head.attention else "mla"
-        block = _block(config, facts, mixer, facts.head.attention or facts.head.mla, prefix)
-        feed = "both" if facts.head.moe and facts.head.dense else "experts" if facts.head.moe else "dense"
-        block += _fed(config, facts, facts.head, feed, prefix)
-        block.append(Module("head", f"{prefix}.eh_proj", 2 * facts.hidden_size**2, True))
-        found += [Module("head", each.name, each.params, each.unusual) for each in block]
+        found += _head(config, facts, facts.head, len(mixers))
     return found
 
 
@@ -316,6 +350,19 @@ def _written(counted: t.Mapping[str, int]) -> str | dict[str, t.Any]:
     whole = sum(counted.values())
     told = {form: number for form, number in sorted(counted.items()) if form != most and number * _TRIFLE >= whole}
     return {**told, "rest": most} if told else most
+
+
+def _said(config: Config) -> list[tuple[tuple[str, ...], str]]:
+    """List formats that a key of their own says of a kind: how its modules' names end, and the format."""
+    found = []
+    for kind, stored in config.of.entry.get("stored", {}).items():
+        named = find(stored["read"], config.data)
+        if named is not None and not isinstance(named, str):
+            raise config.wrong(stored["read"], named, "the name of a format")
+        form = stored["formats"].get(named)
+        if form:
+            found.append((tuple(config.of.entry["modules"][kind]), str(form)))
+    return found
 
 
 def read(
@@ -347,10 +394,12 @@ def read(
         return Stored(held, plan.method, plan.kv_cache, ["precision"], list(plan.unread))
     counted: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     prefixes = config.of.entry["prefixes"]
+    said = _said(config)
     unseen = set()
     seen = Names(tensors) if tensors and not stated else None
     for module in modules(config, facts, mixers, feeds):
-        counted[module.kind][plan.format(module, prefixes)] += module.params
+        own = next((form for ends, form in said if module.name.endswith(ends)), None)
+        counted[module.kind][own or plan.format(module, prefixes)] += module.params
         if seen and not module.unusual and module.kind != "head" and not seen.have(module.name, prefixes):
             unseen.add(module.kind)
     precision = {kind: _written(forms) for kind, forms in counted.items()}

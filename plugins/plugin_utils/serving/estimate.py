@@ -7,7 +7,8 @@ A step takes n requests one step on. It reads all weights outside the routed exp
 reach, and each request's cache and state; it starts a kernel or more for each block, and with TP joins the ranks after
 each. `work` counts that on the busiest rank, `knowledge/estimates` says what a unit of each costs (fitted by
 `benchmarks/fit_estimates.py` on measured rows, with the error of models left out). Prefill is not in it: figures are
-the sum of the requests' own tokens/s while they decode, the seeds' peak.
+the sum of the requests' own tokens/s while they decode, the seeds' peak. Where text is denoised in blocks, a step is a
+pass over a whole canvas of each request; no model of that kind is in the fit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     BYTES,
     Cut,
     Facts,
-    Head,
     Moe,
     Tensors,
     kv_bytes,
@@ -107,14 +107,6 @@ def _output_layer(items: t.Sequence[Tensors], facts: Facts) -> list[tuple[str, f
     return found
 
 
-def _blocks(block: Facts | Head) -> int:
-    """Return how many blocks there are that end in a join of the ranks: attention, state, experts, feed-forward."""
-    attention = block.attention if isinstance(block, Facts) else (block.attention,)
-    linear = block.linear if isinstance(block, Facts) else None
-    parts = [*attention, block.mla, linear, block.moe, block.dense]
-    return sum(part.layers for part in parts if part)
-
-
 @dataclass(frozen=True)
 class _Weights:
     """The weights that a step of the model reads. each: bytes that every step reads on a rank, by precision; experts:
@@ -135,7 +127,7 @@ def _weights(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -
     items = tuple(tensors(facts, stored, cut))
     each, experts, params = _Sum(), _Sum(), 0.0
     for item in items:
-        if item.kind in ("embeddings", "vision", "head"):
+        if item.kind in ("embeddings", "lookup", "vision", "head"):  # of a lookup a token reads a few rows
             continue
         if item.cut == "experts" and facts.moe:
             experts.more(item.precision, item.bytes)
@@ -171,6 +163,21 @@ def _join(found: _Sum, blocks: float, tokens: float, hidden: int, ranks: int, tr
     found.more("wire", sent / (figures.links_gb_s[transport] * GB))
 
 
+def _denoising(
+    found: _Sum, facts: Facts, weights: _Weights, cut: Cut, tokens: float, copies: float, figures: Figures
+) -> None:
+    """Add what comes after a pass over canvases: each token has a distribution over the whole vocabulary.
+
+    vLLM 0.25.1, 0.29.0 models/diffusion_gemma.py (_compiled_sample_step): the sampler makes so many FP32 copies of it, each
+    written and read once; its product with the table of embeddings goes into the next pass.
+    """
+    bandwidth = figures.bandwidth_gb_s * GB
+    found.more("cache", copies * tokens * facts.vocab_size * (4 + 4) / bandwidth)
+    found.more("compute", 2 * tokens * facts.vocab_size * facts.hidden_size / cut.tp / figures.flops)
+    for precision, size in weights.output:
+        found.more(f"read.{_WIDTH[precision]}", size / cut.tp / bandwidth)
+
+
 def work(
     profile: Profile,
     settings: t.Mapping[str, t.Any],
@@ -178,19 +185,22 @@ def work(
     requests: float,
     figures: Figures,
     context: float | None = None,
+    copies: float = 0.0,
 ) -> dict[str, float]:
     """Count what one step of that many requests does on the busiest rank, by what it costs.
 
-    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches and states, the
-    same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts without graphs; join.*: all-reduces × log2 of
-    the ranks; wire: what they carry, as seconds; step.*: 1; request: requests; drafting: passes of a drafter.
+    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches, states and samplers,
+    the same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts
+    without graphs; join.*: all-reduces × log2 of the ranks; wire: what they carry, as seconds; step.*: 1; request: requests;
+    drafting: passes of a drafter. copies: see `_denoising`.
     CollectionError where the model is not known.
     """
     facts, cut = profile.facts, profile.cut
     if facts is None:
         raise CollectionError(f"profile {profile.id!r}: facts: without them no speed is estimated.")
     transport = str(settings.get("nccl_transport") or "roce")
-    verified = draft.tokens if draft else 1
+    block = facts.diffusion
+    verified = block.canvas if block else draft.tokens if draft else 1
     tokens = requests * verified
     reach = 1 + figures.spread["others"] * (requests - 1) + figures.spread["drafts"] * requests * (verified - 1)
     bandwidth = figures.bandwidth_gb_s * GB
@@ -211,17 +221,20 @@ def work(
         read(precision, experts(size, reach), "experts")
     found.more("compute", 2 * weights.params * tokens / figures.flops)
 
+    if block:
+        _denoising(found, facts, weights, cut, tokens, copies, figures)
     own_head = bool(draft and facts.head and not profile.drafter)
     length = figures.context if context is None else context
     window = max((a.window for a in facts.attention if a.window), default=0)
     whole = Cut(cut.tp, 1, cut.ep)
     dtype = str(settings.get("kv_cache_dtype", "auto"))
-    cache = kv_bytes(facts, dtype, whole, own_head, min(1.0, window / length) if window else 1.0) * length
+    share = min(1.0, window / length) if window else 1.0
+    cache = kv_bytes(facts, dtype, whole, own_head, share, length) * length
     # A state is read once, and written for each verified token: which of them stay is known afterwards.
     state = (1 + verified) * state_bytes(facts.linear, whole) if facts.linear else 0.0
     found.more("cache", requests * (cache + state) / bandwidth)
 
-    blocks = _blocks(facts)
+    blocks = facts.blocks  # each ends in a join of the ranks
     found.more("blocks", blocks)
     found.more("blocks.states", facts.linear.layers if facts.linear else 0)
     found.more("blocks.experts", facts.moe.layers if facts.moe else 0)
@@ -242,7 +255,7 @@ def work(
                 read(item.precision, passes * size)
             for precision, size in weights.output:
                 read(precision, passes * size / cut.tp)
-            _join(found, passes * _blocks(facts.head), requests, facts.hidden_size, cut.tp, transport, figures)
+            _join(found, passes * facts.head.blocks, requests, facts.hidden_size, cut.tp, transport, figures)
         elif profile.drafter:
             size = profile.drafter.params * BYTES[profile.drafter.precision]
             read(profile.drafter.precision, passes * size / cut.tp)
@@ -265,6 +278,7 @@ def tokens_per_second(
     *,
     context: float | None = None,
     accepted: float | None = None,
+    copies: float = 0.0,
 ) -> float:
     """Return tokens/s of that many requests together. accepted: tokens of a step, where they are known.
 
@@ -273,10 +287,17 @@ def tokens_per_second(
     limit = settings.get("max_running_requests")
     running = min(requests, limit) if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else requests
     batches = min(running, profile.cut.pp)
-    took = seconds(work(profile, settings, draft, running / batches, figures, context), figures)
+    took = seconds(work(profile, settings, draft, running / batches, figures, context, copies), figures)
     if accepted is None:
-        accepted = tokens_per_step(_algorithm(draft), draft.steps, figures) if draft else 1.0
+        accepted = _yield(profile.facts, draft, figures)
     return running * accepted / took
+
+
+def _yield(facts: Facts | None, draft: Draft | None, figures: Figures) -> float:
+    """Return the tokens that a step of one request is expected to yield."""
+    if facts and facts.diffusion:
+        return facts.diffusion.tokens[1]
+    return tokens_per_step(_algorithm(draft), draft.steps, figures) if draft else 1.0
 
 
 def _algorithm(draft: Draft) -> str:
@@ -284,7 +305,7 @@ def _algorithm(draft: Draft) -> str:
     return "MTP" if name in ("EAGLE", "NEXTN", "MTP", FROZEN) else name
 
 
-def _basis(amounts: t.Mapping[str, float], figures: Figures, draft: Draft | None) -> str:
+def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft: Draft | None) -> str:
     """Say what a step of one request goes into, and how good such estimates were."""
     parts = {"weights": 0.0, "experts": 0.0, "cache": 0.0, "ranks": 0.0, "rest": 0.0}
     names = {"read": "weights", "experts": "experts", "cache": "cache", "join": "ranks", "wire": "ranks"}
@@ -292,7 +313,10 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, draft: Draft | None
         parts[names.get(key.partition(".")[0], "rest")] += amount * figures.costs[key]
     whole = sum(parts.values())
     shares = ", ".join(f"{name} {size / whole:.0%}" for name, size in parts.items() if size / whole >= 0.005)
-    yields = f"; {tokens_per_step(_algorithm(draft), draft.steps, figures):.2f} tokens a step expected" if draft else ""
+    yields = f"; {_yield(facts, draft, figures):.2f} tokens a step expected" if draft else ""
+    if facts.diffusion:
+        least, usual, most = facts.diffusion.tokens
+        yields = f"; {usual:.1f} tokens a pass expected, {least:.1f} to {most:.1f} by the text"
     return (
         f"one request's step: {shares}{yields}. Fitted {figures.fitted}; models left out were off by "
         f"{figures.error['median']:.0%} in the middle, {figures.error['p90']:.0%} at nine of ten"
@@ -300,25 +324,30 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, draft: Draft | None
 
 
 def estimate(
-    profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures
+    profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures, copies: float = 0.0
 ) -> dict[str, t.Any] | None:
     """Return tokens/s at 1, 4 and 8 requests, each with an interval, and their basis; None where the model is not known.
 
     low and high hold four of five figures of models that the fit had not seen; of pipeline stages there is no figure and
-    of sockets there are three, so they are a guess there. A pure function.
+    of sockets there are three, so they are a guess there. Where a canvas takes more passes or fewer by its text, they hold
+    those too. copies: see `_denoising`. A pure function.
     """
-    if profile.facts is None:
+    facts = profile.facts
+    if facts is None:
         return None
     drafts = draft if draft is None or draft.steps else None
-    made = {f"n{n}": tokens_per_second(profile, settings, drafts, n, figures) for n in LEVELS}
+    made = {f"n{n}": tokens_per_second(profile, settings, drafts, n, figures, copies=copies) for n in LEVELS}
     cut = profile.cut
     rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
     low, high = figures.interval["rare" if rare else "drafted" if drafts else "plain"]
+    if facts.diffusion:
+        least, usual, most = facts.diffusion.tokens
+        low, high = low * least / usual, high * most / usual
     return {
         **{key: round(value, 1) for key, value in made.items()},
         "low": {key: round(value * low, 1) for key, value in made.items()},
         "high": {key: round(value * high, 1) for key, value in made.items()},
-        "basis": _basis(work(profile, settings, drafts, 1, figures), figures, drafts)
+        "basis": _basis(work(profile, settings, drafts, 1, figures, copies=copies), figures, facts, drafts)
         + (". With pipeline stages, or over sockets, it is a guess" if rare else ""),
     }
 

@@ -4,17 +4,18 @@
 """What rules may ask: the plan's facts as one plain document. Whatever needs arithmetic is computed here and named.
 
 model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
-expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, value_dims_differ (layers with a
-window have values of another width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP),
-position, first_layer, head, drafter, frozen_drafter, sliding, vision, native_context; what its class can do in this
-engine version (None: not known): pipeline, start_layer, balanced; whether that has the class: registered; where it has
-not, whether its Transformers backend may serve the model: transformers; where it has, whether nothing there knows its
-configuration: config_unknown; class_versions, which have it. quant: tool (modelopt, compressed-tensors, unknown,
-none), stored (formats in the checkpoint), experts (precision), dense_fp4 (FP4 layers outside the routed experts).
-parallel: see `parallel_facts`. engine: name, version. image: name, features (true, false, null = unknown).
-patches: see `patch_facts`. settings: the plan's. environment: the names of the variables that the profile sets, without their
-values, which may be secret. speculation: on, algorithm, steps, topk, tokens, drafter (one is
-named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
+expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, indexer_ratio (an indexer of
+attention caches one key for so many tokens; 0: none), value_dims_differ (layers with a window have values of another
+width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP), position, first_layer, head,
+drafter, frozen_drafter, sliding, vision, canvas (tokens of a block that is denoised; None: there is none),
+native_context; what its class can do in this engine version (None: not known): pipeline, start_layer, balanced; whether that has
+the class: registered; where it has not, whether its Transformers backend may serve the model: transformers; where it has,
+whether nothing there knows its configuration: config_unknown; class_versions, which have it. quant:
+tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts (precision), dense_fp4
+(FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version. image: name, features
+(true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the names of the variables
+that the profile sets, without their values, which may be secret. speculation: on, algorithm, steps, topk, tokens,
+drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
 """
 
 from __future__ import annotations
@@ -139,11 +140,13 @@ def model_facts(
         "experts": moe.experts if moe else 0,
         "latent": bool(moe and moe.latent),
         "head_dim_max": facts.head_dim_max,
+        "indexer_ratio": max((a.indexer.ratio for a in facts.attention if a.indexer), default=0),
         "position": facts.position,
         "first_layer": facts.first_layer,
         "head": facts.head is not None,
         "sliding": any(a.window for a in facts.attention),
         "native_context": facts.native_context,
+        "canvas": facts.diffusion.canvas if facts.diffusion else None,
         "vision": facts.vision is not None or facts.vision_params > 0,
         "value_dims_differ": {a.head_dim for a in facts.attention if a.window}
         not in (set(), {a.head_dim for a in facts.attention if not a.window}),
@@ -180,7 +183,8 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
     facts, precision = profile.facts, profile.precision
     dense: list[str] = []
     if facts:
-        dense = ["attention"] * bool(facts.attention or facts.mla) + ["dense"] * bool(facts.dense)
+        mixed = facts.attention or facts.mla or facts.compressed
+        dense = ["attention"] * bool(mixed) + ["dense"] * bool(facts.dense)
         dense += ["linear"] * bool(facts.linear)
         dense += ["shared_experts"] * bool(facts.moe and facts.moe.shared_intermediate)
         kinds = dense + ["experts"] * bool(facts.moe)
@@ -248,7 +252,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
 
     …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
     what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
-    activations, which are an estimate.
+    activations, which are an estimate. free_needed: of vLLM its share, and what the sampler takes outside it.
     """
     if pools is None:
         return {"known": False}
@@ -263,6 +267,8 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "kv_gib": pools.kv,
         "kv_most_gib": pools.kv_most,
         "draft_gib": pools.draft,
+        "sampler_gib": pools.sampler,
+        "free_needed_gib": pools.free_needed,
         "load_peak_gib": pools.load_peak,
         "load_peak_over": pools.load_peak > pools.free_most >= pools.weights,
         "floor": pools.floor,

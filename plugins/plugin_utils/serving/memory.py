@@ -42,13 +42,14 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 class Assumed:
     """Numbers of `knowledge/constants` that the plan takes as given, for one engine version.
 
-    GiB; activation_copies is a count. load: what a start takes from MemAvailable beside the tensors.
+    GiB; activation_copies and canvas_copies are counts. load: what a start takes from MemAvailable beside the tensors.
     """
 
     graphs: float
     context: float
     activation_copies: float
     load: float = 0.0
+    canvas_copies: float = 0.0
     layout: Nvfp4Layout = field(default_factory=Nvfp4Layout)
 
 
@@ -66,12 +67,14 @@ class Demand:
     activations: float
     context: float
     load_peak: float
+    sampler: float = 0.0
 
 
 @dataclass(frozen=True)
 class Pools:
     """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
 
+    sampler: what vLLM takes for canvases outside its share: its profile run does not see it.
     free_most: free memory at best, where it was not measured; the same as free where it was. blocks and kv_tokens_logged:
     of vLLM's cache, and what its log calls tokens; kv_tokens are those of requests at full length.
     """
@@ -103,6 +106,7 @@ class Pools:
     weights_by_kind: dict[str, float] = field(default_factory=dict)
     blocks: int | None = None
     kv_tokens_logged: int | None = None
+    sampler: float = 0.0
 
     @property
     def free_assumed(self) -> bool:
@@ -122,17 +126,16 @@ class Pools:
 
     @property
     def free_needed(self) -> float:
-        """GiB that must be free for the cache to hold anything at the chosen knob."""
+        """GiB that must be free at the chosen knob: SGLang's for the cache to hold anything, vLLM's share and its sampler."""
         if self.engine == "vllm":
-            return self.chosen * (self.total or self.free)
+            return self.chosen * (self.total or self.free) + self.sampler
         return self.floor * self.free / self.chosen if self.chosen else self.free
 
     @property
     def used(self) -> float:
         """GiB that the rank will hold once it serves."""
-        return (
-            self.weights + self.mamba + max(self.kv, 0.0) + self.draft + self.graphs + self.activations + self.context
-        )
+        beside = self.draft + self.graphs + self.activations + self.context + self.sampler
+        return self.weights + self.mamba + max(self.kv, 0.0) + beside
 
 
 def slots_per_request(settings: t.Mapping[str, t.Any], speculative: bool) -> int:
@@ -163,6 +166,15 @@ def _activations(facts: Facts, tokens: int, copies: float) -> float:
     return size / GIB
 
 
+def _sampler(facts: Facts, requests: t.Any, copies: float) -> float:
+    """GiB of FP32 copies of the distribution over the vocabulary, of each token of each running request's canvas.
+
+    Every rank has the whole vocabulary. requests: what the engine takes at once; where it is open, one.
+    """
+    running = requests if isinstance(requests, int) and requests > 0 else 1
+    return copies * running * facts.diffusion.canvas * facts.vocab_size * 4 / GIB if facts.diffusion else 0.0
+
+
 def demand(
     facts: Facts,
     precision: t.Mapping[str, Format],
@@ -182,6 +194,8 @@ def demand(
     """
     by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.layout).items()}
     own_head = by_kind.pop("head", 0.0)
+    if settings.get("lookup_on_disk"):
+        by_kind.pop("lookup", None)
     if engine == "sglang":
         by_kind["load"] = assumed.load
     weights, origin = sum(by_kind.values()), "derived from the model's facts"
@@ -195,6 +209,9 @@ def demand(
     if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
         # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.
         activations += facts.vision.peak_bytes / GIB
+    sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvas_copies)
+    if engine == "sglang":  # all that comes after the pools is in its reserve
+        activations, sampler = activations + sampler, 0.0
     # SGLang's placeholders for swizzled scales; kept for good where the scales stay twice (then they are in by_kind).
     twice = engine == "sglang" and assumed.layout.scale_copies == 1
     eager = settings.get("disable_cuda_graph")
@@ -215,6 +232,7 @@ def demand(
         activations=activations,
         context=assumed.load if engine == "vllm" else assumed.context,
         load_peak=weights + own_head + drafter_gib + (scale_bytes(facts, precision, cut) / GIB if twice else 0.0),
+        sampler=sampler,
     )
 
 
@@ -240,6 +258,7 @@ def _pools(need: Demand, kv: float, state: float, **own: t.Any) -> Pools:
         activations=need.activations,
         context=need.context,
         load_peak=need.load_peak,
+        sampler=need.sampler,
         kv_bytes_token=need.kv_bytes_token,
         kv_tokens=max(int((kv - state) * GIB / need.kv_bytes_token), 0) if need.kv_bytes_token else 0,
         **own,
@@ -331,7 +350,7 @@ def vllm_pools(
     cache = cache or Layout((Kind(1, need.kv_bytes_token * BLOCK, BLOCK),), need.kv_bytes_token * BLOCK, 0)
     length = max(context_length, 1)
     wanted = cache.request(length) * requests * cache.block_bytes / GIB
-    best = min(ceiling, floor + max(wanted, 1.0) / total)
+    best = min(ceiling - need.sampler / total, floor + max(wanted, 1.0) / total)
     chosen, by = _choose(settings.get(VLLM_KNOB), best, floor, ceiling)
     given = settings.get("kv_cache_memory_bytes")
     kv = given / GIB if isinstance(given, int) and given > 0 else chosen * total - need.weights - beside

@@ -13,6 +13,16 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    Compressed,
+    Hyper,
+    Indexer,
+    Lookup,
+    compressed_bytes,
+    compressed_params,
+    hyper_params,
+    indexer_params,
+)
 
 # Bytes per weight. NVFP4: 4 bits and one FP8 scale for 16 weights; MXFP4: one for 32; INT4 (AWQ, GPTQ): a BF16 scale
 # and 4-bit zero point for 128. FP8 scales are one per tensor or per 128 × 128 block: nothing.
@@ -32,7 +42,10 @@ NVFP4_GROUP = 16
 
 @dataclass(frozen=True)
 class Attention:
-    """Layers of softmax attention. gated: the query projection is doubled. window: tokens of a sliding window."""
+    """Layers of softmax attention. gated: the query projection is doubled. window: tokens of a sliding window.
+
+    indexer: what chooses the tokens that they look at, in sparse attention.
+    """
 
     layers: int
     heads: int
@@ -40,6 +53,7 @@ class Attention:
     head_dim: int
     gated: bool = False
     window: int | None = None
+    indexer: Indexer | None = None
 
 
 @dataclass(frozen=True)
@@ -116,14 +130,49 @@ class Vision:
         return self.patches * (2 * self.width + 2 * self.intermediate + self.patch_values) * 2
 
 
+def _layers(*parts: Attention | Mla | Compressed | Linear | Moe | Dense | None) -> int:
+    """Return the layers of all parts together."""
+    return sum(part.layers for part in parts if part)
+
+
 @dataclass(frozen=True)
 class Head:
     """A prediction head that comes with the model (MTP): a layer of its own kind, sharing embeddings."""
 
     attention: Attention | None = None
     mla: Mla | None = None
+    compressed: Compressed | None = None
     moe: Moe | None = None
     dense: Dense | None = None
+
+    @property
+    def layers(self) -> int:
+        """Number of its layers."""
+        return max((part.layers for part in (self.moe, self.dense) if part), default=1)
+
+    @property
+    def blocks(self) -> int:
+        """Number of its blocks: attention, experts, feed-forward."""
+        return _layers(self.attention, self.mla, self.compressed, self.moe, self.dense)
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """Text that is denoised in blocks: a canvas of so many tokens goes through the model pass by pass.
+
+    steps: denoising passes of a canvas, which depend on the text: the fewest, the usual number, the most.
+    """
+
+    canvas: int
+    steps: tuple[int, ...]
+
+    @property
+    def tokens(self) -> tuple[float, ...]:
+        """Tokens of one pass: the fewest, the usual number, the most.
+
+        One more pass writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
+        """
+        return tuple(self.canvas / (steps + 1) for steps in reversed(self.steps))
 
 
 @dataclass(frozen=True)
@@ -136,15 +185,24 @@ class Facts:
     native_context: int
     attention: tuple[Attention, ...] = ()
     mla: Mla | None = None
+    compressed: tuple[Compressed, ...] = ()
     linear: Linear | None = None
     moe: Moe | None = None
     dense: Dense | None = None
     head: Head | None = None
+    lookup: Lookup | None = None
+    hyper: Hyper | None = None
     tied_embeddings: bool = False
     first_layer: str = "attention"
     position: str = "rope"
     vision_params: float = 0
     vision: Vision | None = None
+    diffusion: Diffusion | None = None
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks: attention, state, experts, feed-forward."""
+        return _layers(*self.attention, self.mla, *self.compressed, self.linear, self.moe, self.dense)
 
     @property
     def hybrid(self) -> bool:
@@ -253,19 +311,22 @@ def _blocks(
     facts: Facts,
     block: Facts | Head,
     attention: t.Sequence[Attention],
+    compressed: t.Sequence[Compressed],
     precision: t.Mapping[str, Format],
     cut: Cut,
     prefix: str = "",
 ) -> list[Tensors]:
     found: list[Tensors] = []
     counted = [_attention_params(facts, a, cut.tp) for a in attention]
-    latent = _mla_params(facts, block.mla) if block.mla else (0.0, 0.0)
-    whole = sum(own for own, _copied in counted) + sum(latent)
+    latent = [_mla_params(facts, block.mla)] if block.mla else []
+    latent += [compressed_params(c, facts.hidden_size) for c in compressed]
+    latent += [(0.0, float(a.layers * indexer_params(a.indexer, facts.hidden_size))) for a in attention if a.indexer]
+    whole = sum(own for own, _copied in counted) + sum(map(sum, latent))
     for own, copied in counted:
         found += _stored(prefix or "attention", own + copied, precision["attention"], "tp", whole)
-    if block.mla:
-        sharded, everywhere = latent
-        found += _stored(prefix or "attention", sharded, precision["attention"], "tp", whole)
+    for sharded, everywhere in latent:
+        if sharded:
+            found += _stored(prefix or "attention", sharded, precision["attention"], "tp", whole)
         found += _stored(prefix or "attention", everywhere, precision["attention"], "none", whole)
     if block.moe:
         found += _moe_tensors(facts, block.moe, precision, prefix)
@@ -279,20 +340,34 @@ def _blocks(
 def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = None) -> list[Tensors]:
     """List a model's weights by kind and format. Norms and biases are left out: below one in a thousand."""
     cut = cut or Cut()
-    found = _blocks(facts, facts, facts.attention, precision, cut)
+    found = _blocks(facts, facts, facts.attention, facts.compressed, precision, cut)
     if facts.linear:
         found += _stored("linear", _linear_params(facts, facts.linear), precision["linear"], "tp")
     tables = 1 if facts.tied_embeddings else 2
     found += _stored("embeddings", tables * facts.vocab_size * facts.hidden_size, precision["embeddings"], "tp")
+    if facts.lookup:
+        found += _stored("lookup", facts.lookup.params, precision["lookup"], "tp")
+    if facts.hyper:
+        mixers = hyper_params(facts.hyper, facts.hidden_size, facts.blocks)
+        found += _stored("hyper", mixers, precision["hyper"], "none")
     if facts.vision_params:
         found += _stored("vision", facts.vision_params, precision["vision"], "tp")
     if facts.head:
         same = dict.fromkeys(precision, precision["head"])
         attention = (facts.head.attention,) if facts.head.attention else ()
-        found += _blocks(facts, facts.head, attention, same, cut, "head")
-        # It joins hidden state and embedding: one matrix of 2 × hidden → hidden, on every rank.
-        found += _stored("head", 2 * facts.hidden_size**2, precision["head"], "none")
+        compressed = (facts.head.compressed,) if facts.head.compressed else ()
+        found += _blocks(facts, facts.head, attention, compressed, same, cut, "head")
+        found += _stored("head", head_params(facts, facts.head), precision["head"], "none")
     return found
+
+
+def head_params(facts: Facts, head: Head) -> int:
+    """Return the weights that the prediction head has beside its blocks, on every rank.
+
+    It joins hidden state and embedding, one matrix of 2 × hidden → hidden, and has mixers of its own.
+    """
+    mixers = hyper_params(facts.hyper, facts.hidden_size, head.blocks) if facts.hyper else 0
+    return 2 * facts.hidden_size**2 + mixers
 
 
 @dataclass(frozen=True)
@@ -336,7 +411,7 @@ def gpu_bytes(
         if item.kind == "head" and not head:
             continue
         # The head is on the last pipeline stage; embeddings are on the first, the output layer on the last.
-        stages = 1 if item.kind in ("head", "embeddings", "vision") else cut.pp
+        stages = 1 if item.kind in ("head", "embeddings", "lookup", "vision") else cut.pp
         if item.cut == "experts":
             moe = facts.head.moe if item.kind == "head" and facts.head else facts.moe
             if moe is None:
@@ -365,26 +440,37 @@ def scale_bytes(facts: Facts, precision: t.Mapping[str, Format], cut: Cut) -> fl
     return params / NVFP4_GROUP / (cut.tp * cut.pp)
 
 
-def kv_bytes(facts: Facts, dtype: str, cut: Cut, head: bool = False, window_share: float = 1.0) -> float:
+def kv_bytes(
+    facts: Facts, dtype: str, cut: Cut, head: bool = False, window_share: float = 1.0, length: float | None = None
+) -> float:
     """Bytes of cache per token on one GPU.
 
     dtype: as the engines name it; `auto` and unknown names count as BF16. head: one more layer for the model's own
     prediction head. window_share: tokens kept for sliding-window layers for each token of the others (SGLang:
-    swa_full_tokens_ratio, 0.8); what a window holds does not grow with the context, the pools do.
+    swa_full_tokens_ratio, 0.8); what a window holds does not grow with the context, the pools do. length: of a request, for
+    what a step reads of it per token, which is less than it holds where an indexer chooses.
     Follows SGLang 0.5.12 model_runner_kv_cache_mixin.py (get_cell_size_per_token): K and V, KV heads cut by TP down to
     one per rank; MLA's latent is not cut.
     """
     size = KV_BYTES.get(dtype, 2.0)
 
     def per_layer(a: Attention) -> float:
-        return 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * size
+        values = 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * size
+        if a.indexer is None:
+            return values
+        # The indexer's keys are BF16, and every rank has them all: vLLM 0.33.0, models/qwen4_exp/common/qsa_cache.py.
+        chosen = 1.0 if length is None else min(1.0, a.indexer.budget / length)
+        return values * chosen + a.indexer.head_dim * 2 / a.indexer.ratio
 
     total = sum(
         a.layers / cut.pp * per_layer(a) * (window_share if a.window is not None else 1.0) for a in facts.attention
     )
     if facts.mla:
         total += facts.mla.layers / cut.pp * (facts.mla.kv_lora_rank + facts.mla.rope_dim) * size
+    total += compressed_bytes(facts.compressed, size, length) / cut.pp
     if head and facts.head:
+        if facts.head.compressed:
+            total += compressed_bytes([facts.head.compressed], size, length)
         if facts.head.attention:
             total += facts.head.attention.layers * per_layer(facts.head.attention)
         if facts.head.mla:
@@ -409,7 +495,8 @@ def check_cut(facts: Facts, cut: Cut) -> None:
     """Refuse a spread that no engine can make: CollectionError names what does not divide."""
     if cut.tp % cut.ep:
         raise CollectionError(f"ep: {cut.ep} does not divide tp {cut.tp}. Choose ep 1 or a divisor of tp.")
-    heads = {a.heads for a in facts.attention} | ({facts.mla.heads} if facts.mla else set())
+    heads = {a.heads for a in facts.attention} | {c.heads for c in facts.compressed}
+    heads |= {facts.mla.heads} if facts.mla else set()
     bad = sorted(count for count in heads if count % cut.tp)
     if bad:
         raise CollectionError(f"tp: {cut.tp} does not divide the {bad[0]} attention heads of {facts.architecture}.")

@@ -58,6 +58,7 @@ def memory_plain(pools: Pools | None) -> Plain:
         "graphs": "graphs_gib",
         "activations": "activations_gib",
         "context": "context_gib",
+        "sampler": "sampler_gib",
         "reserve": "reserve_gib",
         "load_peak": "load_peak_gib",
         "total": "total_gib",
@@ -228,7 +229,8 @@ def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) ->
     running = dict(found.runs.settings)
     if found.pools and (fitting := found.pools.max_running_requests):
         running["max_running_requests"] = min(fitting, running.get("max_running_requests") or fitting)
-    return estimate.estimate(chosen, running, found.draft, known.figures) or {}
+    copies = known.constant("memory.canvas_copies", chosen.engine.name, chosen.engine.version)
+    return estimate.estimate(chosen, running, found.draft, known.figures, copies) or {}
 
 
 def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:

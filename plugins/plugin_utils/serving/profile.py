@@ -32,7 +32,20 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 KIND = "profile"
 Entry = dict[str, t.Any]
 DEFAULT_PRECISION = dict.fromkeys(
-    ("experts", "shared_experts", "attention", "linear", "dense", "embeddings", "router", "latent", "head", "vision"),
+    (
+        "experts",
+        "shared_experts",
+        "attention",
+        "linear",
+        "dense",
+        "embeddings",
+        "router",
+        "latent",
+        "head",
+        "vision",
+        "lookup",
+        "hyper",
+    ),
     "bf16",
 )
 _LAID_OVER = ("engine", "parallel", "settings", "environment")

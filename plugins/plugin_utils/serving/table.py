@@ -17,6 +17,7 @@ _PARTS = (
     ("graphs_gib", "G", "graphs"),
     ("activations_gib", "A", "activations"),
     ("context_gib", "C", "context"),
+    ("sampler_gib", "P", "sampler"),
 )
 
 

@@ -99,6 +99,7 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
         context=number("memory.context"),
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
+        canvas_copies=number("memory.canvas_copies"),
         layout=Nvfp4Layout(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
     )
 

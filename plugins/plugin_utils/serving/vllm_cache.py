@@ -22,18 +22,32 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Facts,
     state_bytes,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    ALIGNED,
+    ALIGNED_PLAIN,
+    Compressed,
+    aligned,
+    entry_bytes,
+    index_bytes,
+    overlap,
+)
 
 BLOCK = 16
 MLA_BLOCK = 64
+# vLLM 0.33.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py: tokens of a block of compressed layers
+# where none are asked for, of their windows, and of the FP32 states of a compressor by its ratio.
+COMPRESSED_BLOCK, WINDOW_BLOCK = 256, 64
+STATE_BLOCK = {4: 4, 128: 8}
 # v1/kv_cache_interface.py, MLAAttentionSpec: bytes of a token in a format of its own.
 MLA_TOKEN_BYTES = {"fp8_ds_mla": 656}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers that are cached alike. page: bytes of one block of one layer on one GPU; block: its tokens.
+    """Layers that are cached alike. page: bytes of one block of one layer on one GPU, 0: any block has room for it; block: its tokens.
 
-    window: tokens of a sliding window; states: blocks that a request takes whatever its length.
+    window: tokens of a sliding window; states: blocks that a request takes whatever its length. beside: bytes of a block that lie
+    beside the page, an indexer's keys. packed: a block holds the pages of all layers of its group, of whatever size they are.
     """
 
     layers: int
@@ -41,6 +55,8 @@ class Kind:
     block: int
     window: int | None = None
     states: int | None = None
+    beside: float = 0.0
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,11 @@ def kinds(
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     asked = settings.get("block_size") or settings.get("page_size")
     block = asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else None
+    if facts.compressed:
+        latent = [replace(c, layers=math.ceil(c.layers / cut.pp)) for c in facts.compressed]
+        if head and facts.head and facts.head.compressed:
+            latent.append(facts.head.compressed)
+        return compressed_kinds(latent, KV_BYTES.get(dtype, 2.0), block or COMPRESSED_BLOCK)
     attention = list(facts.attention)
     if head and facts.head and facts.head.attention:
         attention.append(facts.head.attention)
@@ -154,11 +175,75 @@ def kinds(
         states = (1 if settings.get("disable_radix_cache") else 2 + checkpoints) + drafts
         grows = settings.get("mamba_cache_mode") == "all"
         found.append(Kind(layers, tokens * own, tokens, None, None if grows else states))
+        if facts.lookup and facts.lookup.conv:
+            found.append(Kind(facts.lookup.layers, 0.0, tokens, None, states))
     for a in drafter:
         add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers, _token_bytes(a, dtype, cut))
+    keys = max((a.indexer.head_dim * 2 / a.indexer.ratio for a in attention if a.indexer), default=0.0)
     for (_heads, _width, window), (number, size) in merged.items():
-        found.append(Kind(math.ceil(number), size * tokens, tokens, window))
+        found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))
+    if keys:
+        # The indexer's newest keys, before they are compressed: a ring in one block.
+        found.append(Kind(1, 0.0, tokens, None, 1))
     return found
+
+
+def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) -> list[Kind]:
+    """List the kinds of layers with a compressed cache. size: of an element; block: tokens.
+
+    vLLM 0.33.0, models/deepseek_v4 and v1/core/kv_cache_planning.py (_get_packed_kv_cache_groups; before 0.29.0 in
+    kv_cache_utils.py, group_and_unify_kv_cache_specs, with the same result for DeepSeek V4 Flash): entries and indexer's
+    keys share their blocks; windows, and the FP32 states that the compressors keep of the tokens of an entry, have their own.
+    """
+    to = ALIGNED if size < 2 else ALIGNED_PLAIN
+    found: list[Kind] = []
+    windows: dict[int, list[Compressed]] = {}
+    for c in layers:
+        windows.setdefault(c.window, []).append(c)
+        if not c.ratio:
+            continue
+        spans = overlap(c.ratio)
+        tokens = STATE_BLOCK.get(c.ratio, STATE_BLOCK[128])
+        widths = [(entry_bytes(c, size), c.head_dim)]
+        if c.indexer:
+            widths.append((index_bytes(c.indexer, size), c.indexer.head_dim))
+        for entry, width in widths:
+            found.append(Kind(c.layers, aligned(block / c.ratio * entry, to), block, packed=True))
+            state = tokens * 2 * spans * width * 4  # a value and a score of each token
+            found.append(Kind(c.layers, aligned(state, to), tokens, spans * c.ratio, packed=True))
+    for window, alike in windows.items():
+        page = aligned(WINDOW_BLOCK * max(entry_bytes(c, size) for c in alike), to)
+        found.append(Kind(sum(c.layers for c in alike), page, WINDOW_BLOCK, window, packed=True))
+    return found
+
+
+def _fewest_padded(tuples: t.Sequence[int]) -> int:
+    """Return the number of layers that groups are cut to: at least the first's, with the least padding, the larger of equals.
+
+    vLLM 0.33.0, v1/core/kv_cache_planning.py, _approximate_gcd.
+    """
+    return min(range(tuples[0], max(tuples) + 1), key=lambda size: (sum(-count % size for count in tuples), -size))
+
+
+def _packed(found: t.Sequence[Kind], in_flight: int) -> Layout:
+    """Lay out kinds whose pages differ: those of equal blocks and windows are groups, and a block is as large as the largest.
+
+    A published boot on two Sparks: 20 GB, 652,465 tokens at 500000 (vLLM PR 41834); with half of each, 577,640.
+    """
+    alike: dict[tuple[int, int | None], list[Kind]] = {}
+    for kind in found:
+        alike.setdefault((kind.block, kind.window), []).append(kind)
+    kinds_ = sorted(alike.values(), key=lambda group: group[0].window is not None)
+    size = _fewest_padded([max(kind.layers for kind in group) for group in kinds_])
+    groups: list[Kind] = []
+    largest = 0.0
+    for group in kinds_:
+        layers = max(kind.layers for kind in group)
+        count = math.ceil(layers / size)
+        page = sum(kind.page * math.ceil(kind.layers / count) for kind in group)
+        largest = max(largest, page)
+        groups += [replace(group[0], page=page, layers=math.ceil(layers / count))] * count
+    return Layout(tuple(groups), largest, in_flight)
 
 
 def layout(found: t.Sequence[Kind], version: Version, batched: int) -> Layout:
@@ -170,21 +255,28 @@ def layout(found: t.Sequence[Kind], version: Version, batched: int) -> Layout:
     in_flight = batched * version.batches
     if not found:
         return Layout((), 0.0, in_flight)
+    if any(kind.packed for kind in found):
+        return _packed(found, in_flight)
+    small = [kind for kind in found if not kind.page]
+    found = [kind for kind in found if kind.page]
     alike = {(kind.block, kind.window, kind.states) for kind in found}
     if len(alike) == 1:
         layers = sum(kind.layers for kind in found)
-        return Layout((replace(found[0], layers=layers),), sum(k.layers * k.page for k in found), in_flight)
+        whole = sum(kind.layers * (kind.page + kind.beside) for kind in found)
+        return Layout((replace(found[0], layers=layers), *small), whole, in_flight)
     page = max(kind.page for kind in found)
     same = [
         kind
         if kind.states is not None or page % kind.page
-        else replace(kind, block=int(kind.block * page // kind.page))
+        else replace(kind, block=int(kind.block * page // kind.page), beside=kind.beside * page // kind.page)
         for kind in found
     ]
     fewest, most = min(kind.layers for kind in same), max(kind.layers for kind in same)
     size = most if most < fewest * version.ratio else fewest
     groups: list[Kind] = []
+    beside = 0.0
     for kind in same:
         count = math.ceil(kind.layers / size)
         groups += [replace(kind, page=page, layers=math.ceil(kind.layers / count))] * count
-    return Layout(tuple(groups), size * page, in_flight)
+        beside = max(beside, groups[-1].layers * kind.beside)
+    return Layout((*groups, *small), size * page + beside, in_flight)

@@ -90,6 +90,18 @@ def test_the_attention_of_nemotron_with_speculation(version: str, backend: str) 
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "runs"),
+    [(None, (8, "default")), (127, (127, "asked")), (128, (8, "default")), (4, (4, "asked"))],
+)
+def test_requests_of_a_model_that_denoises(asked: int | None, runs: tuple[int, str]) -> None:
+    name = "diffusiongemma-26b-a4b-it-nvfp4-vllm"
+    assert resolved(name, "0.29.0", max_num_seqs=asked)["max_running_requests"] == runs
+    assert (
+        resolved("gemma-4-26b-a4b-it-vllm", "0.29.0", "one", max_running_requests=128)["max_running_requests"][0] == 128
+    )
+
+
 EAGER, DRAWN = (True, "default"), (False, "default")
 VLLM_GRAPHS: list[tuple[str, dict[str, t.Any], tuple[bool, str]]] = [
     ("0.17.1", {"compilation_config": {"cudagraph_mode": "NONE"}}, EAGER),

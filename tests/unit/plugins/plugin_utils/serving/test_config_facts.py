@@ -31,6 +31,8 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8": ("Qwen/Qwen3-30B-A3B-FP8", {"native_context": 262144}),
     "RedHatAI/Qwen3-Coder-Next-NVFP4": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {}),
     "nvidia/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
+    "local-inference-lab/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
+    "nvidia/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
     "nvidia/Llama-3.3-70B-Instruct-NVFP4": ("meta-llama/Llama-3.3-70B-Instruct", {}),
 }
 # Files without a list of quantized modules, though the checkpoints are quantized: their precision rests on its sources.
@@ -111,6 +113,10 @@ def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str)
         ("nvidia/Qwen3-235B-A22B-NVFP4", 235.1, 134.1),
         ("nvidia/Qwen3.5-397B-A17B-NVFP4", 396.8, 251.1),
         ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 549.3, None),
+        # 125B, 51B of n-grams and an indexer; 284B; both as their cards say, and the bytes of their files.
+        ("RadixArk/Qwen3.8-Flash-Next-NVFP4", 177.4, 135.1),
+        ("deepseek-ai/DeepSeek-V4-Flash", 284.3, 159.4),
+        ("deepseek-ai/DeepSeek-V4-Flash-0731", 284.3, 166.4),
     ],
 )
 def test_published_sizes(name: str, weights: float, size: float | None) -> None:
@@ -119,6 +125,31 @@ def test_published_sizes(name: str, weights: float, size: float | None) -> None:
     assert sum(each.params for each in tensors if each.kind != "head") / 1e9 == pytest.approx(weights, rel=0.001)
     if size:
         assert sum(each.bytes for each in tensors) / 1e9 == pytest.approx(size, rel=0.001)
+
+
+def test_layers_are_compressed_by_the_ratios_that_the_file_lists() -> None:
+    facts = read("deepseek-ai/DeepSeek-V4-Flash-0731")["facts"]
+    assert [(each["layers"], each.get("ratio"), "indexer" in each) for each in facts["compressed"]] == [
+        (2, None, False), (21, 4, True), (20, 128, False),
+    ]  # fmt: skip
+    # 512 keys of four tokens each; a stage of DSpark for each layer that it looks at.
+    assert facts["compressed"][1]["indexer"] == {"heads": 64, "head_dim": 128, "budget": 2048, "ratio": 4}
+    assert (facts["head"]["compressed"]["layers"], facts["head"]["moe"]["layers"]) == (3, 3)
+    config, _quant = PUBLIC["deepseek-ai/DeepSeek-V4-Flash"]
+    assert read("deepseek-ai/DeepSeek-V4-Flash")["facts"]["head"]["moe"]["layers"] == 1
+    with pytest.raises(CollectionError, match=r"compress_ratios: .* is not a list of a number for each of 43 layers"):
+        model_facts({**config, "compress_ratios": [0, 4]})
+
+
+def test_a_key_of_its_own_says_a_kinds_format() -> None:
+    config, _quant = PUBLIC["deepseek-ai/DeepSeek-V4-Flash"]
+    assert model_facts(config)["precision"]["experts"] == "mxfp4"
+    assert model_facts({**config, "expert_dtype": "fp8"})["precision"]["experts"] == "fp8"
+    with pytest.raises(CollectionError, match=r"expert_dtype: \['fp4'\] is not the name of a format"):
+        model_facts({**config, "expert_dtype": ["fp4"]})
+    # What compresses is never quantized.
+    assert model_facts(config)["precision"]["attention"] == {"bf16": 309592064, "rest": "fp8"}
+    assert read("RadixArk/Qwen3.8-Flash-Next-NVFP4")["precision"] == {"experts": "nvfp4", "lookup": "fp8"}
 
 
 def test_layers_of_latent_attention_and_a_vision_tower() -> None:
@@ -134,6 +165,23 @@ def test_a_list_beside_the_language_models_keys_does_not_speak_of_the_vision_tow
     found = model_facts(PUBLIC["moonshotai/Kimi-K2.5"][0])
     assert found["precision"] == {"experts": "int4"}  # attention, shared experts and the dense layer by expressions
     assert found["quantization"] == {"method": "compressed-tensors", "kv_cache": None}
+
+
+def test_a_model_that_denoises_has_its_canvas_and_its_familys_steps() -> None:
+    name = "nvidia/diffusiongemma-26B-A4B-it-NVFP4"
+    assert read(name)["facts"]["diffusion"] == {"canvas": 256, "steps": [12, 17, 30]}
+    assert read(name)["precision"] == {"experts": "nvfp4"}
+
+
+@pytest.mark.parametrize("steps", ["`[12, 17]`", "`12`", '`["a", 1, 2]`', "nothing"])
+def test_steps_that_are_not_three_numbers_are_refused(steps: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "architectures").mkdir()
+    (tmp_path / "architectures" / "made.yml").write_text(
+        f"id: made\nmodel_types: [made]\nreads: {{canvas: '`8`', denoising_steps: '{steps}'}}\n"
+        "source: [own]\nverified: inferred\n"
+    )
+    with pytest.raises(CollectionError, match=r"is not (three numbers|a whole number)"):
+        model_facts(PLAIN, overlays=[str(tmp_path)])
 
 
 def test_sliding_layers_have_heads_of_their_own() -> None:

@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Attention,
     Cut,
     Dense,
+    Diffusion,
     Facts,
     Head,
     Linear,
@@ -26,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile i
     Engine,
     Profile,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Compressed, Hyper, Indexer, Lookup
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
 
@@ -57,12 +59,12 @@ def profile(facts: Facts | None = FACTS, cut: Cut | None = None, **stored: str) 
 def speed(
     of: Profile, n: int = 1, draft: Draft | None = None, figures: estimate.Figures = FIGURES, **said: t.Any
 ) -> float:
-    accepted = said.pop("accepted", None)
-    context = said.pop("context", None)
-    return estimate.tokens_per_second(of, said, draft, n, figures, accepted=accepted, context=context)
+    known = {key: said.pop(key) for key in ("accepted", "context", "copies") if key in said}
+    return estimate.tokens_per_second(of, said, draft, n, figures, **known)
 
 
-models = st.sampled_from([FACTS, DENSE, HYBRID])
+BLOCKS = dataclasses.replace(DENSE, diffusion=Diffusion(canvas=256, steps=(12, 17, 30)))
+models = st.sampled_from([FACTS, DENSE, HYBRID, BLOCKS])
 levels = st.integers(1, 16)
 spreads = st.sampled_from([Cut(), Cut(2), Cut(4), Cut(4, 1, 4), Cut(2, 2)])
 drafts = st.sampled_from([None, DRAFT, Draft("DFLASH", 6, 1, 7, False)])
@@ -132,6 +134,51 @@ def test_the_busiest_rank_has_no_less_than_its_share_and_no_more_than_there_are(
     assert most <= min(reached, 128 / ranks) + 1e-9
 
 
+def test_a_pass_of_a_canvas_yields_a_share_of_it() -> None:
+    took = estimate.seconds(estimate.work(profile(BLOCKS), {}, None, 1, FIGURES), FIGURES)
+    assert speed(profile(BLOCKS)) == pytest.approx(256 / 18 / took)
+
+
+@given(levels, st.integers(1, 48))
+def test_a_canvas_of_more_steps_is_slower(n: int, steps: int) -> None:
+    block = t.cast(Diffusion, BLOCKS.diffusion)
+    few, more = (
+        dataclasses.replace(BLOCKS, diffusion=dataclasses.replace(block, steps=(1, count, 64)))
+        for count in (steps, steps + 1)
+    )
+    assert speed(profile(more), n) < speed(profile(few), n)
+
+
+@given(st.integers(1, 512), levels)
+def test_a_pass_of_a_canvas_does_more_than_a_step_of_one_token(canvas: int, n: int) -> None:
+    facts = dataclasses.replace(BLOCKS, diffusion=Diffusion(canvas, (1, 1, 1)))
+    passes, step = (estimate.work(profile(of), {}, None, n, FIGURES) for of in (facts, DENSE))
+    assert estimate.seconds(passes, FIGURES) > estimate.seconds(step, FIGURES)
+
+
+@given(st.floats(0, 6), st.floats(0.1, 6), levels)
+def test_more_copies_of_a_canvas_are_slower(copies: float, more: float, n: int) -> None:
+    few, many = (speed(profile(BLOCKS), n, copies=count) for count in (copies, copies + more))
+    assert many < few
+    assert speed(profile(DENSE), n, copies=copies) == speed(profile(DENSE), n)
+
+
+def test_published_figures_of_a_model_that_denoises_are_in_the_interval() -> None:
+    """Four owners of a Spark with this checkpoint, by the profile's sources."""
+    made = launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm")["estimate"]
+    for key, published in {"n1": (95.62, 120, 146.3, 158), "n4": (174.3, 215, 257), "n8": (204.0,)}.items():
+        assert all(made["low"][key] < figure < made["high"][key] for figure in published)
+        assert min(published) * 0.9 < made[key] < max(published) * 1.25
+
+
+def test_the_interval_is_that_of_the_steps() -> None:
+    made = t.cast(dict[str, t.Any], estimate.estimate(profile(BLOCKS), {}, None, FIGURES))
+    low, high = FIGURES.interval["plain"]
+    assert made["low"]["n1"] == pytest.approx(made["n1"] * low * 18 / 31, abs=0.1)
+    assert made["high"]["n1"] == pytest.approx(made["n1"] * high * 18 / 13, abs=0.1)
+    assert "14.2 tokens a pass expected, 8.3 to 19.7 by the text" in made["basis"]
+
+
 @given(models, levels, spreads)
 def test_without_graphs_nothing_is_faster(facts: Facts, n: int, cut: Cut) -> None:
     assert speed(profile(facts, cut), n, disable_cuda_graph=True) < speed(profile(facts, cut), n)
@@ -192,3 +239,22 @@ def test_figures_of_the_first_stack_that_no_rule_was_made_from_are_near() -> Non
     found = launch_plan("minimax-m2.7-nvfp4")["estimate"]
     for key, measured in (("n1", 35.9), ("n4", 92.3), ("n8", 136.0)):
         assert found["low"][key] * 0.95 <= measured <= found["high"][key] * 1.05
+
+
+def test_a_table_of_lookups_costs_no_time_and_hyper_connections_do() -> None:
+    table = dataclasses.replace(FACTS, lookup=Lookup(1, 20_000_000, 2560))
+    assert speed(profile(table)) == speed(profile())
+    assert speed(profile(dataclasses.replace(FACTS, hyper=Hyper(4, 320)))) < speed(profile())
+
+
+def test_sparse_attention_slows_down_less_with_the_context() -> None:
+    own = dataclasses.replace(FACTS.attention[0], indexer=Indexer(4, 128, budget=2048, ratio=4))
+    sparse = dataclasses.replace(FACTS, attention=(own,))
+    latent = Compressed(40, 32, 512, 64, 1024, 1024, 8, 128, 4, Indexer(32, 128, budget=2048, ratio=4))
+    compressed = dataclasses.replace(FACTS, attention=(), compressed=(latent,))
+    lost = [
+        speed(profile(facts), context=2000) / speed(profile(facts), context=200_000)
+        for facts in (FACTS, sparse, compressed)
+    ]
+    assert lost[0] > 1.5 * lost[1] > 1.5
+    assert lost[0] > 1.5 * lost[2] > 1.5

@@ -8,6 +8,15 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Attention,
+    Cut,
+    Dense,
+    Diffusion,
+    Facts,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Lookup
 
 NEED = memory.Demand(
     weights=50.0,
@@ -127,6 +136,49 @@ def test_vllm_counts_from_the_total() -> None:
     assert pools.knob == "gpu_memory_utilization"
 
 
+def canvases(engine: str, requests: int | None, canvas: int = 256) -> memory.Demand:
+    facts = Facts("Made", 64, 2**18, 4096, (Attention(2, 8, 4, 16),), diffusion=Diffusion(canvas, (12, 17, 30)))
+    assumed = memory.Assumed(0.0, 0.0, 8, canvas_copies=6)
+    running = {"max_running_requests": requests}
+    return memory.demand(facts, DEFAULT_PRECISION, Cut(), running, assumed, engine=engine, head=False)
+
+
+def test_a_sampler_holds_copies_of_each_requests_canvas_outside_vllms_share() -> None:
+    need = canvases("vllm", 10)
+    assert need.sampler == pytest.approx(10 * 6 * 256 * 2**18 * 4 / GIB)  # 15 GiB
+    of = memory.Demand(**{**NEED.__dict__, "sampler": 15.0})
+    given, planned = ({"gpu_memory_utilization": 0.8}, {"max_running_requests": 10**6})
+    plain, more = (memory.vllm_pools(each, 110, 120, given) for each in (NEED, of))
+    assert (more.kv, more.ceiling, more.free_needed) == (plain.kv, plain.ceiling, plain.free_needed + 15)
+    assert more.used == plain.used + 15
+    # What the plan chooses itself leaves room for it.
+    assert memory.vllm_pools(of, 110, 120, planned, context_length=4096).chosen * 120 + 15 <= 110
+
+
+@pytest.mark.parametrize(
+    ("free", "requests", "said"), [(None, 10, True), (None, 2, False), (112, 10, True), (113, 10, False)]
+)
+def test_a_share_without_room_for_the_sampler_is_said(free: float | None, requests: int, said: bool) -> None:
+    """At 0.8 ten requests take 15 GiB beside 97.4."""
+    settings = {"gpu_memory_utilization": 0.8, "max_num_seqs": requests}
+    cluster = {"free_gib": free} if free else {}
+    made = plan.launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm", cluster, {"settings": settings})
+    assert ("memory.vllm-sampler" in {f["rule"] for f in made["findings"]}) is said
+
+
+def test_sglangs_reserve_has_the_sampler_in_it() -> None:
+    need, without = canvases("sglang", 10), canvases("sglang", None, canvas=1)
+    assert need.sampler == 0
+    assert need.activations == pytest.approx(without.activations + 15, abs=0.01)
+
+
+@given(st.integers(1, 64), st.integers(1, 512))
+def test_more_requests_or_longer_canvases_hold_more(requests: int, canvas: int) -> None:
+    least = canvases("vllm", requests, canvas).sampler
+    assert least < canvases("vllm", requests + 1, canvas).sampler
+    assert least < canvases("vllm", requests, canvas + 1).sampler
+
+
 def test_vllm_on_one_spark_against_what_was_measured() -> None:
     found = plan.launch_plan("qwen3.5-122b-a10b-nvfp4-vllm")["memory"]
     assert found["weights_gib"] == 76
@@ -168,3 +220,16 @@ def test_instances_on_one_node_add_up() -> None:
     assert memory.beside([one, one], 120) < 0
     with pytest.raises(CollectionError, match="instances"):
         memory.beside([one], 100)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_table_of_lookups_is_memory_unless_it_stays_on_the_disk(engine: str) -> None:
+    facts = Facts("Made", 64, 1000, 4096, (Attention(2, 8, 4, 16),), dense=Dense(2, 256), lookup=Lookup(1, 2**24, 64))
+    held, left = (
+        memory.demand(
+            facts, DEFAULT_PRECISION, Cut(), {"lookup_on_disk": on_disk}, memory.Assumed(1, 1, 1), engine=engine,
+            head=False,
+        ).weights
+        for on_disk in (False, True)
+    )  # fmt: skip
+    assert held - left == pytest.approx(2)

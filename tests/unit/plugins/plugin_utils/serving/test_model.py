@@ -19,6 +19,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Moe,
     Nvfp4Layout,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    Compressed,
+    Hyper,
+    Indexer,
+    Lookup,
+)
 
 BF16 = profile.DEFAULT_PRECISION
 NVFP4 = BF16 | {"experts": "nvfp4"}
@@ -97,6 +103,12 @@ def test_more_weights_in_a_format_than_there_are_is_an_error() -> None:
 def test_a_head_is_counted_only_where_it_is_loaded() -> None:
     assert "head" not in model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, False)
     assert model.gpu_bytes(ULTRA.facts, ULTRA.precision, ULTRA.cut, True)["head"] > GIB
+
+
+@given(st.integers(1, 512), st.lists(st.integers(1, 64), min_size=3, max_size=3, unique=True))
+def test_fewer_steps_are_more_tokens_of_a_pass(canvas: int, steps: list[int]) -> None:
+    least, usual, most = model.Diffusion(canvas, tuple(sorted(steps))).tokens
+    assert least < usual < most < canvas
 
 
 def test_cache_bytes_of_each_kind() -> None:
@@ -198,3 +210,45 @@ def test_tensors_against_what_pytorch_allocates(name: str, cut: Cut, replayed: f
     plain = BF16 | {"experts": "nvfp4", "shared_experts": "fp8", "linear": "fp8", "router": "fp32"}
     found = sum(model.gpu_bytes(known.facts, plain, cut, False, Nvfp4Layout(1, 128)).values())
     assert found / GIB == pytest.approx(replayed, rel=0.006)
+
+
+def test_a_table_is_cut_and_what_mixes_streams_is_not() -> None:
+    facts = dataclasses.replace(PLAIN, lookup=Lookup(1, 1000, 64), hyper=Hyper(4, 8))
+    one, two = (model.gpu_bytes(facts, BF16, Cut(tp), False) for tp in (1, 2))
+    assert (one["lookup"], two["lookup"]) == (2 * 64000, 64000)
+    # Before attention and before feed-forward of two layers, and at the end: down to 8, up again, and one for each stream.
+    assert one["hyper"] == two["hyper"] == 2 * 5 * 4 * 64 * (2 * 8 + 4)
+
+
+def test_an_indexer_has_keys_of_its_own_and_bounds_what_a_step_reads() -> None:
+    sparse = dataclasses.replace(
+        PLAIN, attention=(dataclasses.replace(PLAIN.attention[0], indexer=Indexer(4, 8, budget=100, ratio=4)),)
+    )
+    plain, keys = 2 * 2 * 4 * 16, 2 * 8 * 2 / 4
+    assert model.kv_bytes(sparse, "fp8", Cut()) == plain + keys
+    assert model.kv_bytes(sparse, "fp8", Cut(), length=50) == plain + keys
+    assert model.kv_bytes(sparse, "fp8", Cut(), length=1000) == plain / 10 + keys
+    # Its keys are BF16 whatever the cache is, and every rank has them all.
+    assert model.kv_bytes(sparse, "auto", Cut(4)) == 2 * plain / 4 + keys
+    assert total(sparse, BF16, Cut()) - total(PLAIN, BF16, Cut()) == 2 * 2 * 64 * 5 * 8
+
+
+def test_a_compressed_cache_grows_by_its_ratio() -> None:
+    def of(ratio: int | None, indexer: Indexer | None = None) -> Facts:
+        return dataclasses.replace(
+            PLAIN, attention=(), compressed=(Compressed(2, 8, 512, 64, 32, 16, 2, 128, ratio, indexer),)
+        )
+
+    indexed = of(4, Indexer(8, 128, budget=2048, ratio=4))
+    # 584 bytes in FP8: 448 and a byte for each 64 of them, in whole eight, and 64 in BF16; an indexer's key is 128 and a scale.
+    assert model.kv_bytes(of(None), "fp8", Cut()) == 0
+    assert model.kv_bytes(of(128), "fp8", Cut()) == 2 * 584 / 128
+    assert model.kv_bytes(indexed, "fp8", Cut()) == 2 * (584 + 132) / 4
+    assert model.kv_bytes(indexed, "auto", Cut()) == 2 * (1024 + 256) / 4
+    # Of a long context the window, all keys, and the entries that they choose.
+    read = model.kv_bytes(indexed, "fp8", Cut(), length=20480) * 20480
+    assert read == pytest.approx(2 * (584 * 128 + 132 * 20480 / 4 + 584 * 2048 / 4))
+    # Latents are not cut: their projections down are on every rank.
+    assert total(indexed, BF16, Cut(2)) > total(indexed, BF16, Cut()) / 2
+    with pytest.raises(CollectionError, match="does not divide the 8 attention heads"):
+        model.check_cut(indexed, Cut(3))

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     rules,
     speculation,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Diffusion, check_cut
 
 RULES = rules.load_rules()
 PATCHES = patches.load_patches()
@@ -88,7 +88,9 @@ def asked(case: Case) -> tuple[profile.Profile, dict[str, t.Any]]:
     if own.engine.name == "vllm" and config:
         draft = speculation.Draft(str(config.get("method")), 3, 1, 4, False)
     elif own.engine.name == "sglang" and algorithm:
-        draft = speculation.Draft(algorithm, 3, 1, 4, False)
+        steps = settings.get("speculative_num_steps", 3)
+        tokens = max(steps + 1, settings.get("speculative_num_draft_tokens", 4))
+        draft = speculation.Draft(algorithm, steps, settings.get("speculative_eagle_topk", 1), tokens, False)
     pools = None
     if case.need and own.engine.name == "sglang":
         pools = memory.sglang_pools(
@@ -132,6 +134,9 @@ CASES: dict[str, Case] = {
         GLM,
         {"kv_cache_dtype": "nvfp4", "attention_backend": "flashinfer", "moe_runner_backend": "flashinfer_cutlass", **MTP},
         version="0.5.16",
+    ),
+    "attention.vllm-flashinfer-canvas": Case(
+        VLLM, {"attention_backend": "FLASHINFER"}, facts={"diffusion": Diffusion(256, (12, 17, 30))}
     ),
     "experts.no-sm121-kernel": Case(GLM, {"moe_runner_backend": "flashinfer_trtllm"}),
     "experts.deep-gemm-runner": Case(ULTRA, {"moe_runner_backend": "deep_gemm"}),
@@ -187,6 +192,7 @@ CASES: dict[str, Case] = {
     "speculation.no-dspark-drafter": Case(
         "qwen3-235b-a22b-instruct-2507-nvfp4", {**MTP, "speculative_algorithm": "DSPARK"}, version="0.5.17"
     ),
+    "speculation.indexer-ring": Case("qwen3.8-flash-next-nvfp4-sglang", {"speculative_num_steps": 4}),
     "speculation.vllm-no-drafter": Case(VLLM, {"speculative_config": {"method": "eagle3"}}),
     "speculation.vllm-moe-backend": Case(
         VLLM, {"speculative_config": {"method": "mtp", "moe_backend": "triton"}}, version="0.18.1"
@@ -515,3 +521,19 @@ def test_facts_are_those_of_the_resolved_settings() -> None:
     assert named["model"]["drafter"] is True
     assert named["speculation"]["drafter"] is True
     assert facts.document(own, {"context_length": "unknown"}, None, None, {})["context"]["over_native"] is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({}, False),
+        ({"speculative_num_steps": 2, "speculative_num_draft_tokens": 3}, False),
+        ({"speculative_num_steps": 5, "speculative_num_draft_tokens": 6}, True),
+        ({"speculative_num_steps": 2, "speculative_eagle_topk": 2, "speculative_num_draft_tokens": 4}, True),
+    ],
+)
+def test_drafts_fit_one_group_of_the_indexer(settings: dict[str, t.Any], refused: bool) -> None:
+    said = found(Case("qwen3.8-flash-next-nvfp4-sglang", settings))
+    assert ("speculation.indexer-ring" in said) == refused
+    if refused:
+        assert "one group of 4 keys" in said["speculation.indexer-ring"].message

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, vllm_cache
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Attention, Cut, Dense, Facts, Mla
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    Attention,
+    Cut,
+    Dense,
+    Facts,
+    Mla,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
 
 NEW = vllm_cache.Version(1.5, 2)
@@ -37,6 +43,8 @@ OSS = Facts(
     (Attention(18, 64, 8, 64, window=128), Attention(18, 64, 8, 64)),
     dense=Dense(36, 1),
 )
+FLASH_NEXT = facts_of("qwen3.8-flash-next-nvfp4-vllm")
+V4_FLASH = facts_of("deepseek-v4-flash-0731-vllm")
 
 
 def test_one_kind_of_layers_is_one_group_and_every_byte_a_tokens() -> None:
@@ -85,6 +93,7 @@ layouts = st.sampled_from(
         laid(facts_of("gemma-4-31b-it"), Cut(4), {}),
         laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Cut(), {}, drafts=2),
         laid(facts_of("glm-4.7-nvfp4"), Cut(4), {}),
+        *(laid(facts, Cut(2), {"kv_cache_dtype": "fp8"}, head=True, drafts=3) for facts in (FLASH_NEXT, V4_FLASH)),
     ]
 )
 
@@ -171,3 +180,47 @@ def test_a_drafter_has_a_cache_of_its_own_and_widens_every_page() -> None:
     assert sorted({group.block for group in made.groups if group.states is None}) == [2176, 4352]
     assert [group.layers for group in made.groups] == [6] * 9
     assert made.tokens(30.98 * GIB, 262144) == 549001
+
+
+@pytest.mark.parametrize(
+    ("tp", "dtype", "off", "gib", "blocks", "tokens"),
+    [
+        # Logs of two Sparks and of one, at 262144 with three drafted tokens, with and without prefix caching: MiaAI-Lab's
+        # recipes, and tonyd2wild/Qwen3.8-Flash-Next-NVFP4-DGX-Spark. Where they state GiB, rounded, the blocks agree.
+        (2, "fp8", False, 32.02, 1435, 3652200),
+        (2, "auto", False, 31.70, 1504, 2131159),
+        (1, "fp8", False, None, 390, 992584),
+        (2, "fp8", True, None, 744, 1970051),
+    ],
+)
+def test_an_indexers_keys_lie_beside_the_pages_and_small_states_take_blocks(
+    tp: int, dtype: str, off: bool, gib: float | None, blocks: int, tokens: int
+) -> None:
+    made = laid(FLASH_NEXT, Cut(tp), {"kv_cache_dtype": dtype, "disable_radix_cache": off}, head=True, drafts=3)
+    assert made.tokens(blocks * made.block_bytes, 262144) == tokens
+    assert gib is None or blocks * made.block_bytes / GIB == pytest.approx(gib, abs=0.005)
+
+
+@pytest.mark.parametrize(("size", "batched", "tokens"), [(20e9, 16384, 652465), (10e9, 8192, 577640)])
+def test_a_compressed_cache_is_packed(size: float, batched: int, tokens: int) -> None:
+    """Two published boots of one image on two Sparks, context 500000 (luisefigueroa/pulsar-gb10-vllm-stack)."""
+    made = laid(V4_FLASH, Cut(2), {"kv_cache_dtype": "fp8", "chunked_prefill_size": batched}, head=True, drafts=5)
+    assert made.block_bytes == 1002240
+    assert sorted((group.block, group.layers) for group in made.groups) == [
+        (4, 21),
+        (8, 20),
+        (64, 23),
+        (64, 23),
+        (256, 21),
+    ]
+    assert made.tokens(size, 500000) == tokens
+
+
+def test_a_compressed_cache_without_a_format_is_wider() -> None:
+    plain, fp8 = (laid(V4_FLASH, Cut(2), {"kv_cache_dtype": dtype}).block_bytes for dtype in ("auto", "fp8"))
+    assert 1.5 * fp8 < plain < 2 * fp8
+
+
+def test_a_stage_caches_its_own_compressed_layers() -> None:
+    whole, stage = (vllm_cache.kinds(V4_FLASH, Cut(1, stages), {}) for stages in (1, 2))
+    assert [kind.layers for kind in stage] == [-(-kind.layers // 2) for kind in whole]

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What some models have beside plain layers: an indexer, a compressed cache, lookup tables, hyper-connections.
+
+Widths in elements, sizes in bytes. Formulas name the engine's source that they follow.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import dataclass
+
+# vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. FP8: values with rope's part in BF16 and a byte of scale for each
+# 64 of the rest, in whole 8 (584 bytes for 512), an indexer's key with one FP32 scale (132 for 128), pages in multiples of 576
+# bytes. BF16: pages in multiples of 512.
+SCALE_GROUP = 64
+INDEX_SCALE = 4
+ALIGNED = 576
+ALIGNED_PLAIN = 512
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """Chooses the tokens that a layer looks at. It caches one key of head_dim for every `ratio` tokens.
+
+    budget: tokens that it chooses, at most.
+    """
+
+    heads: int
+    head_dim: int
+    budget: int
+    ratio: int = 1
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Layers that cache one latent of head_dim as key and value: of the last `window` tokens, and of every `ratio` tokens one.
+
+    ratio: None: these layers see the window alone. The output goes through o_groups matrices of rank o_lora_rank.
+    """
+
+    layers: int
+    heads: int
+    head_dim: int
+    rope_dim: int
+    q_lora_rank: int
+    o_lora_rank: int
+    o_groups: int
+    window: int
+    ratio: int | None = None
+    indexer: Indexer | None = None
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Lookup tables, of which a token reads a few rows. conv: width of the convolution behind them, which keeps a state; None: none."""
+
+    layers: int
+    rows: int
+    width: int
+    conv: int | None = None
+
+    @property
+    def params(self) -> int:
+        """Number of weights."""
+        return self.layers * self.rows * self.width
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyper-connections: so many residual streams, mixed by two matrices of that rank before each block and at the end."""
+
+    streams: int
+    rank: int
+
+
+def overlap(ratio: int) -> int:
+    """Return how many spans of tokens go into one entry: two at ratio 4 (vLLM 0.33.0, models/deepseek_v4/compressor.py, coff)."""
+    return 2 if ratio == 4 else 1
+
+
+def hyper_params(hyper: Hyper, hidden: int, blocks: int) -> int:
+    """Return the weights of the mixers, one before each of so many blocks and one at the end.
+
+    A mixer takes streams × hidden down to the rank and back up, and has an injection for each stream.
+    vLLM 0.33.0, models/qwen4_exp/nvidia/hyperconnection.py, GatedResidual. Every rank holds them.
+    """
+    return (blocks + 1) * hyper.streams * hidden * (2 * hyper.rank + hyper.streams)
+
+
+def indexer_params(indexer: Indexer, hidden: int) -> int:
+    """Return the weights of one layer's indexer: its queries and its one key.
+
+    vLLM 0.33.0, models/qwen4_exp/nvidia/indexer_qsa.py, index_qk_proj. Every rank holds them.
+    """
+    return hidden * (indexer.heads + 1) * indexer.head_dim
+
+
+def compressed_parts(c: Compressed, hidden: int) -> dict[str, int]:
+    """Return the weights of one layer by part. Cut by TP: q_b, o_a, o_b; every rank holds the rest.
+
+    vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. compress (the compressors, and the weights of the
+    indexer's heads) is never quantized: its layers are made with quant_config=None.
+    """
+    width = c.heads * c.head_dim
+    compress = index = 0
+    if c.ratio:
+        compress = 2 * overlap(c.ratio) * hidden * c.head_dim
+        if c.indexer:
+            index = c.q_lora_rank * c.indexer.heads * c.indexer.head_dim
+            compress += hidden * (c.indexer.heads + 2 * overlap(c.ratio) * c.indexer.head_dim)
+    return {
+        "q_a": hidden * c.q_lora_rank,
+        "q_b": c.q_lora_rank * width,
+        "kv_a": hidden * c.head_dim,
+        "o_a": width * c.o_lora_rank,
+        "o_b": c.o_groups * c.o_lora_rank * hidden,
+        "compress": compress,
+        "index": index,
+    }
+
+
+def compressed_params(c: Compressed, hidden: int) -> tuple[float, float]:
+    """Return the weights of all layers: those that are cut, and those that every rank holds."""
+    parts = compressed_parts(c, hidden)
+    cut = sum(parts[name] for name in ("q_b", "o_a", "o_b"))
+    return float(c.layers * cut), float(c.layers * (sum(parts.values()) - cut))
+
+
+def entry_bytes(c: Compressed, size: float) -> float:
+    """Return the bytes of one cached latent; size: of an element, below 2 is FP8 with scales."""
+    if size >= 2:
+        return c.head_dim * size
+    rest = c.head_dim - c.rope_dim
+    return rest + c.rope_dim * 2 + math.ceil(rest / SCALE_GROUP / 8) * 8
+
+
+def index_bytes(indexer: Indexer, size: float) -> float:
+    """Return the bytes of one key that an indexer of compressed layers caches."""
+    return indexer.head_dim + INDEX_SCALE if size < 2 else indexer.head_dim * size
+
+
+def aligned(size: float, to: int) -> float:
+    """Return a page's size rounded up."""
+    return math.ceil(size / to) * to
+
+
+def compressed_bytes(layers: t.Sequence[Compressed], size: float, length: float | None = None) -> float:
+    """Return the bytes of cache per token. size: of an element.
+
+    length: of a request, for what a step reads of it per token: the window, and what the indexer chooses of the rest after it has
+    read all its keys. Without it, what a token adds to the cache: the window is a constant then, and left out.
+    """
+    total = 0.0
+    for c in layers:
+        entry = entry_bytes(c, size)
+        seen = 0.0 if length is None else entry * min(1.0, c.window / length)
+        if c.ratio:
+            share = 1.0
+            if c.indexer:
+                seen += index_bytes(c.indexer, size) / c.ratio
+                share = 1.0 if length is None else min(1.0, c.indexer.budget / length)
+            seen += entry / c.ratio * share
+        total += c.layers * seen
+    return total
