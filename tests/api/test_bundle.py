@@ -125,7 +125,7 @@ def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled
 
 
 def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) -> None:
-    walled.site.play(tasks_from="hub_python.yml")
+    walled.site.play(name="dgxspark.cluster.model_weights", tasks_from="hub_python.yml")
     code, said, changed = walled.run()
     assert (code, changed > 0) == (0, True), said
     assert list((walled.site.folder / "files/hub-python").glob("lib/*/site-packages/huggingface_hub.py"))

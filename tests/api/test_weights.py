@@ -81,7 +81,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 @pytest.fixture
 def alone(owner: Owner) -> Owner:
     """The plan and the weights, without a cluster."""
-    owner.parts("plan", "weights")
+    owner.parts("plan", "model_weights:present")
     return owner
 
 
