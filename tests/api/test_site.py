@@ -45,6 +45,7 @@ class Owner(harness.Site):
             dgxspark_fabric={"topology": "switch", "vf_count": 2} | fabric,
             k8s_dgx_serving={"cache_dir": f"{nodes}/cache"},
             k8s_dgx_files_dir=f"{nodes}/files",
+            model_weights_files_dir=f"{nodes}/files",
         )
         self.environment = {"HOME": str(folder / "home")}
         inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))

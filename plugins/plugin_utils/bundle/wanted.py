@@ -192,7 +192,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
     if entry is None:
         has = ", ".join(f"{each['version']} ({each['architecture']})" for each in known)
         raise CollectionError(
-            f"k8s_dgx_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
+            f"model_weights_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
             "add an entry to knowledge/python."
         )
     return [
@@ -202,7 +202,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
             version=wheel["file"].split("-")[1],
             source=f"{INDEX}/{wheel['file'].partition('-')[0].replace('_', '-').lower()}/",
             path=f"python/{HUB}-{version}/{wheel['file']}",
-            needed_by=f"k8s_dgx: {HUB} {version}",
+            needed_by=f"model_weights: {HUB} {version}",
             arch=arch,
             sha256=wheel["sha256"],
             size=wheel["size"],
