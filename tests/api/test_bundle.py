@@ -136,7 +136,7 @@ def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Wal
 
 def test_without_a_bundle_the_wall_is_asked(walled: Walled) -> None:
     """What the others do not see would be seen."""
-    walled.site.play(tasks_from="cni_plugins.yml")
+    walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="cni_plugins.yml")
     files = {arch: {"url": "http://github.invalid/x", "sha256": "0" * 64} for arch in ("arm64", "amd64")}
     install = {"folder": str(walled.site.folder / "bin"), "members": ["static"], "files": files}
     code, _said, _changed = walled.site.run(
