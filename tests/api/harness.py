@@ -62,7 +62,7 @@ class Site:
             "k8s_dgx_memory_check": False,
             "k8s_dgx_image": inputs.PINNED,
             # This machine is all four Sparks: nothing is put onto it.
-            "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
+            "k8s_platform_parts": {"cni_plugins": "unmanaged"},
             "k8s_dgx_weights": "unmanaged",
             # This machine's disk is not judged, but where a test is about that.
             "k8s_dgx_image_room_gib": 0,

@@ -67,8 +67,8 @@ class Site(harness.Site, Asked):
             k8s_dgx_free_gib={"spark1": 100, "spark2": 100},
             k8s_dgx_image=ENGINE,
             # Debian's are in the image.
-            k8s_dgx_parts={"cni_plugins": "unmanaged"},
-            k8s_dgx_components={
+            k8s_platform_parts={"cni_plugins": "unmanaged"},
+            k8s_platform_components={
                 "images": PLATFORM_IMAGES,
                 "hca": "virtual",
                 "image_pull": "Never",

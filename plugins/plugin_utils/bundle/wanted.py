@@ -133,7 +133,7 @@ def _platform(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
             continue
         if "image" in entry:
             reference = kubernetes.images.get(part) or platform.reference(entry)
-            made.append(_image(part, reference, chosen.spark, "k8s_dgx: platform", entry["version"]))
+            made.append(_image(part, reference, chosen.spark, "k8s_platform", entry["version"]))
         else:
             made.append(_archive(part, entry, chosen.spark))
     return made
@@ -150,7 +150,7 @@ def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
         version=entry["version"],
         source=file["url"],
         path=f"files/{name}",
-        needed_by="k8s_dgx: platform",
+        needed_by="k8s_platform",
         arch=arch,
         sha256=file["sha256"],
     )
@@ -202,7 +202,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
             version=wheel["file"].split("-")[1],
             source=f"{INDEX}/{wheel['file'].partition('-')[0].replace('_', '-').lower()}/",
             path=f"python/{HUB}-{version}/{wheel['file']}",
-            needed_by=f"model_weights: {HUB} {version}",
+            needed_by="model_weights",
             arch=arch,
             sha256=wheel["sha256"],
             size=wheel["size"],
