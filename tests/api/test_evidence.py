@@ -44,10 +44,10 @@ class Reader(harness.Site):
         self.cluster.logs = {f"serve-default-rank{n}-0": "\n".join(lines) for n, lines in enumerate(logs)}
 
     def read(self, **variables: t.Any) -> Plain:
-        """Run the role's entry point; return what it set."""
-        self.play(tasks_from="evidence.yml")
+        """Run what verify and bench read it by; return what it set."""
         file = self.folder / "evidence.json"
-        plays = yaml.safe_load((self.folder / "play.yml").read_text(encoding="utf-8"))
+        tasks = str(harness.ROOT / "playbooks" / "tasks" / "evidence.yml")
+        plays = [{**harness.playbook()[0], "tasks": [{"name": "Read it", "ansible.builtin.include_tasks": tasks}]}]
         content = {"content": "{{ k8s_dgx_evidence | to_json }}", "dest": str(file), "mode": "0600"}
         keep = {"name": "Keep it", "ansible.builtin.copy": content, "run_once": True, "check_mode": False}
         plays[0]["tasks"].append({**keep, "delegate_to": "localhost"})
