@@ -199,6 +199,27 @@ def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
     assert not site.names("DaemonSet") | site.names("CustomResourceDefinition") | site.names("RuntimeClass")
     assert site.names("ConfigMap") == {"theirs"}
     assert site.good(k8s_platform_parts=gone) == 0
+    # The role itself: there, and gone with its labels and files.
+    site.play(name="dgxspark.cluster.k8s_platform")
+    files = {"k8s_platform_files_dir": f"{site.folder}/files/{{{{ inventory_hostname }}}}"}
+    assert site.good(**files) > 0
+    assert site.names("DaemonSet") and site.names("NetworkAttachmentDefinition")
+    for number in range(1, 5):
+        (site.folder / f"files/spark{number}").mkdir(parents=True)
+        (site.folder / f"files/spark{number}/cni-plugins.tgz").touch()
+    (site.folder / "files/spark2/theirs").touch()
+    assert site.good(**files, k8s_platform_state="absent") > 0
+    assert (
+        not site.names("NetworkAttachmentDefinition") | site.names("DaemonSet") | site.names("CustomResourceDefinition")
+    )
+    assert {tuple(made["metadata"]["labels"]) for made in site.cluster.nodes().values()} == {
+        ("kubernetes.io/hostname",)
+    }
+    assert [path.relative_to(site.folder / "files") for path in (site.folder / "files").rglob("*")] == [
+        pathlib.Path("spark2"),
+        pathlib.Path("spark2/theirs"),
+    ]
+    assert site.good(**files, k8s_platform_state="absent") == 0
 
 
 @pytest.mark.long
