@@ -86,6 +86,15 @@ class Site:
         """Choose the role's entry point for the runs to come."""
         (self.folder / "play.yml").write_text(yaml.safe_dump(playbook(**role), sort_keys=False), encoding="utf-8")
 
+    def include(self, name: str) -> None:
+        """Choose tasks of the playbooks (`remove`: playbooks/tasks/remove.yml) for the runs to come."""
+        task = {
+            "name": "Include it",
+            "ansible.builtin.include_tasks": str(ROOT / "playbooks" / "tasks" / f"{name}.yml"),
+        }
+        play = [{**playbook()[0], "tasks": [task]}]
+        (self.folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+
     def parts(self, *names: str, then: t.Sequence[Plain] = ()) -> None:
         """Choose several entry points (`plan`, or `model_weights:present` of another role) in one play for the runs to come.
 
