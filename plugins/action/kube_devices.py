@@ -26,9 +26,10 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return what nodes lack; failed with the reasons where they lack it when the time is over."""
         start = time.monotonic()
+        facts = {host: read for host in asked["hosts"] if (read := self.of_host(host, "dgxspark_roce"))}
         watch = offered.Watch(asked["patience"])
         while True:
-            found = offered.offered(self._there(asked), asked["hosts"], asked["ranks"], asked["facts"])
+            found = offered.offered(self._there(asked), asked["hosts"], asked["ranks"], facts)
             now = time.monotonic()
             for node, pod in watch.due(found, now).items() if not self._task.check_mode else ():
                 say(f"kube_devices: {node}: the SR-IOV device plugin starts again ({pod})")

@@ -20,8 +20,8 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the repositories, and what is to be done for each."""
-        launch = self.variable("k8s_dgx_plan")
-        wanted = plan.repos(launch, self.variable("k8s_dgx_revisions"))
+        launch = self.variable("model_weights_plan")
+        wanted = plan.repos(launch, self.variable("model_weights_revisions"))
         loaded = {} if asked["served"] is None else {"loaded_by": plan.loaded_by(wanted, asked["served"])}
         if not asked["seen"]:
             return {"wanted": wanted, **loaded}
@@ -44,13 +44,13 @@ class ActionModule(ControllerAction):
         return {"wanted": wanted, **loaded, **to_plain(plan.decide(wanted, seen, fabric, choices, prospects))}
 
     def _choices(self, launch: Plain, image_gib: float) -> Plain:
-        source = self.variable("k8s_dgx_weights_host")
+        source = self.variable("model_weights_host")
         return {
-            "reserve_gib": float(self.variable("k8s_dgx_disk_reserve_gib")) + image_gib,
-            "port": int(self.variable("k8s_dgx_copy_port")),
-            "patience_s": float(self.variable("k8s_dgx_copy_patience")),
+            "reserve_gib": float(self.variable("model_weights_disk_reserve_gib")) + image_gib,
+            "port": int(self.variable("model_weights_copy_port")),
+            "patience_s": float(self.variable("model_weights_copy_patience")),
             "vf_index": (launch.get("instance") or {}).get("vf_index", 0),
-            "addresses": self.variable("k8s_dgx_copy_addresses"),
-            "verify": boolean(self.variable("k8s_dgx_weights_verify"), strict=False),
+            "addresses": self.variable("model_weights_copy_addresses"),
+            "verify": boolean(self.variable("model_weights_verify"), strict=False),
             **({"source": source} if source else {}),
         }

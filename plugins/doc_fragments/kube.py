@@ -9,7 +9,9 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   kubeconfig:
-    description: The kubeconfig file on the controller. Without it, what E(KUBECONFIG) names, else C(~/.kube/config).
+    description: >-
+      The kubeconfig file on the controller. Without it, what E(KUBECONFIG) names, else C(~/.kube/config). For all modules that reach a
+      cluster C(group/dgxspark.cluster.kube) in C(module_defaults) says it, with O(context), once.
     type: path
   context:
     description: A context of the kubeconfig.

@@ -13,7 +13,7 @@ description:
   - Compares each node's C(allocatable) with what the SR-IOV device plugin is told to offer there, or with what ranks ask for.
   - The plugin looks for devices once, when it starts. Where it runs and a node offers less, its pod is deleted, once, so that the
     DaemonSet replaces it; where it does not run yet, it is waited for.
-  - Says of each node that still offers less why, by what is read of the cluster and of the node.
+  - Says of each node that still offers less why, by what is read of the cluster and was read of the node (C(dgxspark_roce)).
   - In check mode it looks once, and changes nothing.
   - Runs on the controller, by its action plugin.
 extends_documentation_fragment:
@@ -29,10 +29,6 @@ options:
     description: The ranks that ask for VFs, as their stateful sets. Left out, all that the plugin is told counts.
     type: list
     elements: dict
-  facts:
-    description: What M(dgxspark.cluster.roce_info) read of the hosts, for the reason.
-    type: dict
-    default: {}
   timeout:
     description: Seconds to wait.
     type: int
@@ -72,7 +68,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "hosts": {"type": "dict", "required": True},
     "ranks": {"type": "list", "elements": "dict"},
-    "facts": {"type": "dict", "default": {}},
     "timeout": {"type": "int", "default": 300},
     "patience": {"type": "int", "default": 20},
     "kubeconfig": {"type": "path"},

@@ -10,12 +10,12 @@ short_description: Decide which node downloads weights, which nodes copy them, a
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Names the repositories that the ranks of a launch plan (C(k8s_dgx_plan)) load - the model's, and the drafter's where the plan
+  - Names the repositories that the ranks of a launch plan (C(model_weights_plan)) load - the model's, and the drafter's where the plan
     speculates with one. Once it is known what nodes have, it decides.
   - A repository that no node has whole is fetched by one; all others copy it along a chain over the fabric. A node that has
     it needs nothing.
   - Copies go over VFs that are not the instance's, since those may be in pods.
-  - It reads the variables of the role P(dgxspark.cluster.k8s_dgx#role) and the fabric's plan (C(dgxspark_plan)).
+  - It reads the variables of the role P(dgxspark.cluster.model_weights#role) and the fabric's plan (C(dgxspark_plan)).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -31,7 +31,7 @@ options:
       Without it room for what is fetched is not judged.
     type: str
   image_gib:
-    description: Room in GiB that the engine's image takes afterwards, to be kept free beside C(k8s_dgx_disk_reserve_gib).
+    description: Room in GiB that the engine's image takes afterwards, to be kept free beside C(model_weights_disk_reserve_gib).
     type: float
     default: 0
   served:

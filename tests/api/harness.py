@@ -38,7 +38,7 @@ def can_run() -> bool:
 
 
 def playbook(**role: str) -> list[Plain]:
-    """Return a play that runs the role (or one of its entry points) on all Sparks."""
+    """Return a play that runs the role (or one of its entry points, or another role: its name) on all Sparks."""
     task = {"name": "Run the role", "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx", **role}}
     return [{"name": "Run the role", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
 
@@ -62,7 +62,7 @@ class Site:
             "k8s_dgx_memory_check": False,
             "k8s_dgx_image": inputs.PINNED,
             # This machine is all four Sparks: nothing is put onto it.
-            "k8s_dgx_parts": {"cni_plugins": "unmanaged"},
+            "k8s_platform_parts": {"cni_plugins": "unmanaged"},
             "k8s_dgx_weights": "unmanaged",
             # This machine's disk is not judged, but where a test is about that.
             "k8s_dgx_image_room_gib": 0,
@@ -86,9 +86,26 @@ class Site:
         """Choose the role's entry point for the runs to come."""
         (self.folder / "play.yml").write_text(yaml.safe_dump(playbook(**role), sort_keys=False), encoding="utf-8")
 
+    def include(self, name: str) -> None:
+        """Choose tasks of the playbooks (`remove`: playbooks/tasks/remove.yml) for the runs to come."""
+        task = {
+            "name": "Include it",
+            "ansible.builtin.include_tasks": str(ROOT / "playbooks" / "tasks" / f"{name}.yml"),
+        }
+        play = [{**playbook()[0], "tasks": [task]}]
+        (self.folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+
     def parts(self, *names: str, then: t.Sequence[Plain] = ()) -> None:
-        """Choose several entry points in one play for the runs to come, as where no cluster is needed. then: tasks after them."""
-        tasks = [task for name in names for task in playbook(tasks_from=f"{name}.yml")[0]["tasks"]]
+        """Choose several entry points (`plan`, or `model_weights:present` of another role) in one play for the runs to come.
+
+        then: tasks after them.
+        """
+        places = [name.rpartition(":") for name in names]
+        tasks = [
+            task
+            for role, _colon, entry in places
+            for task in playbook(name=f"dgxspark.cluster.{role or 'k8s_dgx'}", tasks_from=f"{entry}.yml")[0]["tasks"]
+        ]
         play = {**playbook()[0], "any_errors_fatal": True, "tasks": [*tasks, *then]}
         (self.folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
 

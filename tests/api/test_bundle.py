@@ -84,10 +84,11 @@ class Walled:
         return self.site.run(
             "-l",
             "spark1",
-            k8s_dgx_parts={},
-            k8s_dgx_components={"cni_bin_dir": str(self.site.folder / "bin")},
-            k8s_dgx_files_dir=str(self.site.folder / "files"),
-            k8s_dgx_hub_version="9.0.0",
+            k8s_platform_parts={},
+            k8s_platform_components={"cni_bin_dir": str(self.site.folder / "bin")},
+            k8s_platform_files_dir=str(self.site.folder / "files"),
+            model_weights_files_dir=str(self.site.folder / "files"),
+            model_weights_hub_version="9.0.0",
             dgxspark_knowledge_dirs=[str(self.site.folder / "own")],
             dgxspark_bundle="bundle",
             **variables,
@@ -104,7 +105,7 @@ def walled(tmp_path: pathlib.Path) -> t.Iterator[Walled]:
 
 
 def test_the_platform_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) -> None:
-    walled.site.play(tasks_from="platform.yml")
+    walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     code, said, changed = walled.run()
     assert (code, changed > 0) == (0, True), said
     assert sorted(path.name for path in (walled.site.folder / "bin").iterdir()) == ["host-device", "static", "tuning"]
@@ -113,7 +114,7 @@ def test_the_platform_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) 
 
 
 def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled: Walled) -> None:
-    walled.site.play(tasks_from="platform.yml")
+    walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     walled.files["multus"].unlink()
     walled.files["cni_plugins"].write_bytes(cni()[:-1] + b"!")
     code, said, _changed = walled.run()
@@ -125,7 +126,7 @@ def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled
 
 
 def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) -> None:
-    walled.site.play(tasks_from="hub_python.yml")
+    walled.site.play(name="dgxspark.cluster.model_weights", tasks_from="hub_python.yml")
     code, said, changed = walled.run()
     assert (code, changed > 0) == (0, True), said
     assert list((walled.site.folder / "files/hub-python").glob("lib/*/site-packages/huggingface_hub.py"))
@@ -135,14 +136,14 @@ def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Wal
 
 def test_without_a_bundle_the_wall_is_asked(walled: Walled) -> None:
     """What the others do not see would be seen."""
-    walled.site.play(tasks_from="cni_plugins.yml")
+    walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="cni_plugins.yml")
     files = {arch: {"url": "http://github.invalid/x", "sha256": "0" * 64} for arch in ("arm64", "amd64")}
     install = {"folder": str(walled.site.folder / "bin"), "members": ["static"], "files": files}
     code, _said, _changed = walled.site.run(
         "-l",
         "spark1",
-        __k8s_dgx_cni={"state": "present", "install": install},
-        k8s_dgx_files_dir=str(walled.site.folder / "files"),
+        __k8s_platform_cni={"state": "present", "install": install},
+        k8s_platform_files_dir=str(walled.site.folder / "files"),
     )
     assert code != 0
     assert walled.wall.asked == ["GET http://github.invalid/x"]

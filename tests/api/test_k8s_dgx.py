@@ -117,9 +117,9 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     site: StandIn,
 ) -> None:
     late, never = ("spark2", "dgxspark.cluster/p0f1v0"), ("spark3", "dgxspark.cluster/p0f0v0")
-    soon = {"__k8s_dgx_devices_patience": 2}
+    soon = {"__k8s_platform_patience": 2}
     site.cluster.late = {late, never}
-    site.play(tasks_from="platform.yml")
+    site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     site.good(**soon)
     again = [name for name in site.cluster.writes if name.startswith("-Pod/dgxspark-sriov")]
     assert again == [f"-Pod/dgxspark-sriov-device-plugin-spark{number}" for number in (2, 3)]
@@ -173,12 +173,12 @@ def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn)
 def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> None:
     creating = waiting("ContainerCreating", "")
     site.say({"dgxspark-multus-spark3": creating})
-    code, said, _changed = site.run(k8s_dgx_networks_timeout=1)
+    code, said, _changed = site.run(k8s_platform_networks_timeout=1)
     assert code != 0
     assert "Multus is not at work on spark3 after 1 s" in " ".join(said.split())
     assert not site.cluster.pods()
     # Who has a Multus of his own, or no need of one, is not asked for ours.
-    site.good(k8s_dgx_parts={"cni_plugins": "unmanaged", "multus": "unmanaged"}, k8s_dgx_networks_timeout=1)
+    site.good(k8s_platform_parts={"cni_plugins": "unmanaged", "multus": "unmanaged"}, k8s_platform_networks_timeout=1)
     assert len(site.cluster.pods()) == 4
 
 
@@ -192,13 +192,34 @@ def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
         ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks"), "absent"
     )
     gone["cni_plugins"] = "unmanaged"  # this machine is all four Sparks
-    site.play(tasks_from="platform.yml")
+    site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     # Without the fabric's plan, too, which may be gone by then: what is ours is known by its label.
-    assert site.good(k8s_dgx_parts=gone, dgxspark_plan={}) > 0
+    assert site.good(k8s_platform_parts=gone, dgxspark_plan={}) > 0
     assert not site.names("NetworkAttachmentDefinition")
     assert not site.names("DaemonSet") | site.names("CustomResourceDefinition") | site.names("RuntimeClass")
     assert site.names("ConfigMap") == {"theirs"}
-    assert site.good(k8s_dgx_parts=gone) == 0
+    assert site.good(k8s_platform_parts=gone) == 0
+    # The role itself: there, and gone with its labels and files.
+    site.play(name="dgxspark.cluster.k8s_platform")
+    files = {"k8s_platform_files_dir": f"{site.folder}/files/{{{{ inventory_hostname }}}}"}
+    assert site.good(**files) > 0
+    assert site.names("DaemonSet") and site.names("NetworkAttachmentDefinition")
+    for number in range(1, 5):
+        (site.folder / f"files/spark{number}").mkdir(parents=True)
+        (site.folder / f"files/spark{number}/cni-plugins.tgz").touch()
+    (site.folder / "files/spark2/theirs").touch()
+    assert site.good(**files, k8s_platform_state="absent") > 0
+    assert (
+        not site.names("NetworkAttachmentDefinition") | site.names("DaemonSet") | site.names("CustomResourceDefinition")
+    )
+    assert {tuple(made["metadata"]["labels"]) for made in site.cluster.nodes().values()} == {
+        ("kubernetes.io/hostname",)
+    }
+    assert [path.relative_to(site.folder / "files") for path in (site.folder / "files").rglob("*")] == [
+        pathlib.Path("spark2"),
+        pathlib.Path("spark2/theirs"),
+    ]
+    assert site.good(**files, k8s_platform_state="absent") == 0
 
 
 @pytest.mark.long
@@ -243,13 +264,13 @@ def test_the_cni_plugins_come_by_checksum_and_go_again(site: StandIn, archive: p
         return site.run(
             "-l",
             "spark1",
-            k8s_dgx_parts={**nothing, "cni_plugins": state},
-            k8s_dgx_components={"cni_bin_dir": str(site.folder / "bin")},
-            k8s_dgx_files_dir=str(site.folder / "files"),
+            k8s_platform_parts={**nothing, "cni_plugins": state},
+            k8s_platform_components={"cni_bin_dir": str(site.folder / "bin")},
+            k8s_platform_files_dir=str(site.folder / "files"),
             dgxspark_knowledge_dirs=[str(site.folder / "own")],
         )
 
-    site.play(tasks_from="platform.yml")
+    site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     code, said, _changed = run("present", "0" * 64)
     assert code != 0
     assert "checksum" in said

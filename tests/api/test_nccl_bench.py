@@ -73,7 +73,7 @@ def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench
     assert code != 0
     said = " ".join(said.split())
     assert "The NCCL benchmark was not run." in said
-    assert "Another pod holds the GPU (stop it, or raise k8s_dgx_gpu_shares)" in said
+    assert "Another pod holds the GPU (stop it, or raise k8s_platform_gpu_shares)" in said
     assert not site.cluster.pods()
 
 

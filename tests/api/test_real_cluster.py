@@ -38,7 +38,7 @@ class Real(harness.Site):
             print("not run: PodDisruptionBudget (this server has no policy/v1)")
         self.choices: dict[str, t.Any] = {} if budgets else {"max_unavailable": None}
         # Its nodes offer the VFs of index 0.
-        more = {"k8s_dgx_components": {"vf_indexes": [0]}}
+        more = {"k8s_platform_components": {"vf_indexes": [0]}}
         super().__init__(folder, pathlib.Path(PLACE), k8s_dgx_serving=self.choices, **more)
 
     def pods(self) -> dict[str, t.Any]:

@@ -44,7 +44,8 @@ class Owner(harness.Site):
             {name: dict(local) for name in names(count)},
             dgxspark_fabric={"topology": "switch", "vf_count": 2} | fabric,
             k8s_dgx_serving={"cache_dir": f"{nodes}/cache"},
-            k8s_dgx_files_dir=f"{nodes}/files",
+            k8s_platform_files_dir=f"{nodes}/files",
+            model_weights_files_dir=f"{nodes}/files",
         )
         self.environment = {"HOME": str(folder / "home")}
         inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))
@@ -97,7 +98,7 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     assert owner.cluster.writes == []
     # A second instance goes, too, though the owner names none.
     second = {"instance": {"name": "second", "vf_index": 1, "port": 30001, "dist_port": 51000}}
-    assert owner.good(*PARTS, k8s_dgx_overrides=second, k8s_dgx_gpu_shares=2) > 0
+    assert owner.good(*PARTS, k8s_dgx_overrides=second, k8s_platform_gpu_shares=2) > 0
     owner.choose("models.yml")
     owner.cluster.writes.clear()
     code, said, changed = owner.run(k8s_dgx_free_gib=20)
@@ -267,10 +268,32 @@ def test_teardown_stops_where_an_owner_s_cluster_does_not_answer(tmp_path: pathl
     assert "The cluster does not answer" in said
 
 
-def test_both_roles_name_one_kubeconfig() -> None:
+def test_the_roles_name_one_kubeconfig() -> None:
     defaults = {
         role: yaml.safe_load((harness.ROOT / f"roles/{role}/defaults/main.yml").read_text(encoding="utf-8"))
-        for role in ("k3s", "k8s_dgx")
+        for role in ("k3s", "k8s_dgx", "k8s_platform")
     }
-    assert f"default('{defaults['k3s']['k3s_kubeconfig']}')" in defaults["k8s_dgx"]["k8s_dgx_kubeconfig"]
-    assert "k3s_kubeconfig" in defaults["k8s_dgx"]["k8s_dgx_kubeconfig"]
+    for role in ("k8s_dgx", "k8s_platform"):
+        chosen = defaults[role][f"{role}_kubeconfig"]
+        assert f"k3s_kubeconfig | default('{defaults['k3s']['k3s_kubeconfig']}')" in chosen
+
+
+def test_what_roles_share_is_by_default_the_same() -> None:
+    """k8s_platform and model_weights take it of k8s_dgx; called by themselves they know its defaults."""
+    own, others = (
+        [
+            yaml.safe_load((harness.ROOT / f"roles/{role}/defaults/main.yml").read_text(encoding="utf-8"))
+            for role in roles
+        ]
+        for roles in (["k8s_dgx"], ["k8s_platform", "model_weights"])
+    )
+    shared = [
+        found.groups()
+        for defaults in others
+        for value in defaults.values()
+        if isinstance(value, str) and (found := re.fullmatch(r"\{\{ (k8s_dgx_\w+) \| default\((.*)\) \}\}", value))
+    ]
+    assert len(shared) > 6
+    for name, default in shared:
+        if name != "k8s_dgx_kubeconfig":
+            assert yaml.safe_load(default) == own[0][name], name

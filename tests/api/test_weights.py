@@ -1,4 +1,4 @@
-"""The role k8s_dgx with weights, as its owner runs it: four Sparks at four addresses of loopback, each with a cache of its own.
+"""The roles k8s_dgx and model_weights, as an owner runs them: four Sparks at four addresses of loopback, each with a cache of its own.
 
 The hub and the cluster are stand-ins (tests/stand_ins); the hub's library is the real one.
 """
@@ -48,12 +48,12 @@ class Owner(harness.Site):
             folder,
             folder / "kubeconfig",
             k8s_dgx_weights="present",
-            k8s_dgx_hub_python=PYTHON,
-            k8s_dgx_hub_environment={"HF_ENDPOINT": self.hub.url, "HF_HUB_DISABLE_XET": "1"},
+            model_weights_hub_python=PYTHON,
+            model_weights_hub_environment={"HF_ENDPOINT": self.hub.url, "HF_HUB_DISABLE_XET": "1"},
             k8s_dgx_serving={"cache_dir": str(folder / "cache") + "/{{ inventory_hostname }}"},
-            k8s_dgx_files_dir=str(folder / "files"),
+            model_weights_files_dir=str(folder / "files"),
             k8s_dgx_disk_reserve_gib=0,
-            k8s_dgx_copy_addresses={name: f"127.0.0.{number}" for number, name in enumerate(names(4), 1)},
+            model_weights_copy_addresses={name: f"127.0.0.{number}" for number, name in enumerate(names(4), 1)},
         )
 
     def weights(self, profile: str = MODEL) -> dict[str, dict[str, bytes]]:
@@ -81,7 +81,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 @pytest.fixture
 def alone(owner: Owner) -> Owner:
     """The plan and the weights, without a cluster."""
-    owner.parts("plan", "weights")
+    owner.parts("plan", "model_weights:main")
     return owner
 
 
@@ -107,9 +107,9 @@ def test_weights_come_once_and_go_round(alone: Owner) -> None:
 
 def test_a_spark_that_cannot_pass_on_what_it_has_is_named(alone: Owner) -> None:
     with socket.create_server(("127.0.0.2", 47110)):  # takes the next one's connection, and never answers
-        code, said, _changed = alone.run(k8s_dgx_copy_patience=3)
+        code, said, _changed = alone.run(model_weights_copy_patience=3)
     assert code != 0
-    assert "127.0.0.2 port 47110 is taken by something else" in said and "k8s_dgx_copy_port" in said
+    assert "127.0.0.2 port 47110 is taken by something else" in said and "model_weights_copy_port" in said
     assert alone.weights()["spark1"] == FILES  # what came stays, and the next run goes on from there
     assert not alone.weights()["spark3"]
 

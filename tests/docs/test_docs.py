@@ -47,6 +47,12 @@ def test_the_action_group_is_the_modules() -> None:
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
     modules = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
     assert sorted(runtime["action_groups"]["dgxspark"]) == modules
+    reach = sorted(
+        path.stem
+        for path in (ROOT / "plugins" / "modules").glob("*.py")
+        if '"kubeconfig": {' in path.read_text("utf-8")
+    )
+    assert reach and sorted(runtime["action_groups"]["kube"]) == reach
 
 
 def test_collection_docs_lint() -> None:

@@ -67,8 +67,8 @@ class Site(harness.Site, Asked):
             k8s_dgx_free_gib={"spark1": 100, "spark2": 100},
             k8s_dgx_image=ENGINE,
             # Debian's are in the image.
-            k8s_dgx_parts={"cni_plugins": "unmanaged"},
-            k8s_dgx_components={
+            k8s_platform_parts={"cni_plugins": "unmanaged"},
+            k8s_platform_components={
                 "images": PLATFORM_IMAGES,
                 "hca": "virtual",
                 "image_pull": "Never",
@@ -143,15 +143,16 @@ class Site(harness.Site, Asked):
             "__k3s_first": "localhost",
             "__k3s_plan": {"node_name": node},
         }
-        self._play("-l", host, role={"name": "dgxspark.cluster.k3s", "tasks_from": "drain.yml"}, **told)
+        self.play(name="dgxspark.cluster.k3s", tasks_from="drain.yml")
+        self._other("-l", host, **told)
 
     def remove(self) -> int:
         """Take everything of ours away; return how many tasks changed something."""
-        return self._play(role={"tasks_from": "remove.yml"})
+        self.include("remove")
+        return self._other()
 
-    def _play(self, *options: str, role: dict[str, str], **variables: t.Any) -> int:
-        """Run another entry point, which must end well; return how many tasks changed something."""
-        self.play(**role)
+    def _other(self, *options: str, **variables: t.Any) -> int:
+        """Run the other play that was chosen, which must end well; return how many tasks changed something."""
         self.playbook = "play.yml"
         try:
             return self.good(*options, **variables)

@@ -134,7 +134,7 @@ class Served(Cluster, Asked):
             "k8s_dgx_weights": "unmanaged",
             "k8s_dgx_hf_token": self.hf_token,
             "k8s_dgx_model_profile": ONE,
-            "k8s_dgx_components": {
+            "k8s_platform_components": {
                 "images": PLATFORM_IMAGES,
                 "hca": "virtual",
                 "image_pull": "Never",

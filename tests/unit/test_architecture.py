@@ -124,6 +124,13 @@ def test_task_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
     assert len(lines) <= 80
 
 
+@pytest.mark.parametrize("role", sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir()), ids=str)
+def test_roles_can_be_read_in_a_sitting(role: pathlib.Path) -> None:
+    """Eight task files are enough; those that have more may not grow."""
+    more = {"k3s": 12, "k8s_dgx": 15, "nccl": 9}
+    assert len(list((role / "tasks").iterdir())) <= more.get(role.name, 8)
+
+
 def test_nothing_points_outside_the_repository() -> None:
     """Only .ci/run may use the lanes and fixtures that lie beside a checkout."""
     pattern = re.compile(r"\.\./shared|/work/")

@@ -38,3 +38,13 @@ def test_variables_carry_the_role_s_name(role: pathlib.Path) -> None:
 def test_a_role_is_whole(role: pathlib.Path) -> None:
     for part in ("README.md", "defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "tasks/main.yml"):
         assert (role / part).is_file(), part
+
+
+def test_a_name_of_before_is_refused_with_one_that_there_is() -> None:
+    """An owner who still sets it is told what to set instead."""
+    offered = {name for role in ROLES for name in load(role / "defaults" / "main.yml")}
+    renamed = load(ROOT / "roles" / "k8s_dgx" / "vars" / "main.yml")["__k8s_dgx_renamed"]
+    assert renamed
+    assert not set(renamed) & offered  # type: ignore[call-overload]
+    for now in renamed.values():  # type: ignore[attr-defined]
+        assert set(now.split(" and ")) <= offered, now

@@ -203,7 +203,7 @@ def _listen(link: Link, address: str, served: _Served) -> _Server:
         where = f"{link.name}: {address} port {link.port}"
         if exc.errno == errno.EADDRINUSE:
             raise CollectionError(
-                f"{where} is taken by something else. Choose another port (k8s_dgx_copy_port)."
+                f"{where} is taken by something else. Choose another port (model_weights_copy_port)."
             ) from exc
         raise CollectionError(
             f"{where}: {exc.strerror}. The fabric's address is not on the node: run the fabric part, and see that no pod "
@@ -261,7 +261,7 @@ class _Puller:
         raise CollectionError(
             f"{self.link.name}: {name} came twice from {self.peer} with another SHA-256 than its list says "
             f"({item.sha256[:12]}…). {self.peer} or its disk is at fault: have its files read again "
-            "(of weights: k8s_dgx_weights_verify=true). Nothing of it was kept."
+            "(of weights: model_weights_verify=true). Nothing of it was kept."
         )
 
     def _receive(self, item: Item, part: str) -> str:

@@ -152,7 +152,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
         content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob), file.size)
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
             raise CollectionError(
-                f"{where} is not there, or not what our list says. Have the weights verified (k8s_dgx_weights_verify=true)."
+                f"{where} is not there, or not what our list says. Have the weights verified (model_weights_verify=true)."
             )
         try:
             found[file.path] = json.loads(content)

@@ -30,14 +30,14 @@ _REMEDIES = {
     "gated": "The repository is gated, and this token may not read it. Accept its terms on its page as the token's owner, and "
     "see that the token may read gated repositories (k8s_dgx_hf_token).",
     "unknown": "The hub has no such repository, or shows it to nobody without a token (k8s_dgx_hf_token).",
-    "revision": "The hub has no such revision. Name a commit of it in k8s_dgx_revisions.",
+    "revision": "The hub has no such revision. Name a commit of it in model_weights_revisions.",
     "disabled": "The hub has switched this repository off.",
     "name": "That is no name that the hub takes.",
     "busy": "The hub asks for patience (429). Run again later; a token (k8s_dgx_hf_token) has a higher limit.",
-    "network": "The hub could not be asked. See that this node has a way to it (a proxy goes into k8s_dgx_hub_environment), or "
-    "give the weights in a folder (k8s_dgx_weights_source).",
+    "network": "The hub could not be asked. See that this node has a way to it (a proxy goes into model_weights_hub_environment), or "
+    "give the weights in a folder (model_weights_source).",
     "full": "The disk is full. Free room on it and run again.",
-    "library": "This Python has no huggingface_hub. Name one that has in k8s_dgx_hub_python, or leave it empty to have one made.",
+    "library": "This Python has no huggingface_hub. Name one that has in model_weights_hub_python, or leave it empty to have one made.",
 }
 
 

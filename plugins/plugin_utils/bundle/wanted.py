@@ -133,7 +133,7 @@ def _platform(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
             continue
         if "image" in entry:
             reference = kubernetes.images.get(part) or platform.reference(entry)
-            made.append(_image(part, reference, chosen.spark, "k8s_dgx: platform", entry["version"]))
+            made.append(_image(part, reference, chosen.spark, "k8s_platform", entry["version"]))
         else:
             made.append(_archive(part, entry, chosen.spark))
     return made
@@ -150,7 +150,7 @@ def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
         version=entry["version"],
         source=file["url"],
         path=f"files/{name}",
-        needed_by="k8s_dgx: platform",
+        needed_by="k8s_platform",
         arch=arch,
         sha256=file["sha256"],
     )
@@ -192,7 +192,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
     if entry is None:
         has = ", ".join(f"{each['version']} ({each['architecture']})" for each in known)
         raise CollectionError(
-            f"k8s_dgx_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
+            f"model_weights_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
             "add an entry to knowledge/python."
         )
     return [
@@ -202,7 +202,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
             version=wheel["file"].split("-")[1],
             source=f"{INDEX}/{wheel['file'].partition('-')[0].replace('_', '-').lower()}/",
             path=f"python/{HUB}-{version}/{wheel['file']}",
-            needed_by=f"k8s_dgx: {HUB} {version}",
+            needed_by="model_weights",
             arch=arch,
             sha256=wheel["sha256"],
             size=wheel["size"],

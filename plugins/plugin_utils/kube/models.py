@@ -315,7 +315,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     """Say of a profile on these hosts what stands in its way; where nothing does, what it is started with."""
     sparks = [asked.sparks[host] for host in fit.hosts]
     full = [spark.host for spark in sparks if _full(spark)]
-    reasons = [f"no share of the GPU is left on {', '.join(full)}: raise k8s_dgx_gpu_shares"] if full else []
+    reasons = [f"no share of the GPU is left on {', '.join(full)}: raise k8s_platform_gpu_shares"] if full else []
     free = _vf(fit.hosts, asked)
     if fit.nodes > 1 and not free:
         reasons.append(f"no VF index is free on all of {', '.join(fit.hosts)}: raise dgxspark_fabric.vf_count")

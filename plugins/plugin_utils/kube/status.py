@@ -80,7 +80,7 @@ def _unscheduled(pod: Pod) -> Found | None:
         if any(name.startswith("dgxspark.cluster/") for name in lacking):
             remedy = "The SR-IOV device plugin does not offer that VF: is it running on the node, and is the VF there and free?"
         elif any(name.startswith("nvidia.com/") for name in lacking):
-            remedy = "Another pod holds the GPU (stop it, or raise k8s_dgx_gpu_shares), or NVIDIA's device plugin does not run."
+            remedy = "Another pod holds the GPU (stop it, or raise k8s_platform_gpu_shares), or NVIDIA's device plugin does not run."
         elif lacking:
             remedy = "Lower k8s_dgx_serving.requests, or free the node."
         else:
@@ -129,7 +129,7 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     if reason == "FailedCreatePodSandBox" and re.search(
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
     ):
-        remedy = "Let k8s_dgx_parts.networks be present, and run the platform's part with the same -l."
+        remedy = "Let k8s_platform_parts.networks be present, and run the platform's part with the same -l."
         return _wrong("attachment", pod, text, remedy, final=True)
     if reason == "FailedCreatePodSandBox" and gone:
         remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."

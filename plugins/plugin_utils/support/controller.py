@@ -22,7 +22,7 @@ _NAME = re.compile(r"ansible_(?:ssh_|become_)?user$|ansible_user_id$")
 _WORDS = frozenset(
     ["true", "false", "none", "null", "default", "present", "absent", "token", "secret", "enabled", "disabled"]
 )
-_NAMES = ("ansible_host", "ansible_ssh_host", "k8s_dgx_node_names", "k3s_node_name")
+_NAMES = ("ansible_host", "ansible_ssh_host", "k8s_dgx_node_names", "k8s_platform_node_names", "k3s_node_name")
 # Of Ansible and of this run: facts, what was registered, and the inventory once more.
 _NOT_THE_OWNER_S = re.compile(r"__|(?:groups|hostvars|vars|environment|ansible_facts|dgxspark_roce|dgxspark_plan)$")
 _SHORTEST, _LARGEST, _DEEPEST = 4, 65536, 12
@@ -75,7 +75,8 @@ def of_host(host: str, variables: t.Mapping[str, t.Any], spark: bool, base: path
     found = private_names(host, kind, host)
     for key in ("ansible_host", "ansible_ssh_host"):
         found += private_names(str(variables.get(key) or ""), kind, host)
-    for names in (variables.get("k8s_dgx_node_names"), {host: variables.get("k3s_node_name")}):
+    nodes = [variables.get(f"{role}_node_names") for role in ("k8s_dgx", "k8s_platform")]
+    for names in (*nodes, {host: variables.get("k3s_node_name")}):
         if isinstance(names, t.Mapping) and names.get(host):
             found += private_names(str(names[host]), kind, host)
     for key, value in variables.items():

@@ -65,7 +65,7 @@ def chain(
         if found is None:
             raise CollectionError(
                 f"{waiting[0]} and {holder} share no wire of the fabric, nor does any other node lead there. Lay the fabric "
-                "first (site.yml --tags fabric), or name addresses for copies in k8s_dgx_copy_addresses."
+                "first (site.yml --tags fabric), or name addresses for copies in model_weights_copy_addresses."
             )
         host, parent, address = found
         parents[host] = (parent, address)

@@ -23,7 +23,7 @@ def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = N
     for repo, revision in chosen.items():
         if not re.match(r"^[0-9a-f]{40}$", str(revision)):
             raise CollectionError(
-                f"k8s_dgx_revisions: {repo}: {revision!r} is no commit: 40 hexadecimal digits, as the hub shows them under "
+                f"model_weights_revisions: {repo}: {revision!r} is no commit: 40 hexadecimal digits, as the hub shows them under "
                 "Files, History. Branches and tags move."
             )
     return [
@@ -58,7 +58,7 @@ def decide(
     """
     chosen = from_plain(chains.Choices, dict(choices or {}), "weights")
     hosts = list(seen)
-    order = chains.order(hosts, chosen.source, "k8s_dgx_weights_host")
+    order = chains.order(hosts, chosen.source, "model_weights_host")
     planned = networks.hosts(fabric)
     made, moves, problems = [], [], []
     needs = dict.fromkeys(hosts, 0)

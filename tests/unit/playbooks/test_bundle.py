@@ -85,7 +85,7 @@ class Site:
                         **dict.fromkeys(("ghcr.io", "nvcr.io", "docker.io"), here),
                     },
                     "k8s_dgx_model_profile": MODEL,
-                    "k8s_dgx_hub_version": "9.0.0",
+                    "model_weights_hub_version": "9.0.0",
                     "nccl_bench_image": BENCH,
                 },
             },

@@ -17,25 +17,26 @@ from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.weight
 
 Plain = dict[str, t.Any]
 ROLE: Plain = {
-    "k8s_dgx_revisions": {REPO: A},
-    "k8s_dgx_weights_host": "",
-    "k8s_dgx_disk_reserve_gib": "20",
-    "k8s_dgx_copy_port": "47110",
-    "k8s_dgx_copy_patience": 60,
-    "k8s_dgx_copy_addresses": {},
-    "k8s_dgx_weights_verify": "false",
+    "model_weights_revisions": {REPO: A},
+    "model_weights_host": "",
+    "model_weights_disk_reserve_gib": "20",
+    "model_weights_copy_port": "47110",
+    "model_weights_copy_patience": 60,
+    "model_weights_copy_addresses": {},
+    "model_weights_verify": "false",
 }
 
 
 def variables(hostvars: dict[str, Plain], **more: t.Any) -> Plain:
     launch = {"weights": [{"repo": REPO, "revision": None}], "ranks": [{"host": host} for host in names(2)]}
-    return play(hostvars, k8s_dgx_plan=launch, dgxspark_plan={"hosts": inputs.fabric(2)}, **{**ROLE, **more})
+    return play(hostvars, model_weights_plan=launch, dgxspark_plan={"hosts": inputs.fabric(2)}, **{**ROLE, **more})
 
 
 def test_repositories_are_named_before_anything_is_read() -> None:
     made = run("weights_plan", variables({"spark1": {}}))
     assert (made["wanted"], "repos" in made) == ([{"repo": REPO, "revision": A}], False)
-    assert "is no commit" in run("weights_plan", variables({"spark1": {}}, k8s_dgx_revisions={REPO: "main"}))["msg"]
+    made = run("weights_plan", variables({"spark1": {}}, model_weights_revisions={REPO: "main"}))
+    assert "is no commit" in made["msg"]
 
 
 def test_one_fetches_and_the_other_copies_where_there_is_room_for_the_image_as_well() -> None:

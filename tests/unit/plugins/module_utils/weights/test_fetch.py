@@ -175,7 +175,7 @@ def test_an_unknown_commit_and_a_hub_that_is_not_there_are_named(hub: Hub, tmp_p
         prospect(wanted(hub, tmp_path, revision="c" * 40))
     asked = wanted(hub, tmp_path)
     asked = dataclasses.replace(asked, environment={**asked.environment, "HF_ENDPOINT": "http://127.0.0.1:9"})
-    with pytest.raises(CollectionError, match=r"could not be asked.*k8s_dgx_weights_source"):
+    with pytest.raises(CollectionError, match=r"could not be asked.*model_weights_source"):
         prospect(asked)
     with pytest.raises(CollectionError, match="no huggingface_hub"):
         prospect(dataclasses.replace(asked, python="/usr/bin/python3"))

@@ -116,7 +116,7 @@ def test_what_is_short_is_named() -> None:
     assert {each.state for each in many.fits if each.nodes == 4} == {"does not fit"}
     everyone = ", ".join(HOSTS)
     assert fit(many, SECOND).reasons == (
-        f"no share of the GPU is left on {everyone}: raise k8s_dgx_gpu_shares",
+        f"no share of the GPU is left on {everyone}: raise k8s_platform_gpu_shares",
         f"no VF index is free on all of {everyone}: raise dgxspark_fabric.vf_count",
     )
     alone = {**seen(everywhere(115.0)), "hosts": HOSTS[:1]}

@@ -91,7 +91,7 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "attachment",
             True,
             "p0f1v0",
-            "k8s_dgx_parts.networks",
+            "k8s_platform_parts.networks",
         ),
         (
             creating(1),
@@ -174,7 +174,7 @@ def test_a_cause_is_named(broken: Plain, events: list[Plain], cause: str, final:
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
-        ("0/4 nodes are available: 4 Insufficient nvidia.com/gpu.", "k8s_dgx_gpu_shares"),
+        ("0/4 nodes are available: 4 Insufficient nvidia.com/gpu.", "k8s_platform_gpu_shares"),
         (
             "0/4 nodes are available: 1 Insufficient dgxspark.cluster/p0f0v0, 3 node(s) didn't match",
             "SR-IOV device plugin",

@@ -146,7 +146,7 @@ def test_addresses_of_the_owner_s_need_no_fabric() -> None:
 def test_the_host_that_downloads_can_be_chosen_and_has_to_be_one_of_them() -> None:
     seen = {name: nothing() for name in names(4)}
     assert decide(WANTED, seen, inputs.fabric(4), {"source": "spark3"})["repos"][0]["holder"] == "spark3"
-    with pytest.raises(CollectionError, match="k8s_dgx_weights_host: 'other' has no rank"):
+    with pytest.raises(CollectionError, match="model_weights_host: 'other' has no rank"):
         decide(WANTED, seen, inputs.fabric(4), {"source": "other"})
 
 
