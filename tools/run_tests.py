@@ -1,7 +1,8 @@
 """Run the test stages, with the time of each, and say at the end what passed, failed and was not run.
 
-Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time where the machine has two cores, the longest first;
-those with virtual machines have all cores to themselves. CPU seconds are those of a stage's processes and their children.
+Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time where the machine has two cores, the longest first.
+Light ones only compute: they give way to those that wait for servers, and fill the cores beside the lab's virtual machines.
+CPU seconds are those of a stage's processes and their children.
 Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is shown, and what failed is named once more
 at the very end, where a CI that keeps the last lines alone has it. A stage of `make test` that is not done after LIMIT_S
 is stopped, and has failed. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
@@ -17,9 +18,9 @@ import subprocess
 import sys
 import threading
 import time
+import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -31,7 +32,8 @@ CULPRITS, WIDTH = 20, 600  # failed tests that a stage names at the end, and cha
 FATAL = re.compile(r"^(?:fatal|failed): \[|\[ERROR\]|\bTraceback\b|^\w+Error: .")
 FATALS = 4  # such lines told of one test
 LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
-LANES = 3  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
+LANES = 4  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
+GIVES_WAY = ("nice", "-n", "10")  # enough to leave time limits alone, and still a tenth of a busy core
 NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
 
 
@@ -39,20 +41,21 @@ NOT_RUN = 77  # the exit status of a command that cannot do its work on this mac
 class Stage:
     """One stage: commands run in order in the environment of one core.
 
-    `long` ones are only run by `make test-long`; `alone` ones beside no other. `seconds`: about how long it takes; it
-    says nothing but who begins first.
+    `long` ones are only run by `make test-long`. `light` ones have no time limits that a busy machine would break.
+    `beside`: which others may run meanwhile. `seconds`: about how long it takes; it says nothing but who begins first.
     """
 
     name: str
     commands: Sequence[Sequence[str]]
     core: str = NEWEST
     long: bool = False
-    alone: bool = False
+    light: bool = False
+    beside: t.Literal["any", "light", "none"] = "any"
     seconds: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
 
-class Result(NamedTuple):
+class Result(t.NamedTuple):
     """How a stage ended: passed, failed or not run; the seconds it took, and those of CPU."""
 
     name: str
@@ -113,8 +116,10 @@ def stages() -> list[Stage]:
                 ["antsibull-changelog", "lint"],
                 ["shellcheck", ".ci/run"],
             ],
+            light=True,
+            seconds=120,
         ),
-        Stage("types", [["python", "tools/check_types.py", *package]]),
+        Stage("types", [["python", "tools/check_types.py", *package]], light=True),
         # Whole runs of roles and playbooks take long: of the latter the older core is asked those that are marked, one or two of
         # each playbook. What needs no Ansible is the same on both: there the older Python has to import it, which test_imports.py sees.
         Stage(
@@ -124,30 +129,39 @@ def stages() -> list[Stage]:
                 ["pytest", "tests/unit/test_imports.py", *tests_by_core(), *unit],
             ],
             "2.19",
-            seconds=250,
+            light=True,
+            seconds=300,
         ),
-        Stage("unit-2.21", [["pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS), *unit]], seconds=700),
-        Stage("plays-2.21", [["pytest", *PLAYS, *unit]], seconds=690),
+        Stage(
+            "unit-2.21",
+            [["pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS), *unit]],
+            light=True,
+            seconds=700,
+        ),
+        Stage("plays-2.21", [["pytest", *PLAYS, *unit]], seconds=900),
         Stage("api-serve", [["pytest", *API_SERVE, *unit]], seconds=900),
-        Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *unit]], seconds=600),
-        Stage("docs", [["pytest", "tests/docs"]], seconds=30),
-        *(Stage(f"package-{core}", [["pytest", "tests/package"]], core, seconds=30) for core in CORES),
-        Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", seconds=240),
-        Stage("sanity-2.21", [[*sanity, str(ROOT / ".venv" / "2.21")]], seconds=220),
-        Stage("sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", seconds=90),
+        Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *unit]], seconds=900),
+        Stage("docs", [["pytest", "tests/docs"]], light=True, seconds=200),
+        *(Stage(f"package-{core}", [["pytest", "tests/package"]], core, light=True, seconds=30) for core in CORES),
+        Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", light=True, seconds=90),
+        Stage("sanity-2.21", [[*sanity, str(ROOT / ".venv" / "2.21")]], light=True, seconds=370),
+        Stage(
+            "sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", light=True, seconds=170
+        ),
         # What Molecule's scenario does on two nodes, the lab's tests do on four, and the scenario's own look follows there.
         Stage(
             "molecule-syntax",
             [["molecule", "syntax", "-s", "default"], ["molecule", "syntax", "-s", "lab"]],
-            seconds=20,
+            light=True,
+            seconds=40,
         ),
         Stage(
             "lab-four-nodes",
             [[*lab, "4", "pytest", "tests/lab", "tests/testinfra", "-m", "not long", "--durations=10"]],
-            alone=True,  # four emulated nodes keep both cores busy, and their time limits are real
+            beside="light",  # four emulated nodes keep both cores busy, and their time limits are real
             seconds=900,
         ),
-        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, alone=True),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, beside="none"),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
         *(
             Stage(f"sanity-all-{core}", [[*sanity, "--all", str(ROOT / ".venv" / core)]], core, long=True)
@@ -157,7 +171,7 @@ def stages() -> list[Stage]:
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", long=True),
         Stage("engine", [["pytest", "tests/engine", "-m", "long", "-s"]], "2.19", long=True),
-        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], long=True, alone=True),
+        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], long=True, beside="none"),
         Stage(
             "site",
             [
@@ -175,11 +189,13 @@ def stages() -> list[Stage]:
                 ],
             ],
             long=True,
-            alone=True,
+            beside="none",
             environment=guest,
         ),
-        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, alone=True),
-        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, alone=True),
+        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, beside="none"),
+        Stage(
+            "lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, beside="none"
+        ),
     ]
 
 
@@ -221,7 +237,7 @@ def run(stage: Stage) -> tuple[str, float, float]:
             output.write(f"$ {' '.join(command)}\n")
             output.flush()
             ran = subprocess.Popen(
-                command,
+                [*(GIVES_WAY if stage.light else ()), *command],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -298,13 +314,19 @@ def culprits(results: Sequence[Result]) -> list[str]:
 
 
 def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
-    """Return the longest stage that may begin beside those that run, or None where all of them have to wait."""
-    free = [stage for stage in waiting if not stage.alone]
-    if any(stage.alone for stage in running):
-        free = []
-    elif not free and not running:
-        free = list(waiting)
-    return max(free, key=lambda stage: stage.seconds, default=None)
+    """Return the stage that may begin beside those that run, or None where all of them have to wait.
+
+    Light ones begin last, and those that want the machine for themselves after all others.
+    """
+    free = [stage for stage in waiting if all(bears(stage, other) and bears(other, stage) for other in running)]
+    if any(stage.beside != "none" for stage in waiting):
+        free = [stage for stage in free if stage.beside != "none"]
+    return max(free, key=lambda stage: (not stage.light, stage.beside == "any", stage.seconds), default=None)
+
+
+def bears(stage: Stage, other: Stage) -> bool:
+    """Return whether a stage may run while another one does."""
+    return stage.beside == "any" or (stage.beside == "light" and other.light)
 
 
 def run_all(chosen: Sequence[Stage], lanes: int) -> list[Result]:
