@@ -72,10 +72,15 @@ def architectures() -> dict[str, pathlib.Path]:
     return found
 
 
-def files(architecture: str, checkpoint: str = "bf16") -> dict[str, Any]:
-    """Return the files of a model: checkpoint is bf16, fp8, mxfp4, nvfp4, mixed (both by modelopt) or compressed-tensors."""
+def files(architecture: str, checkpoint: str = "bf16", *, experts: bool = False) -> dict[str, Any]:
+    """Return the files of a model: checkpoint is bf16, fp8, mxfp4, nvfp4, mixed (both by modelopt) or compressed-tensors.
+
+    experts: the model has some, of a family that has models with and without.
+    """
     held = json.loads(architectures()[architecture].read_text(encoding="utf-8"))
     config = copy.deepcopy(held["config.json"])
+    if experts:
+        config.get("text_config", config).update(held.get("experts", {}))
     marks = MARKS + (HARMONY if architecture == "GptOssForCausalLM" else ())
     out = {"config.json": config, "tokenizer.json": tokenizer(*marks), "tokenizer_config.json": TOKENIZER_CONFIG}
     if checkpoint in ("nvfp4", "mixed"):

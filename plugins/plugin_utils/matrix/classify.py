@@ -50,6 +50,12 @@ _HANDLED = re.compile(
     r"(?i:\bfall(?:s|ing|en)?[ -]?back\b|\bfell back\b|\b(?:ignored|ignoring|skipping)\b)"
     r"|\b(?:WARN|WARNING|INFO|DEBUG)\b.*(?:Error|Exception)\b: "
 )
+# The times that lines begin with: engines' and runtimes' (2026-05-26 13:36:19 or 05-26 13:36:19), and glog's (E0526 13:36:19.4).
+_TIMES = (
+    re.compile(r"\b(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"),
+    re.compile(r"\b[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"),
+)
+_TIME_WITHIN = 100  # characters, with what launchers put before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +112,9 @@ def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]
     if known and known[1] and known[1] != "transport":
         finding, cls = known
         cls = "out_of_memory_loading" if cls == "out_of_memory" and loading else cls
-        return _of(finding, cls, ended.message)
+        return _of(finding, cls, ended.message, ended.logs)
     if known and known[1] == "transport" and loading:
-        return _of(known[0], "transport", ended.message)
+        return _of(known[0], "transport", ended.message, ended.logs)
     return _by_what_happened(ended, known[0] if known else None, table)
 
 
@@ -125,7 +131,7 @@ def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Tab
     message = ended.message or _first_message(ended.report)
     # A line that only says that something before it has failed is no cause, where the stack names one.
     if finding and not (fault and table.entries[finding["id"]].follows_from):
-        return _of(finding, cls, message)
+        return _of(finding, cls, message, ended.logs)
     where, line = fault or _last_line(ended) or ("", "")
     return Outcome(cls, message, line, where)
 
@@ -148,12 +154,12 @@ def _shown(
     readings = signatures.read_all(ended.logs.items(), table)
     for finding in signatures.findings(readings, table):
         if classes.get(finding["id"]) in wanted:
-            return _of(finding, outcome.cls, outcome.message)
+            return _of(finding, outcome.cls, outcome.message, ended.logs)
     return outcome
 
 
-def _of(finding: Plain, cls: str, message: str) -> Outcome:
-    place = finding["seen"][0]
+def _of(finding: Plain, cls: str, message: str, logs: t.Mapping[str, str]) -> Outcome:
+    place = _earliest(finding["seen"], logs)
     where = f"{place['log']}:{place['first']}"
     return Outcome(cls, message, place["excerpt"], where, finding["id"], finding["cause"], finding["remedy"])
 
@@ -186,16 +192,38 @@ def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
 
 
 def _last_fault(logs: t.Mapping[str, str], table: signatures.Table) -> tuple[str, str] | None:
-    """Return the last line that looks like an error's, of a stack's end, mostly the cause.
+    """Return the last line of a log that looks like an error's, of a stack's end, mostly the cause.
 
+    Of several logs that have one it is the earliest in time: the other ranks' faults are that they lost this one.
     Not one that follows from others, nor one that the engine has dealt with.
     """
+    found = []
     for name, text in logs.items():
         lines = text.splitlines()
         for number in range(len(lines), 0, -1):
             line = lines[number - 1]
             if _FAULT.search(line) and not _HANDLED.search(line) and not _follows(line, table):
-                return f"{name}:{number}", excerpt(line)
+                found.append({"log": name, "first": number, "excerpt": excerpt(line)})
+                break
+    if not found:
+        return None
+    place = _earliest(found, logs)
+    return f"{place['log']}:{place['first']}", place["excerpt"]
+
+
+def _earliest(places: t.Sequence[Plain], logs: t.Mapping[str, str]) -> Plain:
+    """Return the place (log, first: its line) that is first in time; the first in order where no line carries a time."""
+    timed = [(at, order) for order, place in enumerate(places) if (at := _time(logs, place))]
+    return places[min(timed)[1] if timed else 0]
+
+
+def _time(logs: t.Mapping[str, str], place: Plain) -> tuple[float, ...] | None:
+    """Return month, day, hour, minute and second of a line; a line of a stack has the time of the last line above that has one."""
+    for line in reversed(logs.get(place["log"], "").splitlines()[: place["first"]]):
+        for form in _TIMES:
+            if found := form.search(line[:_TIME_WITHIN]):
+                month, day, hour, minute, second, part = found.groups()
+                return (int(month), int(day), int(hour), int(minute), float(f"{second}.{part or 0}"))
     return None
 
 

@@ -26,6 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
     Compressed,
+    GroupIndexer,
     Hyper,
     Indexer,
     Lookup,
@@ -68,12 +69,12 @@ def _attention(config: Config, layers: int, sliding: bool = False) -> Attention:
         head_dim=dim if dim is not None else max(config.needed("hidden_size", what) // heads, 1),
         gated=config.flag("gated_attention", False),
         window=config.needed("window", what) if sliding else None,
-        indexer=None if sliding else _indexer(config, config.count("index_ratio") or 1),
+        indexer=None if sliding else _group_indexer(config),
     )
 
 
 def _indexer(config: Config, ratio: int) -> Indexer | None:
-    """Read what chooses tokens, where the family's entry says how; index_topk counts keys, index_budget tokens."""
+    """Read what chooses tokens, where the family's entry says how; index_topk counts keys of `ratio` tokens, index_budget tokens."""
     heads = config.count("index_heads")
     if heads is None:
         return None
@@ -83,8 +84,13 @@ def _indexer(config: Config, ratio: int) -> Indexer | None:
         heads=heads,
         head_dim=config.needed("index_head_dim", what),
         budget=chosen * ratio if chosen else config.needed("index_budget", what),
-        ratio=ratio,
     )
+
+
+def _group_indexer(config: Config) -> GroupIndexer | None:
+    ratio = config.count("index_ratio") or 1
+    own = _indexer(config, ratio)
+    return GroupIndexer(own.heads, own.head_dim, own.budget, ratio) if own else None
 
 
 def _compressed(config: Config, layers: int, ratio: int | None) -> Compressed:
@@ -142,10 +148,9 @@ def _linear(config: Config, layers: int) -> Linear:
             "Write the profile's facts by hand."
         )
     what = "linear attention"
-    path = config.of.entry["reads"].get("state_dtype")
-    named = find(path, config.data) if path else None
+    path, named = config.figure("state_dtype")
     if named is not None and str(named) not in _STATE_BYTES:
-        raise config.wrong(str(path), named, f"one of {', '.join(_STATE_BYTES)}")
+        raise config.wrong(path, named, f"one of {', '.join(_STATE_BYTES)}")
     return Linear(
         kind=kind,
         layers=layers,
@@ -189,8 +194,7 @@ def _diffusion(config: Config) -> Diffusion | None:
     canvas = config.count("canvas")
     if canvas is None:
         return None
-    path = config.of.entry["reads"].get("denoising_steps", "denoising_steps")
-    steps = find(path, config.data)
+    path, steps = config.figure("denoising_steps")
     if not isinstance(steps, (list, tuple)) or len(steps) != 3:
         raise config.wrong(path, steps, "three numbers: the fewest steps, the usual ones, the most")
     return Diffusion(canvas=canvas, steps=tuple(config.whole(each, path, 1) for each in steps))
@@ -237,7 +241,7 @@ def _vision_params(config: Config) -> int:
 
 def read(config: Config) -> tuple[Facts, list[str], list[str]]:
     """Return the facts, and the kind of each layer's mixer and feed-forward block."""
-    layers = config.layers(config.needed("layers", "every model"), config.of.entry["reads"]["layers"])
+    layers = config.layers(config.needed("layers", "every model"), config.figure("layers")[0])
     experts = config.count("experts", 0) or 0
     mixer = config.of.entry["mixer"].get("usual", "attention")
     feed = config.of.entry["feed"].get("with_experts", "experts") if experts else "dense"

@@ -46,9 +46,27 @@ class Family:
     known: bool
 
 
+def _paths(own: Entry, standard: Entry) -> dict[str, tuple[str, ...]]:
+    """List the paths of each figure: the family's own, then the standard one, unless the family says `only`."""
+    usual = {name: (path,) for name, path in standard.items()}
+    named = {
+        name: (path["only"],) if isinstance(path, t.Mapping) else tuple(dict.fromkeys((path, *usual.get(name, ()))))
+        for name, path in own.items()
+    }
+    return usual | named
+
+
 def _laid(own: Entry, standard: Entry) -> dict[str, t.Any]:
-    """Lay a family's entry over the standard one: figures and module lists one by one, all else as a whole."""
+    """Lay a family's entry over the standard one: figures, marks and module lists one by one, all else as a whole.
+
+    Of a figure the first path that finds something counts; the standard marks come after the family's.
+    """
     joined = {key: {**standard.get(key, {}), **own.get(key, {})} for key in _LAID_OVER}
+    joined["reads"] = _paths(own.get("reads", {}), standard["reads"])
+    for key in ("mixer", "feed"):
+        mine = own.get(key, {})
+        usual = () if mine.get("alone") else standard[key].get("marks", ())
+        joined[key]["marks"] = [*mine.get("marks", ()), *usual]
     return {"prefixes": standard["prefixes"], "text": standard["text"], **own, **joined}
 
 
@@ -92,7 +110,7 @@ def family(config: Entry, where: str, overlays: t.Sequence[str] = ()) -> Family:
         for name, entry in reversed(list(known.items())):
             if set(entry.get(key, ())) & set(values):
                 return Family(name, _laid(entry, standard), True)
-    return Family(STANDARD, _laid(standard, standard), False)
+    return Family(STANDARD, {**standard, **_laid({}, standard)}, False)
 
 
 class Config:
@@ -130,27 +148,33 @@ class Config:
             raise self.wrong(path, value, f"a number of layers: {MOST_LAYERS} is the most")
         return value
 
+    def figure(self, name: str) -> tuple[str, t.Any]:
+        """Return the path that finds a figure, and what it finds; all its paths, and None, where none does."""
+        paths = self.of.entry["reads"].get(name, ())
+        for path in paths:
+            value = find(path, self.data)
+            if value is not None:
+                return path, value
+        return " || ".join(paths) or name, None
+
     def count(self, name: str, least: int = 1) -> int | None:
         """Return a figure; None where the file, or the family, has none."""
-        path = self.of.entry["reads"].get(name)
-        value = find(path, self.data) if path else None
+        path, value = self.figure(name)
         return None if value is None else self.whole(value, path, least)
 
     def needed(self, name: str, what: str) -> int:
         """Return a figure that there must be. what: what needs it."""
         value = self.count(name)
         if value is None:
-            path = self.of.entry["reads"].get(name, name)
             raise Unread(
-                f"{self.where}: {path} is missing: {what} of {self.architecture} needs it. "
+                f"{self.where}: {self.figure(name)[0]} is missing: {what} of {self.architecture} needs it. "
                 f"Give the whole config.json of the model, or {_BY_HAND}."
             )
         return value
 
     def flag(self, name: str, usual: bool) -> bool:
         """Return a yes or no; `usual` where nothing is said."""
-        path = self.of.entry["reads"].get(name)
-        value = find(path, self.data) if path else None
+        path, value = self.figure(name)
         if value is not None and not isinstance(value, bool):
             raise self.wrong(path, value, "true or false")
         return usual if value is None else value
@@ -173,9 +197,10 @@ class Config:
             if "words" in mark:
                 found = self._worded(mark, value, count)
             elif "at" in mark:
-                for layer in self._list(mark, value):
-                    if self.whole(layer, mark["read"], 0) < count:
-                        found[layer] = mark["at"]
+                layers = self._numbers(mark, value)
+                found = [
+                    mark["at"] if layer in layers else mark.get("others", kind) for layer, kind in enumerate(found)
+                ]
             elif "first" in mark:
                 first = min(self.whole(value, mark["read"], 0), count)
                 found[:first] = [mark["first"]] * first
@@ -186,8 +211,7 @@ class Config:
 
     def ratios(self, layers: int) -> list[int | None]:
         """Return each layer's ratio of compression; None where it sees its window alone."""
-        path = self.of.entry["reads"].get("ratios", "ratios")
-        stated = find(path, self.data)
+        path, stated = self.figure("ratios")
         if not isinstance(stated, list) or len(stated) < layers:
             raise self.wrong(path, stated, f"a list of a number for each of {layers} layers")
         return [self.whole(each, path, 0) or None for each in stated[:layers]]
@@ -196,6 +220,12 @@ class Config:
         if not isinstance(value, (list, tuple, str) if "words" in mark else (list, tuple)):
             raise self.wrong(mark["read"], value, "a list")
         return value
+
+    def _numbers(self, mark: Entry, value: t.Any) -> set[int]:
+        """Return layers by number: of a list, or of a string of numbers with commas between."""
+        if isinstance(value, str) and re.fullmatch(r"\s*\d{1,6}\s*(,\s*\d{1,6}\s*)*", value, re.ASCII):
+            return {int(layer) for layer in value.split(",")}
+        return {self.whole(layer, mark["read"], 0) for layer in self._list(mark, value)}
 
     def _worded(self, mark: Entry, value: t.Any, count: int) -> list[str]:
         words = [str(word) for word in self._list(mark, value)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config, find
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config, Unread, find
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Facts,
     Head,
@@ -268,10 +268,22 @@ def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
     return {"gate": each if own.gated else 0, "up": each, "down": each, "all": each}
 
 
+def _names_of(config: Config, kind: str) -> t.Mapping[str, t.Any]:
+    """Return the modules of a kind by name. Unread where the family's entry names none, as an owner's may."""
+    said: t.Mapping[str, t.Any] | None = config.of.entry["modules"].get(kind)
+    if said is None:
+        raise Unread(
+            f"{config.where}: {config.architecture} has layers of the kind {kind}, and modules.{kind} of its family names none of "
+            "their modules: how they are stored cannot be read. Add it to the family's entry in architectures/ of "
+            "dgxspark_knowledge_dirs, or write the profile's facts by hand."
+        )
+    return said
+
+
 def _block(config: Config, facts: Facts, kind: str, own: t.Any, prefix: str) -> list[Module]:
     """List one block's modules. A part that several modules hold is shared out evenly."""
     sizes = _sizes(facts, kind, own)
-    said = config.of.entry["modules"][kind]
+    said = _names_of(config, kind)
     holders = collections.Counter(part for parts in said.values() for part in parts)
     found = []
     for name, parts in said.items():
@@ -352,17 +364,25 @@ def _written(counted: t.Mapping[str, int]) -> str | dict[str, t.Any]:
     return {**told, "rest": most} if told else most
 
 
-def _said(config: Config) -> list[tuple[tuple[str, ...], str]]:
-    """List formats that a key of their own says of a kind: how its modules' names end, and the format."""
-    found = []
+def _said(config: Config) -> tuple[list[tuple[tuple[str, ...], str]], dict[str, str]]:
+    """List formats that a key of their own says of a kind: how its modules' names end, and the format.
+
+    Beside them by kind what was said and is not known.
+    """
+    found, unknown = [], {}
     for kind, stored in config.of.entry.get("stored", {}).items():
         named = find(stored["read"], config.data)
         if named is not None and not isinstance(named, str):
             raise config.wrong(stored["read"], named, "the name of a format")
         form = stored["formats"].get(named)
         if form:
-            found.append((tuple(config.of.entry["modules"][kind]), str(form)))
-    return found
+            found.append((tuple(_names_of(config, kind)), str(form)))
+        elif named is not None:
+            unknown[kind] = (
+                f"{config.where}: {stored['read']}: {named!r} is no format that is known ({', '.join(stored['formats'])}): "
+                f"how {kind} are stored is taken from the list of modules."
+            )
+    return found, unknown
 
 
 def read(
@@ -394,8 +414,8 @@ def read(
         return Stored(held, plan.method, plan.kv_cache, ["precision"], list(plan.unread))
     counted: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     prefixes = config.of.entry["prefixes"]
-    said = _said(config)
-    unseen = set()
+    said, unknown = _said(config)
+    unseen: set[str] = set()
     seen = Names(tensors) if tensors and not stated else None
     for module in modules(config, facts, mixers, feeds):
         own = next((form for ends, form in said if module.name.endswith(ends)), None)
@@ -403,7 +423,7 @@ def read(
         if seen and not module.unusual and module.kind != "head" and not seen.have(module.name, prefixes):
             unseen.add(module.kind)
     precision = {kind: _written(forms) for kind, forms in counted.items()}
-    inferred = [f"precision.{kind}" for kind in sorted(unseen)]
+    inferred = [f"precision.{kind}" for kind in sorted(unseen | unknown.keys())]
     for kind in _WHOLE:
         stored = precision.get(kind)
         if isinstance(stored, dict):
@@ -411,4 +431,4 @@ def read(
             if counted[kind][stored["rest"]] < 0.9 * counted[kind].total():
                 inferred.append(f"precision.{kind}")
     precision = {kind: form for kind, form in precision.items() if form != PLAIN} | held
-    return Stored(precision, plan.method, plan.kv_cache, inferred)
+    return Stored(precision, plan.method, plan.kv_cache, inferred, list(unknown.values()))

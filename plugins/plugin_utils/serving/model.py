@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
     Compressed,
+    GroupIndexer,
     Hyper,
-    Indexer,
     Lookup,
     compressed_bytes,
     compressed_params,
@@ -53,7 +53,7 @@ class Attention:
     head_dim: int
     gated: bool = False
     window: int | None = None
-    indexer: Indexer | None = None
+    indexer: GroupIndexer | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ ALIGNED_PLAIN = 512
 
 @dataclass(frozen=True)
 class Indexer:
-    """Chooses the tokens that a layer looks at. It caches one key of head_dim for every `ratio` tokens.
+    """Chooses the tokens that a layer looks at, by keys of head_dim, of which it caches one for each entry of the layer's cache.
 
     budget: tokens that it chooses, at most.
     """
@@ -31,6 +31,12 @@ class Indexer:
     heads: int
     head_dim: int
     budget: int
+
+
+@dataclass(frozen=True)
+class GroupIndexer(Indexer):
+    """One of layers whose cache has an entry for every token: it caches one key for every `ratio` tokens."""
+
     ratio: int = 1
 
 

@@ -15,6 +15,7 @@ import math
 import typing as t
 from dataclasses import dataclass, replace
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     KV_BYTES,
     Attention,
@@ -34,8 +35,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
 
 BLOCK = 16
 MLA_BLOCK = 64
-# vLLM 0.33.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py: tokens of a block of compressed layers
-# where none are asked for, of their windows, and of the FP32 states of a compressor by its ratio.
+# vLLM 0.33.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py (CompressorStateCache): tokens of a block
+# of compressed layers where none are asked for, of their windows, and of the FP32 states of a compressor by its ratio. It refuses
+# any other ratio.
 COMPRESSED_BLOCK, WINDOW_BLOCK = 256, 64
 STATE_BLOCK = {4: 4, 128: 8}
 # v1/kv_cache_interface.py, MLAAttentionSpec: bytes of a token in a format of its own.
@@ -202,8 +204,13 @@ def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) ->
         windows.setdefault(c.window, []).append(c)
         if not c.ratio:
             continue
+        if c.ratio not in STATE_BLOCK:
+            raise CollectionError(
+                f"facts.compressed: ratio {c.ratio}: vLLM's compressors know {' and '.join(map(str, STATE_BLOCK))} alone. "
+                "Correct the facts, or serve the model with another engine."
+            )
         spans = overlap(c.ratio)
-        tokens = STATE_BLOCK.get(c.ratio, STATE_BLOCK[128])
+        tokens = STATE_BLOCK[c.ratio]
         widths = [(entry_bytes(c, size), c.head_dim)]
         if c.indexer:
             widths.append((index_bytes(c.indexer, size), c.indexer.head_dim))

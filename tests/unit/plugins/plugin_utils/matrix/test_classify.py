@@ -46,6 +46,43 @@ def test_a_rank_that_was_asked_to_end_shows_no_fault_of_its_own() -> None:
     assert found.cls == "hang"
 
 
+LOST = "ConnectionError: peer closed the connection"
+
+
+@pytest.mark.parametrize(
+    ("lost", "cause"),
+    [
+        (f"ERROR 11-26 12:00:05 [core.py:7] {LOST}", "ERROR 11-26 12:00:01 [core.py:9] ValueError: no such kernel"),
+        (f"[2026-11-26 12:00:05 TP0] {LOST}", "[2026-11-26 12:00:01 TP1] ValueError: no such kernel"),
+        # A stack's lines without a time of their own, and one of another form than its neighbour's.
+        (
+            f"[2026-11-26 12:00:01.900] it fails:\n  {LOST}",
+            "[rank1]:[E1126 12:00:01.418546830 x.cpp:6] ends:\nValueError: no kernel",
+        ),
+        (f"2026-11-26T12:00:05.25Z {LOST}", "2026-11-26T12:00:05.125Z ValueError: no such kernel"),
+    ],
+)
+@pytest.mark.parametrize("first", ["rank0", "rank1"])
+def test_of_several_faults_the_earliest_in_time_is_the_cause(lost: str, cause: str, first: str) -> None:
+    other = "rank1" if first == "rank0" else "rank0"
+    texts = {first: f"loading\n{cause}\n", other: f"loading\n{lost}\n"}
+    found = outcome(stage="switch", message="ended", logs={name: texts[name] for name in ("rank0", "rank1")})
+    assert (found.line, found.where.partition(":")[0]) == (cause.splitlines()[-1], first)
+
+
+def test_faults_without_a_time_come_in_the_order_of_the_ranks() -> None:
+    logs = {"rank0": f"{LOST}\n", "rank1": "ValueError: no such kernel\n"}
+    assert outcome(stage="switch", message="ended", logs=logs).where == "rank0:1"
+    timed = {**logs, "rank1": "11-26 12:00:01 ValueError: no such kernel\n"}
+    assert outcome(stage="switch", message="ended", logs=timed).where == "rank1:1"
+
+
+def test_a_known_line_is_shown_where_it_came_first() -> None:
+    line = "Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)"
+    logs = {"rank0": f"[2026-11-26 12:00:05] {line}\n", "rank1": f"[2026-11-26 12:00:01] {line}\n"}
+    assert outcome(stage="switch", message="ended", logs=logs).where == "rank1:1"
+
+
 def level(ok: int, **causes: int) -> Plain:
     return {"workloads": [{"name": "chat", "levels": [matrix_driven.level(8, "failed", ok, 10.0, **causes)]}]}
 

@@ -133,7 +133,7 @@ def test_layers_are_compressed_by_the_ratios_that_the_file_lists() -> None:
         (2, None, False), (21, 4, True), (20, 128, False),
     ]  # fmt: skip
     # 512 keys of four tokens each; a stage of DSpark for each layer that it looks at.
-    assert facts["compressed"][1]["indexer"] == {"heads": 64, "head_dim": 128, "budget": 2048, "ratio": 4}
+    assert facts["compressed"][1]["indexer"] == {"heads": 64, "head_dim": 128, "budget": 2048}
     assert (facts["head"]["compressed"]["layers"], facts["head"]["moe"]["layers"]) == (3, 3)
     config, _quant = PUBLIC["deepseek-ai/DeepSeek-V4-Flash"]
     assert read("deepseek-ai/DeepSeek-V4-Flash")["facts"]["head"]["moe"]["layers"] == 1
@@ -147,6 +147,15 @@ def test_a_key_of_its_own_says_a_kinds_format() -> None:
     assert model_facts({**config, "expert_dtype": "fp8"})["precision"]["experts"] == "fp8"
     with pytest.raises(CollectionError, match=r"expert_dtype: \['fp4'\] is not the name of a format"):
         model_facts({**config, "expert_dtype": ["fp4"]})
+    unknown = model_facts({**config, "expert_dtype": "fp6"})
+    assert unknown["inferred"] == ["precision.experts"]
+    assert unknown["unread"][-1] == (
+        "config.json: expert_dtype: 'fp6' is no format that is known (fp4, fp8): how experts are stored is taken from the list of modules."
+    )
+    flash, _quant = PUBLIC["RadixArk/Qwen3.8-Flash-Next-NVFP4"]
+    plain = {**flash, "text_config": {**flash["text_config"], "ple_embedding_dtype": "bfloat16"}}
+    found = model_facts(plain)
+    assert ("lookup" in found["precision"], found["inferred"]) == (False, [])
     # What compresses is never quantized.
     assert model_facts(config)["precision"]["attention"] == {"bf16": 309592064, "rest": "fp8"}
     assert read("RadixArk/Qwen3.8-Flash-Next-NVFP4")["precision"] == {"experts": "nvfp4", "lookup": "fp8"}
@@ -316,15 +325,88 @@ def test_a_draft_model() -> None:
     assert read("google/gemma-4-31B-it")["drafter"] is None
 
 
-def test_an_owner_describes_a_family(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    ("stated", "experts"),
+    [("3,4,5", {3, 4, 5}), (" 2, 4 ,7 ", {2, 4, 7}), ([1, 6], {1, 6}), ("44,99", {44}), (None, set(range(1, 45)))],
+)
+def test_layers_with_experts_are_those_that_the_file_lists(stated: t.Any, experts: set[int]) -> None:
+    config, _quant = PUBLIC["stepfun-ai/Step-3.7-Flash-NVFP4"]
+    facts = model_facts({**config, "text_config": {**config["text_config"], "moe_layers_enum": stated}})["facts"]
+    assert (facts["moe"]["layers"], facts["dense"]["layers"]) == (len(experts), 45 - len(experts))
+
+
+@pytest.mark.parametrize("stated", ["3,", "three", "3;4", {"3": True}, [3, "4"]])
+def test_a_list_of_layers_that_is_none_is_refused(stated: t.Any) -> None:
+    config, _quant = PUBLIC["stepfun-ai/Step-3.7-Flash-NVFP4"]
+    with pytest.raises(CollectionError, match=r"moe_layers_enum: .* is not a (list|whole number)"):
+        model_facts({**config, "text_config": {**config["text_config"], "moe_layers_enum": stated}})
+
+
+def owned(tmp_path: pathlib.Path, said: str) -> list[str]:
+    """Lay down an owner's description of the family `made`."""
     folder = tmp_path / "architectures"
-    folder.mkdir()
-    (folder / "made.yml").write_text(
-        "id: made\nmodel_types: [made]\nreads: {intermediate: n_inner, gated_dense: '`false`'}\nsource: [own]\nverified: inferred\n"
-    )
-    found = model_facts(PLAIN | {"n_inner": 128}, overlays=[str(tmp_path)])
+    folder.mkdir(parents=True)
+    (folder / "made.yml").write_text(f"id: made\nmodel_types: [made]\n{said}\nsource: [own]\nverified: inferred\n")
+    return [str(tmp_path)]
+
+
+def test_an_owner_describes_a_family(tmp_path: pathlib.Path) -> None:
+    own = owned(tmp_path, "reads: {intermediate: n_inner, gated_dense: '`false`'}")
+    found = model_facts(PLAIN | {"n_inner": 128}, overlays=own)
     assert found["facts"]["dense"] == {"layers": 4, "intermediate": 128, "gated": False}
     assert (found["family"], found["inferred"], found["unread"]) == ("made", [], [])
+
+
+@pytest.mark.parametrize(
+    ("path", "config", "width"),
+    [("n_inner", {"n_inner": 128}, 128), ("n_inner", {}, 256), ("{only: n_inner}", {"n_inner": 128}, 128)],
+)
+def test_what_a_family_reads_is_added_to_the_usual_keys(
+    path: str, config: Tree, width: int, tmp_path: pathlib.Path
+) -> None:
+    found = model_facts(PLAIN | config, overlays=owned(tmp_path, f"reads: {{intermediate: {path}}}"))
+    assert found["facts"]["dense"]["intermediate"] == width
+
+
+def test_a_figure_that_only_a_familys_own_key_has_is_not_read_elsewhere(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CollectionError, match=r"config\.json: n_inner is missing: a dense layer of MadeForCausalLM"):
+        model_facts(PLAIN, overlays=owned(tmp_path, "reads: {intermediate: {only: n_inner}}"))
+    own = owned(tmp_path / "usual", "reads: {intermediate: n_inner}")
+    with pytest.raises(CollectionError, match=r"n_inner \|\| intermediate_size is missing"):
+        model_facts({**PLAIN, "intermediate_size": None}, overlays=own)
+
+
+@pytest.mark.parametrize(("alone", "sliding"), [("", 3), ("alone: true, ", 2)])
+def test_a_familys_marks_are_added_to_the_usual_ones(alone: str, sliding: int, tmp_path: pathlib.Path) -> None:
+    own = owned(tmp_path, f"mixer: {{{alone}marks: [{{read: slides, at: sliding, others: attention}}]}}")
+    usual = ["sliding_attention"] * 3 + ["full_attention"]
+    found = model_facts(PLAIN | {"slides": [1, 2], "layer_types": usual, "sliding_window": 64}, overlays=own)
+    assert [each["layers"] for each in found["facts"]["attention"] if "window" in each] == [sliding]
+    found = model_facts(PLAIN | {"slides": "1,2,3", "sliding_window": 64}, overlays=own)
+    assert [each["layers"] for each in found["facts"]["attention"]] == [1, 3]
+
+
+COMPRESSED = {
+    "kv_lora_rank": None, "qk_rope_head_dim": 8, "q_lora_rank": 16, "o_lora_rank": 16, "o_groups": 2, "sliding_window": 64,
+    "head_dim": 16, "compress_ratios": [0, 4, 4, 8],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["compressed", "linear"])
+def test_a_kind_of_layer_whose_modules_no_entry_names_is_said(kind: str, tmp_path: pathlib.Path) -> None:
+    reads = (
+        "{ratios: compress_ratios, o_lora_rank: o_lora_rank, o_groups: o_groups}"
+        if kind == "compressed"
+        else "{key_heads: '`2`', key_dim: '`8`', value_heads: '`2`', value_dim: '`8`'}"
+    )
+    own = owned(tmp_path, f"reads: {reads}\nmixer: {{usual: {kind}, linear: gdn, alone: true}}")
+    assert model_facts(PLAIN | COMPRESSED, overlays=own)["facts"]  # the list of modules alone needs their names
+    said = (
+        f"config.json: MadeForCausalLM has layers of the kind {kind}, and modules.{kind} of its family names none of their "
+        "modules: how they are stored cannot be read."
+    )
+    with pytest.raises(CollectionError, match=said):
+        model_facts(PLAIN | COMPRESSED | {"quantization_config": FP8}, overlays=own)
 
 
 @pytest.mark.parametrize(

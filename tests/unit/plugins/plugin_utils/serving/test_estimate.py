@@ -27,7 +27,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile i
     Engine,
     Profile,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Compressed, Hyper, Indexer, Lookup
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
+    Compressed,
+    GroupIndexer,
+    Hyper,
+    Indexer,
+    Lookup,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
 
@@ -248,9 +254,9 @@ def test_a_table_of_lookups_costs_no_time_and_hyper_connections_do() -> None:
 
 
 def test_sparse_attention_slows_down_less_with_the_context() -> None:
-    own = dataclasses.replace(FACTS.attention[0], indexer=Indexer(4, 128, budget=2048, ratio=4))
+    own = dataclasses.replace(FACTS.attention[0], indexer=GroupIndexer(4, 128, budget=2048, ratio=4))
     sparse = dataclasses.replace(FACTS, attention=(own,))
-    latent = Compressed(40, 32, 512, 64, 1024, 1024, 8, 128, 4, Indexer(32, 128, budget=2048, ratio=4))
+    latent = Compressed(40, 32, 512, 64, 1024, 1024, 8, 128, 4, Indexer(32, 128, budget=2048))
     compressed = dataclasses.replace(FACTS, attention=(), compressed=(latent,))
     lost = [
         speed(profile(facts), context=2000) / speed(profile(facts), context=200_000)

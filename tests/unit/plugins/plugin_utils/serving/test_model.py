@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import (
     Compressed,
+    GroupIndexer,
     Hyper,
     Indexer,
     Lookup,
@@ -222,7 +223,7 @@ def test_a_table_is_cut_and_what_mixes_streams_is_not() -> None:
 
 def test_an_indexer_has_keys_of_its_own_and_bounds_what_a_step_reads() -> None:
     sparse = dataclasses.replace(
-        PLAIN, attention=(dataclasses.replace(PLAIN.attention[0], indexer=Indexer(4, 8, budget=100, ratio=4)),)
+        PLAIN, attention=(dataclasses.replace(PLAIN.attention[0], indexer=GroupIndexer(4, 8, budget=100, ratio=4)),)
     )
     plain, keys = 2 * 2 * 4 * 16, 2 * 8 * 2 / 4
     assert model.kv_bytes(sparse, "fp8", Cut()) == plain + keys
@@ -239,7 +240,7 @@ def test_a_compressed_cache_grows_by_its_ratio() -> None:
             PLAIN, attention=(), compressed=(Compressed(2, 8, 512, 64, 32, 16, 2, 128, ratio, indexer),)
         )
 
-    indexed = of(4, Indexer(8, 128, budget=2048, ratio=4))
+    indexed = of(4, Indexer(8, 128, budget=2048))
     # 584 bytes in FP8: 448 and a byte for each 64 of them, in whole eight, and 64 in BF16; an indexer's key is 128 and a scale.
     assert model.kv_bytes(of(None), "fp8", Cut()) == 0
     assert model.kv_bytes(of(128), "fp8", Cut()) == 2 * 584 / 128

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, vllm_cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
@@ -214,6 +214,12 @@ def test_a_compressed_cache_is_packed(size: float, batched: int, tokens: int) ->
         (256, 21),
     ]
     assert made.tokens(size, 500000) == tokens
+
+
+def test_a_ratio_that_vllms_compressors_do_not_know_is_refused() -> None:
+    other = dataclasses.replace(V4_FLASH, compressed=(dataclasses.replace(V4_FLASH.compressed[1], ratio=16),))
+    with pytest.raises(CollectionError, match=r"facts\.compressed: ratio 16: vLLM's compressors know 4 and 128 alone"):
+        laid(other, Cut(2), {"kv_cache_dtype": "fp8"})
 
 
 def test_a_compressed_cache_without_a_format_is_wider() -> None:
