@@ -178,6 +178,19 @@ def stages() -> list[Stage]:
             alone=True,
             environment=guest,
         ),
+        # From GitHub and its registry; where these are not reached it is not run, and says so.
+        Stage(
+            "releases",
+            [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", "-m", "long", "-s"]],
+            long=True,
+            alone=True,
+            environment={
+                "DGXSPARK_LAB_GUEST": str(ROOT / "tests" / "site" / "guest"),
+                "DGXSPARK_LAB_MEMORY": "3072",
+                "DGXSPARK_LAB_CPUS": "2",
+                "DGXSPARK_LAB_NAME": "releases",
+            },
+        ),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, alone=True),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, alone=True),
     ]
