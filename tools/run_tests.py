@@ -127,7 +127,7 @@ def stages() -> list[Stage]:
             seconds=250,
         ),
         Stage("unit-2.21", [["pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS), *unit]], seconds=700),
-        Stage("plays-2.21", [["pytest", *PLAYS, *unit]], seconds=690),
+        Stage("plays-2.21", [["python", "tools/with_prometheus.py", "pytest", *PLAYS, *unit]], seconds=690),
         Stage("api-serve", [["pytest", *API_SERVE, *unit]], seconds=900),
         Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *unit]], seconds=600),
         Stage("docs", [["pytest", "tests/docs"]], seconds=30),
