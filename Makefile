@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo demo-bench docs test test-long link setup lab-deps clean bench
+.PHONY: help demo demo-bench docs test test-long test-real link setup lab-deps clean bench
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -23,6 +23,9 @@ test: setup lab-deps ## what CI runs
 
 test-long: setup lab-deps ## everything: every fault, every boundary, both cores in the lab
 	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py long $(STAGES)
+
+test-real: setup lab-deps ## real K3s, Multus and SR-IOV device plugin from their releases, on lab nodes
+	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py long releases
 
 bench: setup lab-deps ## the figures in benchmarks/results
 	export PATH="$$PWD/.venv/$$(ls .venv | sort | tail -n 1)/bin:$$PATH"

@@ -138,7 +138,7 @@ def stages() -> list[Stage]:
             light=True,
             seconds=700,
         ),
-        Stage("plays-2.21", [["pytest", *PLAYS, *unit]], seconds=900),
+        Stage("plays-2.21", [["python", "tools/with_prometheus.py", "pytest", *PLAYS, *unit]], seconds=900),
         Stage("api-serve", [["pytest", *API_SERVE, *unit]], seconds=900),
         Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *unit]], seconds=900),
         Stage("docs", [["pytest", "tests/docs"]], light=True, seconds=200),
@@ -191,6 +191,19 @@ def stages() -> list[Stage]:
             long=True,
             beside="none",
             environment=guest,
+        ),
+        # From GitHub and its registry; where these are not reached it is not run, and says so.
+        Stage(
+            "releases",
+            [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", "-m", "long", "-s"]],
+            long=True,
+            beside="none",
+            environment={
+                "DGXSPARK_LAB_GUEST": str(ROOT / "tests" / "site" / "guest"),
+                "DGXSPARK_LAB_MEMORY": "3072",
+                "DGXSPARK_LAB_CPUS": "2",
+                "DGXSPARK_LAB_NAME": "releases",
+            },
         ),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, beside="none"),
         Stage(

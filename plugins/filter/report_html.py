@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 - name: Show what a matrix measured
   ansible.builtin.copy:
-    content: "{{ 'own-model' | dgxspark.cluster.report_html }}"
+    content: "{{ lookup('dgxspark.cluster.owner_path', 'matrix/own-model') | dgxspark.cluster.report_html }}"
     dest: own-model.html
     mode: "0644"
 """

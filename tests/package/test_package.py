@@ -11,6 +11,7 @@ import sys
 import tarfile
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
@@ -59,6 +60,26 @@ def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path)
     top = {name.split("/")[0] for name in names}
     assert {"galaxy.yml", "tests", "extensions", "tools", ".ci", "collections", ".venv"}.isdisjoint(top)
     assert {"knowledge", "plugins", "roles", "playbooks", "meta", "LICENSE", "README.md", "lab"} <= top
+
+
+def test_an_execution_environment_gets_what_the_collection_names(built: pathlib.Path) -> None:
+    """ansible-builder reads the collection's own list from the collection's folder on; with the program at hand it is asked, too."""
+    own = yaml.safe_load((ROOT / "meta" / "execution-environment.yml").read_text(encoding="utf-8"))
+    with tarfile.open(built) as archive:
+        named = archive.extractfile(own["dependencies"]["python"])
+        assert named and b"kubernetes" in named.read()
+    definition = ROOT / "execution-environment.yml"
+    made = yaml.safe_load(definition.read_text(encoding="utf-8"))
+    (source,) = made["dependencies"]["galaxy"]["collections"]
+    assert f"git+{source['name']},{source['version']}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    builder = shutil.which("ansible-builder")
+    if not builder:
+        pytest.skip("ansible-builder: not run. It is not in PATH")
+    context = built.parent / "context"
+    done = subprocess.run(
+        [builder, "create", "-f", definition, "-c", context], check=False, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def inventory(folder: pathlib.Path) -> pathlib.Path:

@@ -99,11 +99,14 @@ def test_a_rule_that_never_fires_is_noticed(tmp_path: pathlib.Path, alert: str) 
     assert promtool("test", "rules", tmp_path / "cases.yml").returncode != 0
 
 
-def recorded(cluster: Cluster) -> t.Iterator[dict[str, str]]:
-    """Yield what a Spark writes as an hour of readings: counters grow, gauges stay, the file is always new."""
+def recorded(cluster: Cluster, instance: str = "spark1:9100", moved: int = 1000000) -> t.Iterator[dict[str, str]]:
+    """Yield what a Spark writes as an hour of readings: counters grow, gauges stay, the file is always new.
+
+    moved: what counters grow by in a minute.
+    """
     for (name, labels), value in cluster.read().items():
-        text = ",".join(f'{key}="{said}"' for key, said in sorted({*labels, ("instance", "spark1:9100")}))
-        grows = 60 if name == "dgxspark_metrics_collected_timestamp_seconds" else 1000000 if "_total" in name else 0
+        text = ",".join(f'{key}="{said}"' for key, said in sorted({*labels, ("instance", instance)}))
+        grows = 60 if name == "dgxspark_metrics_collected_timestamp_seconds" else moved if "_total" in name else 0
         begin = 0 if grows == 60 else value
         yield {"series": f"{name}{{{text}}}", "values": f"{begin:.0f}+{grows}x60"}
 
