@@ -35,7 +35,7 @@ def fetch() -> bool:
 
 
 def main(command: list[str]) -> t.NoReturn:
-    """Become it."""
+    """Run the command in place of this process."""
     path = os.environ["PATH"]
     if not (shutil.which("promtool") and shutil.which("prometheus")) and fetch():
         path = f"{path}{os.pathsep}{PROGRAMS}"
