@@ -48,7 +48,8 @@ class Figures:
 
     acceptance: by algorithm, the chance of the first drafted token and how it shrinks with each further one; spread:
     by how much a further request's (others) or a drafted token (drafts) reaches other experts, 1 is at random; interval:
-    factors below and above: plain, drafted, and rare for pipeline stages and sockets.
+    factors below and above: plain, drafted, and rare for pipeline stages and sockets. canvas_copies: of the engine's sampler, see
+    `_denoising`; the plan sets it.
     """
 
     id: str
@@ -62,12 +63,13 @@ class Figures:
     acceptance: t.Mapping[str, t.Sequence[float]]
     interval: t.Mapping[str, t.Sequence[float]]
     error: t.Mapping[str, float]
+    canvas_copies: float = 0.0
 
 
 def load_figures(overlays: t.Sequence[str] = ()) -> Figures:
     """Return the constants, the owner's where an overlay replaces them."""
     entry = knowledge.load(KIND, overlays)["decode"]
-    return Figures(**{key: entry[key] for key in Figures.__dataclass_fields__})
+    return Figures(**{key: entry[key] for key in Figures.__dataclass_fields__ if key in entry})
 
 
 def distinct(experts: float, top_k: float, tokens: float) -> float:
@@ -163,16 +165,14 @@ def _join(found: _Sum, blocks: float, tokens: float, hidden: int, ranks: int, tr
     found.more("wire", sent / (figures.links_gb_s[transport] * GB))
 
 
-def _denoising(
-    found: _Sum, facts: Facts, weights: _Weights, cut: Cut, tokens: float, copies: float, figures: Figures
-) -> None:
+def _denoising(found: _Sum, facts: Facts, weights: _Weights, cut: Cut, tokens: float, figures: Figures) -> None:
     """Add what comes after a pass over canvases: each token has a distribution over the whole vocabulary.
 
     vLLM 0.25.1, 0.29.0 models/diffusion_gemma.py (_compiled_sample_step): the sampler makes so many FP32 copies of it, each
     written and read once; its product with the table of embeddings goes into the next pass.
     """
     bandwidth = figures.bandwidth_gb_s * GB
-    found.more("cache", copies * tokens * facts.vocab_size * (4 + 4) / bandwidth)
+    found.more("cache", figures.canvas_copies * tokens * facts.vocab_size * (4 + 4) / bandwidth)
     found.more("compute", 2 * tokens * facts.vocab_size * facts.hidden_size / cut.tp / figures.flops)
     for precision, size in weights.output:
         found.more(f"read.{_WIDTH[precision]}", size / cut.tp / bandwidth)
@@ -185,14 +185,13 @@ def work(
     requests: float,
     figures: Figures,
     context: float | None = None,
-    copies: float = 0.0,
 ) -> dict[str, float]:
     """Count what one step of that many requests does on the busiest rank, by what it costs.
 
     read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches, states and samplers,
     the same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts
     without graphs; join.*: all-reduces × log2 of the ranks; wire: what they carry, as seconds; step.*: 1; request: requests;
-    drafting: passes of a drafter. copies: see `_denoising`.
+    drafting: passes of a drafter.
     CollectionError where the model is not known.
     """
     facts, cut = profile.facts, profile.cut
@@ -222,7 +221,7 @@ def work(
     found.more("compute", 2 * weights.params * tokens / figures.flops)
 
     if block:
-        _denoising(found, facts, weights, cut, tokens, copies, figures)
+        _denoising(found, facts, weights, cut, tokens, figures)
     own_head = bool(draft and facts.head and not profile.drafter)
     length = figures.context if context is None else context
     window = max((a.window for a in facts.attention if a.window), default=0)
@@ -278,7 +277,6 @@ def tokens_per_second(
     *,
     context: float | None = None,
     accepted: float | None = None,
-    copies: float = 0.0,
 ) -> float:
     """Return tokens/s of that many requests together. accepted: tokens of a step, where they are known.
 
@@ -287,7 +285,7 @@ def tokens_per_second(
     limit = settings.get("max_running_requests")
     running = min(requests, limit) if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else requests
     batches = min(running, profile.cut.pp)
-    took = seconds(work(profile, settings, draft, running / batches, figures, context, copies), figures)
+    took = seconds(work(profile, settings, draft, running / batches, figures, context), figures)
     if accepted is None:
         accepted = _yield(profile.facts, draft, figures)
     return running * accepted / took
@@ -324,19 +322,19 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft
 
 
 def estimate(
-    profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures, copies: float = 0.0
+    profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures
 ) -> dict[str, t.Any] | None:
     """Return tokens/s at 1, 4 and 8 requests, each with an interval, and their basis; None where the model is not known.
 
     low and high hold four of five figures of models that the fit had not seen; of pipeline stages there is no figure and
     of sockets there are three, so they are a guess there. Where a canvas takes more passes or fewer by its text, they hold
-    those too. copies: see `_denoising`. A pure function.
+    those too. A pure function.
     """
     facts = profile.facts
     if facts is None:
         return None
     drafts = draft if draft is None or draft.steps else None
-    made = {f"n{n}": tokens_per_second(profile, settings, drafts, n, figures, copies=copies) for n in LEVELS}
+    made = {f"n{n}": tokens_per_second(profile, settings, drafts, n, figures) for n in LEVELS}
     cut = profile.cut
     rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
     low, high = figures.interval["rare" if rare else "drafted" if drafts else "plain"]
@@ -347,7 +345,7 @@ def estimate(
         **{key: round(value, 1) for key, value in made.items()},
         "low": {key: round(value * low, 1) for key, value in made.items()},
         "high": {key: round(value * high, 1) for key, value in made.items()},
-        "basis": _basis(work(profile, settings, drafts, 1, figures, copies=copies), figures, facts, drafts)
+        "basis": _basis(work(profile, settings, drafts, 1, figures), figures, facts, drafts)
         + (". With pipeline stages, or over sockets, it is a guess" if rare else ""),
     }
 

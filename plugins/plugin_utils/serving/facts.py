@@ -252,7 +252,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
 
     …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
     what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
-    activations, which are an estimate. free_needed: of vLLM its share, and what the sampler takes outside it.
+    activations, which are an estimate. free_needed: of vLLM its share, and what the sampler needs outside it.
     """
     if pools is None:
         return {"known": False}
@@ -268,6 +268,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "kv_most_gib": pools.kv_most,
         "draft_gib": pools.draft,
         "sampler_gib": pools.sampler,
+        "sampler_needed_gib": pools.sampler_needed,
         "free_needed_gib": pools.free_needed,
         "load_peak_gib": pools.load_peak,
         "load_peak_over": pools.load_peak > pools.free_most >= pools.weights,

@@ -39,17 +39,55 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 
 
 @dataclass(frozen=True)
+class Canvases:
+    """How an engine samples the canvases of its running requests, in FP32 copies of one canvas' distribution over the vocabulary.
+
+    copies: in all of one request that is sampled. logits: of every running request while its logits are made, of which one stays.
+    counted: of one request, by which the engine decides how many it samples at once: those that half of the free memory holds;
+    0: it samples all at once.
+    """
+
+    copies: float = 0.0
+    logits: float = 0.0
+    counted: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """What vLLM takes for canvases outside its share: its profile run does not see it. copy: GiB of one copy of one request."""
+
+    copy: float
+    requests: int
+    by: Canvases
+
+    def _at_once(self, group: int) -> float:
+        return self.copy * max(self.by.logits * self.requests, self.requests + (self.by.copies - 1) * group)
+
+    @property
+    def needed(self) -> float:
+        """GiB without which the engine fails at the first full batch."""
+        return self._at_once(1 if self.by.counted else self.requests)
+
+    def taken(self, free: float) -> float:
+        """GiB that it takes where so many are free beside the share."""
+        if not self.by.counted:
+            return self.needed
+        group = int(0.5 * (free - self.copy * self.requests) / (self.by.counted * self.copy))
+        return self._at_once(min(max(group, 1), self.requests))
+
+
+@dataclass(frozen=True)
 class Assumed:
     """Numbers of `knowledge/constants` that the plan takes as given, for one engine version.
 
-    GiB; activation_copies and canvas_copies are counts. load: what a start takes from MemAvailable beside the tensors.
+    GiB; activation_copies is a count. load: what a start takes from MemAvailable beside the tensors.
     """
 
     graphs: float
     context: float
     activation_copies: float
     load: float = 0.0
-    canvas_copies: float = 0.0
+    canvases: Canvases = field(default_factory=Canvases)
     layout: Nvfp4Layout = field(default_factory=Nvfp4Layout)
 
 
@@ -67,14 +105,14 @@ class Demand:
     activations: float
     context: float
     load_peak: float
-    sampler: float = 0.0
+    sampler: Sampler | None = None
 
 
 @dataclass(frozen=True)
 class Pools:
     """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
 
-    sampler: what vLLM takes for canvases outside its share: its profile run does not see it.
+    sampler, sampler_needed: what vLLM takes and needs for canvases outside its share.
     free_most: free memory at best, where it was not measured; the same as free where it was. blocks and kv_tokens_logged:
     of vLLM's cache, and what its log calls tokens; kv_tokens are those of requests at full length.
     """
@@ -107,6 +145,7 @@ class Pools:
     blocks: int | None = None
     kv_tokens_logged: int | None = None
     sampler: float = 0.0
+    sampler_needed: float = 0.0
 
     @property
     def free_assumed(self) -> bool:
@@ -126,9 +165,9 @@ class Pools:
 
     @property
     def free_needed(self) -> float:
-        """GiB that must be free at the chosen knob: SGLang's for the cache to hold anything, vLLM's share and its sampler."""
+        """GiB that must be free at the chosen knob: SGLang's for the cache to hold anything, vLLM's share and what its sampler needs."""
         if self.engine == "vllm":
-            return self.chosen * (self.total or self.free) + self.sampler
+            return self.chosen * (self.total or self.free) + self.sampler_needed
         return self.floor * self.free / self.chosen if self.chosen else self.free
 
     @property
@@ -166,13 +205,12 @@ def _activations(facts: Facts, tokens: int, copies: float) -> float:
     return size / GIB
 
 
-def _sampler(facts: Facts, requests: t.Any, copies: float) -> float:
-    """GiB of FP32 copies of the distribution over the vocabulary, of each token of each running request's canvas.
-
-    Every rank has the whole vocabulary. requests: what the engine takes at once; where it is open, one.
-    """
+def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
+    """Return what samples canvases. Every rank has the whole vocabulary. requests: those at once; where it is open, one."""
+    if facts.diffusion is None:
+        return None
     running = requests if isinstance(requests, int) and requests > 0 else 1
-    return copies * running * facts.diffusion.canvas * facts.vocab_size * 4 / GIB if facts.diffusion else 0.0
+    return Sampler(facts.diffusion.canvas * facts.vocab_size * 4 / GIB, running, by)
 
 
 def demand(
@@ -209,9 +247,9 @@ def demand(
     if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
         # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.
         activations += facts.vision.peak_bytes / GIB
-    sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvas_copies)
-    if engine == "sglang":  # all that comes after the pools is in its reserve
-        activations, sampler = activations + sampler, 0.0
+    sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvases)
+    if engine == "sglang" and sampler:  # all that comes after the pools is in its reserve
+        activations, sampler = activations + sampler.needed, None
     # SGLang's placeholders for swizzled scales; kept for good where the scales stay twice (then they are in by_kind).
     twice = engine == "sglang" and assumed.layout.scale_copies == 1
     eager = settings.get("disable_cuda_graph")
@@ -258,7 +296,7 @@ def _pools(need: Demand, kv: float, state: float, **own: t.Any) -> Pools:
         activations=need.activations,
         context=need.context,
         load_peak=need.load_peak,
-        sampler=need.sampler,
+        sampler_needed=need.sampler.needed if need.sampler else 0.0,
         kv_bytes_token=need.kv_bytes_token,
         kv_tokens=max(int((kv - state) * GIB / need.kv_bytes_token), 0) if need.kv_bytes_token else 0,
         **own,
@@ -350,7 +388,8 @@ def vllm_pools(
     cache = cache or Layout((Kind(1, need.kv_bytes_token * BLOCK, BLOCK),), need.kv_bytes_token * BLOCK, 0)
     length = max(context_length, 1)
     wanted = cache.request(length) * requests * cache.block_bytes / GIB
-    best = min(ceiling - need.sampler / total, floor + max(wanted, 1.0) / total)
+    needed = need.sampler.needed if need.sampler else 0.0
+    best = min(ceiling - needed / total, floor + max(wanted, 1.0) / total)
     chosen, by = _choose(settings.get(VLLM_KNOB), best, floor, ceiling)
     given = settings.get("kv_cache_memory_bytes")
     kv = given / GIB if isinstance(given, int) and given > 0 else chosen * total - need.weights - beside
@@ -373,6 +412,7 @@ def vllm_pools(
         max_running_requests=requests,
         mamba_slots=requests if need.slot_bytes else None,
         slots_per_request=1 if need.slot_bytes else None,
+        sampler=need.sampler.taken(free - chosen * total) if need.sampler else 0.0,
     )
     logged = tokens if logs_concurrency else cache.logged_before_0_20(kv * GIB)
     return replace(made, kv_tokens=tokens, blocks=cache.blocks(kv * GIB), kv_tokens_logged=logged)

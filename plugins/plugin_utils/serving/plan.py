@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -59,6 +60,7 @@ def memory_plain(pools: Pools | None) -> Plain:
         "activations": "activations_gib",
         "context": "context_gib",
         "sampler": "sampler_gib",
+        "sampler_needed": "sampler_needed_gib",
         "reserve": "reserve_gib",
         "load_peak": "load_peak_gib",
         "total": "total_gib",
@@ -230,7 +232,8 @@ def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) ->
     if found.pools and (fitting := found.pools.max_running_requests):
         running["max_running_requests"] = min(fitting, running.get("max_running_requests") or fitting)
     copies = known.constant("memory.canvas_copies", chosen.engine.name, chosen.engine.version)
-    return estimate.estimate(chosen, running, found.draft, known.figures, copies) or {}
+    figures = dataclasses.replace(known.figures, canvas_copies=copies)
+    return estimate.estimate(chosen, running, found.draft, figures) or {}
 
 
 def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:

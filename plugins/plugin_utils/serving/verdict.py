@@ -99,7 +99,11 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
         context=number("memory.context"),
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
-        canvas_copies=number("memory.canvas_copies"),
+        canvases=memory.Canvases(
+            number("memory.canvas_copies"),
+            number("memory.canvas_logits"),
+            number("memory.canvas_counted") * number("memory.canvas_tiles"),
+        ),
         layout=Nvfp4Layout(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
     )
 

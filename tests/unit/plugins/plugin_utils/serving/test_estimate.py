@@ -65,7 +65,7 @@ def profile(facts: Facts | None = FACTS, cut: Cut | None = None, **stored: str) 
 def speed(
     of: Profile, n: int = 1, draft: Draft | None = None, figures: estimate.Figures = FIGURES, **said: t.Any
 ) -> float:
-    known = {key: said.pop(key) for key in ("accepted", "context", "copies") if key in said}
+    known = {key: said.pop(key) for key in ("accepted", "context") if key in said}
     return estimate.tokens_per_second(of, said, draft, n, figures, **known)
 
 
@@ -164,9 +164,10 @@ def test_a_pass_of_a_canvas_does_more_than_a_step_of_one_token(canvas: int, n: i
 
 @given(st.floats(0, 6), st.floats(0.1, 6), levels)
 def test_more_copies_of_a_canvas_are_slower(copies: float, more: float, n: int) -> None:
-    few, many = (speed(profile(BLOCKS), n, copies=count) for count in (copies, copies + more))
+    figures = [dataclasses.replace(FIGURES, canvas_copies=count) for count in (copies, copies + more)]
+    few, many = (speed(profile(BLOCKS), n, figures=own) for own in figures)
     assert many < few
-    assert speed(profile(DENSE), n, copies=copies) == speed(profile(DENSE), n)
+    assert speed(profile(DENSE), n, figures=figures[0]) == speed(profile(DENSE), n)
 
 
 def test_published_figures_of_a_model_that_denoises_are_in_the_interval() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan, verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
     Cut,
@@ -136,30 +136,70 @@ def test_vllm_counts_from_the_total() -> None:
     assert pools.knob == "gpu_memory_utilization"
 
 
-def canvases(engine: str, requests: int | None, canvas: int = 256) -> memory.Demand:
+TILED = memory.Canvases(copies=6, logits=1.5, counted=10)
+
+
+def canvases(engine: str, requests: int | None, canvas: int = 256, by: memory.Canvases = TILED) -> memory.Demand:
     facts = Facts("Made", 64, 2**18, 4096, (Attention(2, 8, 4, 16),), diffusion=Diffusion(canvas, (12, 17, 30)))
-    assumed = memory.Assumed(0.0, 0.0, 8, canvas_copies=6)
+    assumed = memory.Assumed(0.0, 0.0, 8, canvases=by)
     running = {"max_running_requests": requests}
     return memory.demand(facts, DEFAULT_PRECISION, Cut(), running, assumed, engine=engine, head=False)
 
 
-def test_a_sampler_holds_copies_of_each_requests_canvas_outside_vllms_share() -> None:
-    need = canvases("vllm", 10)
-    assert need.sampler == pytest.approx(10 * 6 * 256 * 2**18 * 4 / GIB)  # 15 GiB
-    of = memory.Demand(**{**NEED.__dict__, "sampler": 15.0})
+def test_a_sampler_needs_the_logits_of_all_requests_and_the_copies_of_one() -> None:
+    """A copy of a canvas is 0.25 GiB: 256 x 2^18 x 4 bytes."""
+    made = canvases("vllm", 10).sampler
+    assert made
+    assert made.needed == pytest.approx(0.25 * (10 + 5))
+    # Of what is free once the logits are there half is for requests of ten copies: 2.5 GiB each.
+    assert [made.taken(free) for free in (-5, 0, 7.5, 12.4, 12.5, 27.5, 500)] == [
+        pytest.approx(0.25 * (10 + 5 * group)) for group in (1, 1, 1, 1, 2, 5, 10)
+    ]
+    # Many requests need more while their logits are made, in BF16 and FP32 at once.
+    many = canvases("vllm", 40).sampler
+    assert many
+    assert many.needed == pytest.approx(0.25 * 1.5 * 40)
+
+
+def test_a_sampler_that_takes_all_requests_at_once_needs_all_copies() -> None:
+    """Before vLLM 0.25.1."""
+    made = canvases("vllm", 10, by=memory.Canvases(copies=6, logits=1.5)).sampler
+    assert made
+    assert made.needed == made.taken(1) == pytest.approx(0.25 * 10 * 6)
+
+
+def test_vllms_sampler_is_outside_its_share() -> None:
+    of = memory.Demand(**{**NEED.__dict__, "sampler": canvases("vllm", 10).sampler})
     given, planned = ({"gpu_memory_utilization": 0.8}, {"max_running_requests": 10**6})
     plain, more = (memory.vllm_pools(each, 110, 120, given) for each in (NEED, of))
-    assert (more.kv, more.ceiling, more.free_needed) == (plain.kv, plain.ceiling, plain.free_needed + 15)
-    assert more.used == plain.used + 15
+    assert (more.kv, more.ceiling, more.sampler_needed) == (plain.kv, plain.ceiling, 3.75)
+    assert more.free_needed == plain.free_needed + 3.75
+    assert more.used == plain.used + 0.25 * (10 + 2 * 5)  # 14 GiB are free beside the share: two at once
     # What the plan chooses itself leaves room for it.
-    assert memory.vllm_pools(of, 110, 120, planned, context_length=4096).chosen * 120 + 15 <= 110
+    assert memory.vllm_pools(of, 110, 120, planned, context_length=4096).chosen * 120 + 3.75 <= 110
 
 
 @pytest.mark.parametrize(
-    ("free", "requests", "said"), [(None, 10, True), (None, 2, False), (112, 10, True), (113, 10, False)]
+    ("version", "requests", "needed"),
+    [("0.25.0", 8, 12.0), ("0.25.1", 8, 3.25), ("0.29.0", 8, 3.25), ("0.33.0", 8, 3.0)],
+)
+def test_what_the_sampler_needs_by_release(version: str, requests: int, needed: float) -> None:
+    change = {"engine": {"version": version, "versions": ""}, "settings": {"max_num_seqs": requests}}
+    made = plan.launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm", {"free_gib": 110}, change)["memory"]
+    assert made["sampler_needed_gib"] == pytest.approx(needed, abs=0.01)
+    assert made["sampler_gib"] >= made["sampler_needed_gib"]
+
+
+def test_sglang_samples_all_requests_at_once() -> None:
+    by = verdict.assumed(verdict.base(), "sglang", "0.5.23").canvases
+    assert (by.copies, by.counted) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("free", "requests", "said"), [(None, 10, True), (None, 2, False), (101, 10, True), (102, 10, False)]
 )
 def test_a_share_without_room_for_the_sampler_is_said(free: float | None, requests: int, said: bool) -> None:
-    """At 0.8 ten requests take 15 GiB beside 97.4."""
+    """At 0.8 ten requests need 3.75 GiB beside 97.4."""
     settings = {"gpu_memory_utilization": 0.8, "max_num_seqs": requests}
     cluster = {"free_gib": free} if free else {}
     made = plan.launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm", cluster, {"settings": settings})
@@ -167,16 +207,23 @@ def test_a_share_without_room_for_the_sampler_is_said(free: float | None, reques
 
 
 def test_sglangs_reserve_has_the_sampler_in_it() -> None:
-    need, without = canvases("sglang", 10), canvases("sglang", None, canvas=1)
-    assert need.sampler == 0
+    all_at_once = memory.Canvases(copies=6, logits=1.5)
+    need, without = canvases("sglang", 10, by=all_at_once), canvases("sglang", None, canvas=1, by=all_at_once)
+    assert need.sampler is None
     assert need.activations == pytest.approx(without.activations + 15, abs=0.01)
 
 
-@given(st.integers(1, 64), st.integers(1, 512))
-def test_more_requests_or_longer_canvases_hold_more(requests: int, canvas: int) -> None:
-    least = canvases("vllm", requests, canvas).sampler
-    assert least < canvases("vllm", requests + 1, canvas).sampler
-    assert least < canvases("vllm", requests, canvas + 1).sampler
+@given(st.integers(1, 64), st.integers(1, 512), st.floats(-10, 200))
+def test_more_requests_or_longer_canvases_need_more(requests: int, canvas: int, free: float) -> None:
+    made, more, longer = (
+        canvases("vllm", *size).sampler for size in ((requests, canvas), (requests + 1, canvas), (requests, canvas + 1))
+    )
+    assert made
+    assert more
+    assert longer
+    assert made.needed < min(more.needed, longer.needed)
+    assert made.needed <= made.taken(free) <= made.copy * made.requests * 6 + 1e-9
+    assert made.taken(free) <= max(made.needed, free)
 
 
 def test_vllm_on_one_spark_against_what_was_measured() -> None:
