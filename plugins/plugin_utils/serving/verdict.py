@@ -190,6 +190,7 @@ def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known
         drafts=draft.steps if draft else 0,
         drafter=profile.drafter.attention if profile.drafter and draft else (),
         checkpoints=_checkpoints(facts_, engine, known),
+        aligned=bool(known.constant("memory.vllm_block_aligned", engine.name, engine.version)),
     )
     ratio = known.constant("memory.vllm_group_ratio", engine.name, engine.version)
     ahead = (

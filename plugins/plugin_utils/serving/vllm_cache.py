@@ -132,12 +132,13 @@ def kinds(
     drafts: int = 0,
     drafter: t.Sequence[Attention] = (),
     checkpoints: int = 0,
+    aligned: bool = True,
 ) -> list[Kind]:
     """List a model's kinds of layers. head: its own prediction head is loaded and has a cache; drafts: tokens drafted.
 
     drafter: layers of a drafter with a cache of its own. checkpoints: more states that a request keeps with prefix caching.
     A hybrid's attention blocks grow until a page holds a state, and the state's page is padded to it. Drafted tokens make
-    its convolution's state longer, and take a state each.
+    its convolution's state longer, and take a state each. aligned: the blocks stay a multiple of the one that was asked for.
     """
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     asked = settings.get("block_size") or settings.get("page_size")
@@ -172,7 +173,7 @@ def kinds(
         if not merged:
             return [Kind(layers, state, BLOCK, None, 1 + drafts)]
         own = next(size for _layers, size in merged.values())
-        step = MLA_BLOCK if facts.mla else BLOCK
+        step = max(MLA_BLOCK if facts.mla else BLOCK, block if block and aligned else 0)
         tokens = max(tokens if block else 0, step * math.ceil(state / (step * own)))
         states = (1 if settings.get("disable_radix_cache") else 2 + checkpoints) + drafts
         grows = settings.get("mamba_cache_mode") == "all"

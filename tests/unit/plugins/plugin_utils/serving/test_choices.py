@@ -124,3 +124,9 @@ VLLM_GRAPHS: list[tuple[str, dict[str, t.Any], tuple[bool, str]]] = [
 def test_graphs_of_vllm_by_its_modes(version: str, settings: dict[str, t.Any], graphs: tuple[bool, str]) -> None:
     asked = {"disable_cuda_graph": None, **settings}
     assert resolved("qwen3.5-122b-a10b-nvfp4-vllm", version, **asked)["disable_cuda_graph"] == graphs
+
+
+@pytest.mark.parametrize(("version", "off"), [("0.25.1", True), ("0.26.0", True), ("0.27.1", True), ("0.28.0", False)])
+def test_a_hybrids_prefix_cache_is_on_from_0_28_on(version: str, off: bool) -> None:
+    found = resolved("qwen3.8-27b-nvfp4-vllm", version, enable_prefix_caching=None)
+    assert found["disable_radix_cache"] == (off, "default")

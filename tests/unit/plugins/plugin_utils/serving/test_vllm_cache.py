@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Cut,
     Dense,
     Facts,
+    Linear,
     Mla,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
@@ -164,6 +165,20 @@ def test_a_hybrids_tokens_are_those_that_its_log_says(
         },
     )  # fmt: skip
     assert made["kv_tokens_logged"] == tokens
+
+
+@pytest.mark.parametrize(("aligned", "block", "blocks"), [(True, 384, 2730), (False, 272, 3855)])
+def test_a_hybrids_block_is_a_multiple_of_the_one_asked_for(aligned: bool, block: int, blocks: int) -> None:
+    """Two layers of attention, six of states of 137,216 bytes, 1 GiB: what vLLM 0.32.0 logged on a CPU, whose block is 128."""
+    facts = Facts(
+        "Invented", 512, 4096, 8192, (Attention(2, 8, 2, 64, gated=True),), linear=Linear("gdn", 6, 4, 64, 8, 64)
+    )
+    found = vllm_cache.kinds(facts, Cut(), {"block_size": 128}, aligned=aligned)
+    made = vllm_cache.layout(found, NEW, 4096)
+    assert {group.block for group in made.groups} == {block}
+    assert made.blocks(GIB) == blocks
+    if aligned:
+        assert made.tokens(GIB, 4096) == 657769
 
 
 def test_prefix_caching_keeps_a_state_more() -> None:
