@@ -69,10 +69,16 @@ def parser() -> argparse.ArgumentParser:
     link.add_argument("node")
     link.add_argument("function", help=f"{' or '.join(configuration.FUNCTIONS)}, or 1 or 2")
     link.add_argument("state", choices=("up", "down"))
+    cables = commands.add_parser("cables", help="join functions by cables alone, or all of them by the switch")
+    cables.add_argument("cables", nargs="+", metavar="CABLE", help="spark1:2=spark2:1 …, or switch")
     power = commands.add_parser("power", help="cut a node's power, give it again, or press its reset button")
     power.add_argument("action", choices=("on", "off", "reset"))
     power.add_argument("node")
-    for name, text in (("reboot", "reboot a node and wait for it"), ("crash", "kill a node's virtual machine")):
+    for name, text in (
+        ("reboot", "reboot a node and wait for it"),
+        ("crash", "kill a node's virtual machine"),
+        ("replace", "put another machine in a node's place: a bare disk, other MACs"),
+    ):
         commands.add_parser(name, help=text).add_argument("node")
     return top
 
@@ -110,11 +116,17 @@ def dispatch(arguments: argparse.Namespace, lab: Cluster) -> int:
         function = configuration.function_index(arguments.function)
         lab.link(node, function, up=arguments.state == "up")
         say(f"{configuration.node_name(node)}: cable of {configuration.FUNCTIONS[function]} {arguments.state}.")
+    elif command == "cables":
+        lab.cables(None if arguments.cables == ["switch"] else [configuration.cable(text) for text in arguments.cables])
+        say(f"Cables: {', '.join(arguments.cables)}.")
     elif command == "power":
         lab.power(node, arguments.action)
         say(f"{configuration.node_name(node)}: power {arguments.action}.")
     elif command == "reboot":
         say(f"{configuration.node_name(node)} is back after {lab.reboot(node):.0f} s.")
+    elif command == "replace":
+        lab.replace(node)
+        say(f"{configuration.node_name(node)} is another machine.")
     elif command == "crash":
         lab.crash(node)
         say(f"{configuration.node_name(node)}: its virtual machine was killed.")

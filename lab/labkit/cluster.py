@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from labkit import host, image, machine, processes, qemu, saved
-from labkit.config import DEFAULT_NODES, FUNCTIONS, MAX_NODES, PORT_HINT, Config, node_name
+from labkit.config import DEFAULT_NODES, FUNCTIONS, MAX_NODES, PORT_HINT, Config, node_name, plug_name
 from labkit.errors import LabError
 from labkit.qmp import Qmp
 
@@ -56,6 +57,7 @@ class Cluster:
         self.config = config
         self.say = say
         self.wire = config.run / "wire"
+        self.cables_file = config.run / "cables"
 
     # --- what is there -------------------------------------------------------------------------------------------
 
@@ -191,13 +193,19 @@ class Cluster:
     def _start_switch(self) -> None:
         if SWITCH in processes.find(self.config.run):
             return
-        self.wire.unlink(missing_ok=True)
+        plugs = [
+            plug_name(number, function) for number in range(1, MAX_NODES + 1) for function in range(len(FUNCTIONS))
+        ]
+        for plug in plugs:
+            self.wire.with_name(f"{self.wire.name}-{plug}").unlink(missing_ok=True)
         child = subprocess.Popen(
             [
                 sys.executable,
                 "-I",
                 str(image.HERE / "switch.py"),
                 str(self.wire),
+                str(self.cables_file),
+                ",".join(plugs),
                 processes.marker(self.config.run, SWITCH),
             ],
             stdin=subprocess.DEVNULL,
@@ -234,9 +242,10 @@ class Cluster:
         if not model.disk.exists():
             machine.make_disk(state.disk if state else image_folder / "root.ext4", model.disk)
         if state:
-            machine.restore(model, number, self.wire, state.devices)
+            machine.restore(model, number, self.wire, state.devices, self._machines_before(number))
         else:
-            machine.boot(model, number, self.wire)
+            machine.boot(model, number, self.wire, self._machines_before(number))
+        self._plug(number)
         name = node_name(number)
         machine.wait_until(
             model,
@@ -264,6 +273,57 @@ class Cluster:
             return bool(found) or there
 
     # --- disturbances ----------------------------------------------------------------------------------------------
+
+    def _machines_before(self, number: int) -> int:
+        """How many machines have been replaced in the node's place."""
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.folder(number) / "machine").read_text(encoding="utf-8"))
+        return 0
+
+    def replace(self, number: int) -> None:
+        """Put another machine in a node's place, as delivered: a bare disk, other MACs."""
+        with self.locked():
+            folder = self.folder(number)
+            if not (folder / "up").is_file():
+                raise LabError(f"{node_name(number)} is not up in lab {self.config.name!r}.", "lab/lab up starts it.")
+            processes.end(self.config.run, node_name(number), patience=0)
+            with image.locked(self.config, self.say):
+                base = image.ensure(self.config, self.say)
+                accelerator = saved.accelerator(self.config, base, self.say)
+                state = saved.ensure(self.config, base, accelerator, self.say)
+            (folder / "machine").write_text(str(self._machines_before(number) + 1), encoding="utf-8")
+            (folder / "disk.qcow2").unlink(missing_ok=True)
+            self._start(number, base, accelerator, state)
+
+    def cables(self, pairs: list[list[str]] | None) -> None:
+        """Join functions by cables, each pair of plugs by one, and pull the rest; None: all of them on one switch."""
+        ends = [plug for pair in pairs or [] for plug in pair]
+        if twice := sorted({plug for plug in ends if ends.count(plug) > 1}):
+            raise LabError(f"Function {', '.join(twice)} (node.function) has two cables.", "Give it one.")
+        with self.locked():
+            switch = processes.find(self.config.run).get(SWITCH)
+            if switch is None:
+                raise LabError(f"Lab {self.config.name!r} is not up.", "lab/lab up starts it.")
+            if pairs is None:
+                self.cables_file.unlink(missing_ok=True)
+            else:
+                new = self.cables_file.with_suffix(".new")
+                new.write_text(json.dumps(pairs), encoding="utf-8")
+                new.rename(self.cables_file)
+            os.kill(switch, signal.SIGHUP)
+            for node in self.nodes():
+                if node.state == "running":
+                    self._plug(node.number)
+
+    def _plug(self, number: int) -> None:
+        """Give the node's functions a carrier where a cable is in them."""
+        cabled = None
+        with contextlib.suppress(FileNotFoundError):
+            cabled = {plug for pair in json.loads(self.cables_file.read_text(encoding="utf-8")) for plug in pair}
+        with Qmp(self.folder(number) / "qmp") as qmp:
+            for function in range(len(FUNCTIONS)):
+                up = cabled is None or plug_name(number, function) in cabled
+                qmp.command("set_link", name=f"card{function}", up=up)
 
     def link(self, number: int, function: int, *, up: bool) -> None:
         """Pull or plug the cable of one function."""

@@ -129,6 +129,25 @@ def function_index(text: str) -> int:
     )
 
 
-def card_mac(node: int, function: int) -> str:
-    """MAC of a node's function (0 or 1). The guest reads its number from the fifth byte."""
-    return f"06:00:00:00:{node:02x}:{function + 1:02x}"
+def card_mac(node: int, function: int, machine: int = 0) -> str:
+    """MAC of a node's function (0 or 1). The guest reads its number from the fifth byte.
+
+    machine: how many machines have been replaced in this node's place; each has MACs of its own.
+    """
+    return f"06:00:00:{machine % 256:02x}:{node:02x}:{function + 1:02x}"
+
+
+def plug_name(node: int, function: int) -> str:
+    """What the switch calls the plug of a node's function (0 or 1)."""
+    return f"{node}.{function + 1}"
+
+
+def cable(text: str) -> list[str]:
+    """The two plugs of a cable such as `spark1:2=spark2:1`.
+
+    Raises LabError for anything else.
+    """
+    ends = [end.split(":") for end in text.split("=")]
+    if len(ends) != 2 or any(len(end) != 2 for end in ends):
+        raise LabError(f"{text!r} is not a cable.", "Say which two functions it joins, such as spark1:2=spark2:1.")
+    return [plug_name(node_number(node), function_index(function)) for node, function in ends]

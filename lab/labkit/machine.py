@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from labkit import host, processes, qemu
-from labkit.config import FUNCTIONS, Config
+from labkit.config import FUNCTIONS, Config, card_mac, plug_name
 from labkit.errors import LabError
 from labkit.qmp import Qmp
 
@@ -37,22 +37,29 @@ def run(command: list[str]) -> None:
         raise LabError(f"{command[0]} failed: {last or f'exit status {result.returncode}'}.")
 
 
-def boot(machine: qemu.Machine, node: int, wire: Path) -> None:
+def _card(node: int, function: int, wire: Path, number: int) -> tuple[dict[str, object], dict[str, object]]:
+    """One function, plugged into a socket of its own, by which the switch knows it. number: which machine it is of."""
+    plug = wire.with_name(f"{wire.name}-{plug_name(node, function)}")
+    netdev, device = qemu.card(node, function, plug, host.reconnect())
+    return netdev, {**device, "mac": card_mac(node, function, number)}
+
+
+def boot(machine: qemu.Machine, node: int, wire: Path, number: int = 0) -> None:
     """Start a node from its disk, with its card plugged in from the beginning."""
     options: list[str] = []
     for function in range(len(FUNCTIONS)):
-        netdev, device = qemu.card(node, function, wire, host.reconnect())
+        netdev, device = _card(node, function, wire, number)
         options += ["-netdev", json.dumps(netdev), "-device", json.dumps(device)]
     run([*qemu.command(machine), *options, "-daemonize", "-pidfile", str(machine.pid_file)])
 
 
-def restore(machine: qemu.Machine, node: int, wire: Path, devices: Path) -> None:
+def restore(machine: qemu.Machine, node: int, wire: Path, devices: Path, number: int = 0) -> None:
     """Start a node from a saved state and plug its card in, from which it learns who it is."""
     run([*qemu.command(machine), "-incoming", "defer", "-daemonize", "-pidfile", str(machine.pid_file)])
     with Qmp(machine.qmp) as qmp:
         qmp.migration("migrate-incoming", f"exec:cat '{devices}'", timeout=RESTORE_SECONDS)
         for function in range(len(FUNCTIONS)):
-            netdev, device = qemu.card(node, function, wire, host.reconnect())
+            netdev, device = _card(node, function, wire, number)
             qmp.command("netdev_add", **netdev)
             qmp.command("device_add", **device)
         qmp.command("cont")

@@ -4,17 +4,21 @@
 """The lab's wire: one learning layer-2 switch, to which every function of every node is plugged by a unix socket.
 
 QEMU's `stream` netdev sends each frame behind its length (4 bytes, big endian). A frame never leaves this process but
-through these sockets. Run as `switch.py SOCKET`; it serves until it is killed.
+through these sockets. Run as `switch.py SOCKET CABLES PLUG,…`: it listens on SOCKET-PLUG of each plug, and serves until
+it is killed. Where the file CABLES is, a list of pairs of plugs, it is as many cables; SIGHUP reads it again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import select
+import signal
 import socket
 import struct
 import sys
 from collections import deque
+from pathlib import Path
 
 MAX_FRAME = 9216
 """Longest frame that passes: 9018 bytes and some tags."""
@@ -44,7 +48,7 @@ class Table:
     def targets(self, destination: bytes, port: int, everyone: list[int]) -> list[int]:
         """Ports that get a frame: the one known for the address, or all others; never the one it came from."""
         known = None if destination[0] & 1 else self.ports.get(destination)
-        if known is not None:
+        if known is not None and known in everyone:  # else it is unknown there, or was seen on another cable
             return [] if known == port else [known]
         return [other for other in everyone if other != port]
 
@@ -77,8 +81,9 @@ def split(buffer: bytearray) -> list[bytes]:
 class Port:
     """One plugged function."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, plug: str = "") -> None:
         self.sock = sock
+        self.plug = plug
         self.received = bytearray()
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
@@ -113,21 +118,36 @@ class Port:
 
 
 class Switch:
-    """Ports by file descriptor, and the loop that moves frames between them."""
+    """Ports by file descriptor, and the loop that moves frames between them. listeners: by what is plugged in there."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        self.listener = listener
+    def __init__(self, listeners: dict[str, socket.socket]) -> None:
+        self.listeners = {listener.fileno(): (plug, listener) for plug, listener in listeners.items()}
         self.poll = select.epoll()
-        self.poll.register(listener, select.EPOLLIN)
+        for number in self.listeners:
+            self.poll.register(number, select.EPOLLIN)
         self.ports: dict[int, Port] = {}
         self.table = Table()
+        self.segments: dict[str, int] | None = None
 
-    def plug(self) -> None:
+    def lay(self, cables: list[list[str]] | None) -> None:
+        """Join plugs by cables alone; None: all of them by one switch."""
+        self.segments = None if cables is None else {plug: n for n, cable in enumerate(cables) for plug in cable}
+        self.table = Table()
+
+    def beside(self, number: int) -> list[int]:
+        """Ports of the segment that a port is on, itself among them; none where no cable is plugged in."""
+        if self.segments is None:
+            return list(self.ports)
+        segment = self.segments.get(self.ports[number].plug)
+        return [n for n, port in self.ports.items() if segment is not None and self.segments.get(port.plug) == segment]
+
+    def plug(self, listening: int) -> None:
         """Accept a function."""
-        sock, _peer = self.listener.accept()
+        plug, listener = self.listeners[listening]
+        sock, _peer = listener.accept()
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        self.ports[sock.fileno()] = Port(sock)
+        self.ports[sock.fileno()] = Port(sock, plug)
         self.poll.register(sock, select.EPOLLIN)
 
     def unplug(self, number: int) -> None:
@@ -147,7 +167,7 @@ class Switch:
         if not data:
             raise ConnectionResetError
         port.received += data
-        table, everyone = self.table, list(self.ports)
+        table, everyone = self.table, self.beside(number)
         touched: set[int] = set()
         for frame in split(port.received):
             table.learn(frame[10:16], number)
@@ -172,8 +192,8 @@ class Switch:
         """Move frames for ever."""
         while True:
             for number, event in self.poll.poll():
-                if number == self.listener.fileno():
-                    self.plug()
+                if number in self.listeners:
+                    self.plug(number)
                 elif number in self.ports:
                     try:
                         touched = self.receive(number) if event & ~select.EPOLLOUT else set()
@@ -188,14 +208,25 @@ class Switch:
 
 
 def main() -> int:
-    """Serve on the unix socket named by the first argument."""
-    path = sys.argv[1]
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(64)
+    """Serve on a unix socket for each plug."""
+    path, cables, plugs = sys.argv[1:4]
+    listeners = {plug: socket.socket(socket.AF_UNIX) for plug in plugs.split(",")}
+    for plug, listener in listeners.items():
+        listener.bind(f"{path}-{plug}")
+        listener.listen(4)
+    switch = Switch(listeners)
+
+    def lay(*_signal: object) -> None:
+        try:
+            switch.lay(json.loads(Path(cables).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            switch.lay(None)
+
+    signal.signal(signal.SIGHUP, lay)
+    lay()
     print("ready", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        Switch(listener).serve()
+        switch.serve()
     return 0
 
 

@@ -445,4 +445,19 @@ def drift(
         )
         if netdev
     }
-    return changes + live_changes(planned_devices(planned), links)
+    return changes + live_changes(planned_devices(planned), links) + _moved(node, planned)
+
+
+def _moved(node: Node, planned: PlannedHost) -> list[Change]:
+    """Return the addresses that go with a MAC which is to be changed first: such a VF is not known by its planned one."""
+    changes = []
+    for function in planned.functions:
+        there = node.function(function.pci, function.netdev)
+        on_host = {vf.index: vf.netdev for vf in (there.vfs if there else ()) if vf.place.state == "host"}
+        for vf in function.vfs:
+            netdev, address = on_host.get(vf.index), f"{vf.address}/{vf.prefix}"
+            if netdev is None or (netdev.mac or "").lower() == vf.mac.lower():
+                continue
+            if netdev.ipv4 and address not in netdev.ipv4:
+                changes.append(Change(netdev.name, "IPv4", list(netdev.ipv4), [address]))
+    return changes

@@ -91,3 +91,16 @@ def test_every_function_of_every_node_has_its_own_local_address() -> None:
     assert len(macs) == 16
     assert all(int(mac[:2], 16) & 3 == 2 for mac in macs), "locally administered, not a group"
     assert config.card_mac(3, 1) == "06:00:00:00:03:02", "the guest reads its number from the fifth byte"
+    replaced = {config.card_mac(node, function, 1) for node in range(1, 9) for function in range(2)}
+    assert not macs & replaced, "another machine in a node's place"
+    assert config.card_mac(3, 1, 1)[12:14] == "03"
+
+
+def test_a_cable_joins_two_functions() -> None:
+    assert config.cable("spark1:2=3:enp1s0f0np0") == ["1.2", "3.1"]
+
+
+@pytest.mark.parametrize("text", ["spark1:2", "spark1:2=spark2", "spark1:2=spark2:1=spark3:1", "spark1=spark2"])
+def test_what_is_no_cable_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(LabError, match="spark1:2=spark2:1"):
+        config.cable(text)

@@ -109,17 +109,18 @@ class Wire:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        listener.listen()
-        self.switch = switch.Switch(listener)
+        listeners = {plug: socket.socket(socket.AF_UNIX) for plug in "abc"}
+        for plug, listener in listeners.items():
+            listener.bind(f"{path}-{plug}")
+            listener.listen()
+        self.switch = switch.Switch(listeners)
         threading.Thread(target=self.switch.serve, daemon=True).start()
         self.plugged: list[socket.socket] = []
 
-    def plug(self) -> socket.socket:
+    def plug(self, plug: str = "a") -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(60)
-        sock.connect(str(self.path))
+        sock.connect(f"{self.path}-{plug}")
         self.plugged.append(sock)
         self.wait(len(self.plugged))
         return sock
@@ -170,3 +171,20 @@ def test_a_function_that_is_unplugged_does_not_stop_the_others(wire: Wire) -> No
     wire.wait(2)
     two.sendall(frame(A, B))
     assert read(three) == frame(A, B), "an address that went with its port is unknown again"
+
+
+def test_cables_join_their_two_ends_alone_and_a_switch_joins_all_again(wire: Wire) -> None:
+    one, two, three = (wire.plug(plug) for plug in "abc")
+    wire.switch.lay([["a", "b"]])
+    three.sendall(frame(EVERYONE, C))  # without a cable: nobody hears it
+    one.sendall(frame(EVERYONE, A))
+    assert read(two) == frame(EVERYONE, A)
+    two.sendall(frame(C, B))
+    assert read(one) == frame(C, B)
+    wire.switch.lay([["a", "c"]])
+    three.sendall(frame(A, C))
+    assert read(one) == frame(A, C)
+    wire.switch.lay(None)
+    one.sendall(frame(EVERYONE, A, 77))
+    assert read(two) == frame(EVERYONE, A, 77), "nothing of what was sent on other cables has come here"
+    assert read(three) == frame(EVERYONE, A, 77)

@@ -307,6 +307,20 @@ def test_a_vf_on_the_host_without_its_address_or_mtu_differs() -> None:
     assert drift(vf_in(node(), netdev=dataclasses.replace(vf, mtu=1500))) == {"MTU": "vf0"}
 
 
+def test_a_vf_that_gets_another_mac_and_address_tells_both_addresses() -> None:
+    """A host that moves to another number: until its MAC is changed, the VF is known by its function and index alone."""
+    vf = node().functions[0].vfs[0].netdev
+    assert vf
+    moved = dataclasses.replace(vf, mac="02:d6:00:09:00:00", ipv4=("10.100.0.9/24",))
+    planned = planned_host()
+    found = netplan.drift(vf_in(node(), netdev=moved), planned, text_of(planned))
+    assert [(c.subject, c.what, c.before, c.after) for c in found] == [
+        ("vf0", "IPv4", ["10.100.0.9/24"], list(vf.ipv4))
+    ]
+    nobody = dataclasses.replace(moved, ipv4=())  # as the kernel makes it
+    assert netplan.drift(vf_in(node(), netdev=nobody), planned, text_of(planned)) == []
+
+
 def test_a_vf_in_a_pod_or_gone_is_not_netplan_s_business() -> None:
     vf = node().functions[0].vfs[0].netdev
     assert vf
