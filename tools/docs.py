@@ -33,6 +33,8 @@ def build(place: pathlib.Path = BUILD) -> pathlib.Path:
     collect = [programs / "antsibull-docs", "--config-file", SITE / "antsibull-docs.cfg", "collection"]
     collect += ["--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", pages, COLLECTION]
     subprocess.run(collect, check=True, env=environment)
+    # antsibull-docs takes texts alone.
+    shutil.copytree(ROOT / "docs" / "images", pages / "docsite" / "images")
     render = [programs / "sphinx-build", "-b", "html", "-c", SITE, "-W", "--keep-going", "-q", pages, place / "html"]
     subprocess.run(render, check=True, env=environment)
     return place / "html" / "index.html"

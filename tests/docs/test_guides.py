@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import typing as t
 
 import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.tests.unit import guide
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, Owner, can_run
 from ansible_collections.dgxspark.cluster.tools import docs, troubleshooting
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -79,6 +84,43 @@ def test_a_command_names_what_there_is(name: str, command: str) -> None:
     assert {tag for given in options(typed, "--tags") for tag in given.split(",")} <= tags_of(place)
     for variable in (name for value in options(typed, "-e") for name in variables(value)):
         assert re.search(rf"\b{re.escape(variable)}\b", CODE), f"{name}: nothing reads {variable}"
+
+
+@pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
+def test_ansible_takes_each_command_as_it_is_printed(tmp_path: pathlib.Path) -> None:
+    """Its inventory, limit, tags and variables, up to the list of what it would do. Whole runs are in the tests of the playbooks."""
+    owner = Owner(tmp_path)
+    shutil.copytree(ROOT / "inventories" / "example", tmp_path / "inventory")
+    shutil.copytree(tmp_path / "inventory", tmp_path / "my-cluster" / "inventory")
+    more = {f"spark{number}": {"ansible_host": f"192.0.2.{10 + number}"} for number in range(1, 9)}
+    groups = {"dgx": {"hosts": more}, "k3s_server": {"hosts": {"spark1": {}}}, "k3s_agent": {"hosts": {"spark2": {}}}}
+    (tmp_path / "inventory/more.yml").write_text(yaml.safe_dump(groups), encoding="utf-8")
+    typed = sorted({command for _name, command in TYPED})
+    asked = [words(command) for command in typed]
+    for command in asked:
+        for given in options(command, "-e"):
+            if given.startswith("@"):
+                (tmp_path / given[1:]).parent.mkdir(exist_ok=True)
+                (tmp_path / given[1:]).write_text("{}", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, pathlib.Path(__file__).parent / "taken.py"],
+        input=json.dumps(asked),
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+            "ANSIBLE_CONFIG": str(owner.folder / "ansible.cfg"),
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    ended = zip(typed, json.loads(done.stdout), strict=True)
+    wrong = [
+        f"{command}: {said}" for command, (code, said) in ended if code or re.search("Traceback|Unable to parse", said) or "TAGS: [" not in said
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", ["guide_first_evening", "guide_airgapped"])
