@@ -89,21 +89,32 @@ def read_yaml(path: pathlib.Path) -> t.Any:
     return parse_yaml(text, str(path))
 
 
-def parse_yaml(text: str, where: str, aliases: int | None = None) -> t.Any:
+def parse_yaml(text: str, where: str, written_out: int | None = None) -> t.Any:
     """Parse YAML; KnowledgeError names `where` and the line of a fault.
 
-    aliases: of a file that is not ours, how many it may have; of a key that it gives twice the last counts.
+    written_out: of a file that is not ours, how many values it may have once its aliases are written out; of a key that it gives
+    twice the last counts.
     """
     try:
         # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
-        if (
-            aliases is not None
-            and sum(isinstance(x, yaml.AliasToken) for x in yaml.scan(text, Loader=_Loader)) > aliases
-        ):
-            raise KnowledgeError(f"{where}: more than {aliases} aliases (*name). Write the values out.")
-        return yaml.load(text, Loader=_Loader if aliases is None else _Foreign)
+        if written_out is not None and _nodes(yaml.compose(text, Loader=_Loader), {}) > written_out:
+            raise KnowledgeError(
+                f"{where}: its aliases (*name) write out to more than {written_out} values. Write fewer."
+            )
+        return yaml.load(text, Loader=_Loader if written_out is None else _Foreign)
     except (yaml.YAMLError, RecursionError) as exc:
         raise KnowledgeError(f"{where}: not valid YAML: {' '.join(str(exc).split())}") from exc
+
+
+def _nodes(node: yaml.Node | None, known: dict[int, float]) -> float:
+    """Return how many values a node has with its aliases written out; infinite where it holds itself."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = float("inf")
+        pairs = node.value if isinstance(node, yaml.SequenceNode) else [each for pair in node.value for each in pair]
+        known[id(node)] = 1 + sum(_nodes(each, known) for each in pairs)
+    return known[id(node)]
 
 
 @functools.cache

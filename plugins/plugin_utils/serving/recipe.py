@@ -13,7 +13,12 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table, recipe_flags, recipe_formats
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    flag_table,
+    recipe_flags,
+    recipe_formats,
+    recipe_source,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import KIND, extended
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_shell import unset
@@ -26,6 +31,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 Plain = dict[str, t.Any]
 _KIND = "recipes"  # of knowledge: what other tools name otherwise, and what a plan sets itself
 _HUB = re.compile(r"[^/\s]+/[^/\s:]+")
+_CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+)(?:/snapshots/([0-9a-f]{40})(?:/|$))?")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
 _HASH = re.compile(r"[0-9a-f]{40}")
@@ -35,9 +41,13 @@ def read(path: str, overlays: t.Sequence[str] = ()) -> Plain:
     """Return the profile that a recipe's file makes, its `recipe` with how each line was used.
 
     CollectionError names the file and what is wrong with it: unreadable, too large, another engine, a command that only a shell
-    could work out. The file is read once, and no other file that it names is opened.
+    could work out. The file is read once, and no other file that it names is opened. FILE#NAME is one of a Compose file's services or
+    one of several commands (the second of a script is #2).
     """
-    file = pathlib.Path(path)
+    file, choice = pathlib.Path(path), ""
+    if not file.exists() and "#" in file.name:
+        path, _mark, choice = path.rpartition("#")
+        file = pathlib.Path(path)
     try:
         if not file.is_file():
             raise CollectionError("there is no such file. A relative path begins where the playbook is called.")
@@ -54,18 +64,18 @@ def read(path: str, overlays: t.Sequence[str] = ()) -> Plain:
         text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise CollectionError(f"recipe {path}: it is not UTF-8 text: {exc.reason}. Name a recipe.") from exc
-    return dict(_made(text, file.name, tuple(overlays), knowledge.stamp(overlays)))
+    return dict(_made(text, file.name, choice, tuple(overlays), knowledge.stamp(overlays)))
 
 
 @functools.lru_cache(maxsize=32)
-def _made(text: str, name: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Plain:
-    return profile_of(text, name, overlays)
+def _made(text: str, name: str, choice: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Plain:
+    return profile_of(text, name, overlays, choice)
 
 
-def profile_of(text: str, name: str, overlays: t.Sequence[str] = ()) -> Plain:
-    """Return the profile that a recipe's text makes. name: its file's."""
+def profile_of(text: str, name: str, overlays: t.Sequence[str] = (), choice: str = "") -> Plain:
+    """Return the profile that a recipe's text makes. name: its file's. choice: which of its services or commands."""
     try:
-        return _Maker(recipe_formats.read(text, name), name, overlays).profile()
+        return _Maker(recipe_formats.read(text, name, choice), name, overlays).profile()
     except CollectionError as exc:
         raise CollectionError(f"recipe {name}: {exc}") from exc
 
@@ -73,9 +83,9 @@ def profile_of(text: str, name: str, overlays: t.Sequence[str] = ()) -> Plain:
 class _Maker:
     """One profile while it is made."""
 
-    def __init__(self, source: recipe_formats.Source, name: str, overlays: t.Sequence[str]) -> None:
+    def __init__(self, source: recipe_source.Source, name: str, overlays: t.Sequence[str]) -> None:
         self.source, self.name = source, name
-        self.lines: list[recipe_formats.Line] = []
+        self.lines: list[recipe_source.Line] = []
         self.settings: Plain = {}
         self.parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1}
         self.model, self.revision = source.model, source.revision
@@ -88,8 +98,8 @@ class _Maker:
         self.engine, self.version = self.engine_of()
         self.dialect: Dialect = load_tables(overlays).dialect(self.engine, self.version)
 
-    def told(self, text: str, became: recipe_formats.Became, why: str = "") -> None:
-        self.lines.append(recipe_formats.Line(text, became, why))
+    def told(self, text: str, became: recipe_source.Became, why: str = "") -> None:
+        self.lines.append(recipe_source.Line(text, became, why))
 
     def engine_of(self) -> tuple[str, str]:
         """Return the engine and its version: of a known image, else by the image's tag, which may name no release."""
@@ -146,7 +156,7 @@ class _Maker:
         knowledge.validate(KIND, made, "the profile that it makes")
         return made
 
-    def image_said(self) -> tuple[recipe_formats.Became, str]:
+    def image_said(self) -> tuple[recipe_source.Became, str]:
         said = f"engine {self.engine} {self.version}"
         if not self.source.image:
             return "not used", f"{said}: name one, k8s_dgx_image."
@@ -263,8 +273,30 @@ class _Maker:
                 self.told(f"env {name}={value}", "setting", "environment")
         return kept
 
+    def found_model(self) -> None:
+        """Put the hub's name where the command names a folder and the recipe says what lies in it."""
+        inside = self.model.rstrip("/")
+        mounts = self.source.mounts
+        base = max((m for m in mounts if m and (inside == m or inside.startswith(m + "/"))), key=len, default=None)
+        outside = inside if base is None else mounts[base] + inside[len(base) :]
+        name = self.source.downloads.get(inside) or self.source.downloads.get(outside)
+        cached = next((found for found in map(_CACHED.search, (inside, outside)) if found), None)
+        said = self.source.model if _HUB.fullmatch(self.source.model) else ""
+        if cached:
+            name = f"{cached[1]}/{cached[2]}"
+            self.revision = self.revision or cached[3] or ""
+        if found := name if name and _HUB.fullmatch(name) else said:
+            self.told(
+                f"model {self.model}",
+                "ours",
+                f"a folder for {found}, by the recipe: the weights come from the hub by name.",
+            )
+            self.model = found
+
     def known_model(self) -> Plain:
         """Return what a profile at hand knows of the same model. CollectionError where the recipe names none of the hub."""
+        if not _HUB.fullmatch(self.model):
+            self.found_model()
         if unset(self.model) or _LEFT.search(self.model):
             raise CollectionError(f"model: nothing in the recipe sets {self.model}. Write the model's name there.")
         if not _HUB.fullmatch(self.model):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A shell command as words, as a POSIX shell would split it. It is read and never run.
+"""A shell script as commands of words, as a shell would split them. It is read and never run.
 
-What a command prints (`$(…)`, backquotes) is as unknown as a variable that nothing sets; here-documents, groups and branches
-are refused.
+What only a run could tell is as unknown as a variable that nothing sets: what a command prints, what a branch or loop assigns.
+A command in a branch or loop is known by its `inside`. The script is taken as started without arguments.
 """
 
 from __future__ import annotations
@@ -16,40 +16,32 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_BRACED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?])([^}]*))?\}")
-_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|what a command prints)\}")
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
+_BRACED = re.compile(r"\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(\[[^]{}]*\])?(:?[-=?+])?")
+_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+|what [^{}]*)\}")
+_FIELD = re.compile(r"(?:\$\{what [^{}]*\}|\S)+")
+# A word for a person: <MODEL>.
+_PERSON = re.compile(r"([A-Za-z][\w./:-]*)>")
+_SKIPPED = re.compile(r"[ \t]*(?:\"(?:\\.|[^\"])*\"|'[^']*'|[^\s;&|()<>])+", re.DOTALL)
+_HERE = re.compile(r"(-?)[ \t]*(['\"]?)([A-Za-z_][\w.-]*)\2")
 _PRINTED = "${what a command prints}"
-_BRANCHES = frozenset(
-    [
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "for",
-        "while",
-        "until",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "function",
-        "select",
-        "{",
-        "}",
-        "[[",
-    ]
-)
+_OPENS = frozenset(["if", "for", "while", "until", "select", "case"])
+_BETWEEN = frozenset(["then", "else", "elif", "do", "!"])
+_CLOSES = {"fi": ("if",), "done": ("for", "while", "until", "select"), "esac": ("case",), "}": ("{",)}
+DECLARES = ("export", "declare", "readonly", "local", "typeset")
 
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command: its words, what is assigned in front of it, and what a shell does after it (`|`, `&&` …)."""
+    """One simple command: its words, what is assigned in front of it, and what a shell does after it (`|`, `&&` …).
+
+    inside: the branch or loop that it stands in (`if`, `for` … or `||`), else empty.
+    """
 
     words: tuple[str, ...]
     assigned: tuple[tuple[str, str], ...] = ()
     after: str = ""
+    inside: str = ""
 
     def __str__(self) -> str:
         return " ".join([*(f"{name}=…" for name, _value in self.assigned), *self.words])
@@ -63,17 +55,13 @@ def unset(text: str) -> str | None:
 
 def expanded(text: str, variables: t.Mapping[str, str]) -> str:
     """Put variables into a text that is no shell word, as Compose does: `$NAME`, `${NAME:-default}`, `$$` for a dollar."""
-    lexer = _Lexer(text, dict(variables), compose=True)
-    out = ""
-    while lexer.at < len(text):
-        out += lexer.dollar() if text[lexer.at] == "$" else lexer.take()
-    return out
+    return _Lexer(text, dict(variables), compose=True).flat()
 
 
 def commands(text: str, variables: t.Mapping[str, str] | None = None) -> list[Command]:
     """Split a text into its commands. variables: what is set before; what the text assigns itself is added in its order.
 
-    A variable that nothing set stays as `${NAME}`. Raises CollectionError for what only a shell could know.
+    A variable that nothing set stays as `${NAME}`. Raises CollectionError for what is no shell text.
     """
     # As sparkrun has it: blanks after a backslash at the end of a line do not end the command.
     lexer = _Lexer(re.sub(r"\\[ \t\r]+\n", "\\\\\n", text.replace("\r\n", "\n")), dict(variables or {}))
@@ -81,21 +69,37 @@ def commands(text: str, variables: t.Mapping[str, str] | None = None) -> list[Co
     return lexer.found
 
 
+def _unknown(name: str) -> str:
+    return f"${{what a shell makes of {name}}}"
+
+
 @dataclass
 class _Lexer:
     text: str
     variables: dict[str, str]
     compose: bool = False
+    array: bool = False  # only the words up to a closing parenthesis
     at: int = 0
+    arrays: dict[str, list[str]] = field(default_factory=dict)
     found: list[Command] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     assigned: list[tuple[str, str]] = field(default_factory=list)
     word: str | None = None
     quoted: bool = False
+    emptied: bool = False  # an array without elements stood in the word
+    header: str = ""  # of `for` or `case`: the words up to its body
+    function: bool = False  # its name was read, its body comes
+    open: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # what is not closed yet, each with what it makes its commands
+    here: list[tuple[str, bool]] = field(default_factory=list)  # ends of here-documents that begin after this line
 
     def take(self) -> str:
         self.at += 1
         return self.text[self.at - 1]
+
+    def next(self, text: str) -> bool:
+        return self.text.startswith(text, self.at)
 
     def refuse(self, what: str) -> CollectionError:
         line = self.text.count("\n", 0, self.at) + 1
@@ -103,11 +107,26 @@ class _Lexer:
             f"line {line}: {what}, which only a shell can work out, and nothing of a recipe is run. Write the words themselves there."
         )
 
+    def inside(self) -> str:
+        """Return what makes it unsure whether a command here is run: empty where nothing does."""
+        return next((kind for _opened, kind in self.open if kind), self.guarded())
+
+    def guarded(self) -> str:
+        before = self.found[-1] if self.found else None
+        if before is None or before.after not in ("&&", "||"):
+            return ""
+        asked = before.words and before.words[0] in ("[", "[[", "test", "((")
+        return "||" if before.after == "||" else "&&" if asked or before.inside == "&&" else ""
+
     def run(self) -> None:
         while self.at < len(self.text):
             char = self.take()
-            if char == "\\":
-                if self.at < len(self.text) and self.text[self.at] == "\n":
+            if self.array and char in ")\n":
+                self.end_word()
+                if char == ")":
+                    return
+            elif char == "\\":
+                if self.next("\n"):
                     self.at += 1
                 elif self.at < len(self.text):
                     self.add(self.take())
@@ -118,27 +137,55 @@ class _Lexer:
             elif char == "`":
                 self.add(self.backquoted())
             elif char == "$":
-                self.at -= 1
-                self.add(self.dollar(), bare=True)
+                self.bare(self.dollar())
             elif char == "#" and self.word is None:
                 end = self.text.find("\n", self.at)
                 self.at = len(self.text) if end < 0 else end
             elif char in " \t":
                 self.end_word()
+            elif char in "<>" or (char == "&" and self.next(">")):
+                self.redirect(char)
             elif char in "\n;&|":
                 self.operator(char)
-            elif char in "<>":
-                self.redirect(char)
-            elif char in "()":
-                raise self.refuse("a group of commands in parentheses")
+            elif char == "(":
+                self.parenthesis()
+            elif char == ")":
+                self.closed()
             else:
                 self.add(char, bare=True)
+        if self.array:
+            raise self.refuse("a parenthesis is not closed")
         self.end_word()
         self.end_command("")
+        if self.open:
+            raise self.refuse(f"{self.open[-1][0]} is not closed")
 
     def add(self, text: str, bare: bool = False) -> None:
         self.word = (self.word or "") + text
         self.quoted = self.quoted or not bare
+
+    def bare(self, value: str | list[str]) -> None:
+        """Put a variable's value outside of quotes: a shell splits it at blanks, but not in an assignment."""
+        assigns = (not self.words or self.words[0] in DECLARES) and self.word and _ASSIGNED.fullmatch(self.word)
+        if isinstance(value, list):
+            self.several([piece for item in value for piece in _FIELD.findall(item)])
+        elif assigns or not re.search(r"\s", value):
+            if value or self.word is not None:
+                self.add(value, bare=True)
+        else:
+            if value[0].isspace():
+                self.end_word()
+            self.several(_FIELD.findall(value))
+            if value[-1].isspace():
+                self.end_word()
+
+    def several(self, values: list[str]) -> None:
+        """Put an array's elements: each a word of its own."""
+        self.emptied = self.emptied or not values
+        for number, value in enumerate(values):
+            if number:
+                self.end_word()
+            self.add(value)
 
     def single(self) -> None:
         end = self.text.find("'", self.at)
@@ -148,9 +195,11 @@ class _Lexer:
         self.at = end + 1
 
     def double(self) -> None:
+        first = self.at
         self.add("")
         while True:
             if self.at >= len(self.text):
+                self.at = first
                 raise self.refuse("a double quote is not closed")
             char = self.take()
             if char == '"':
@@ -161,33 +210,84 @@ class _Lexer:
             elif char == "`":
                 self.add(self.backquoted())
             elif char == "$":
-                self.at -= 1
-                self.add(self.dollar())
+                value = self.dollar()
+                if isinstance(value, list):
+                    self.several(value)
+                else:
+                    self.add(value)
             else:
                 self.add(char)
 
-    def dollar(self) -> str:
-        """Read `$…` and return what it stands for."""
-        self.at += 1
+    def flat(self) -> str:
+        """Return the text with its variables put in, as one word."""
+        out = ""
+        while self.at < len(self.text):
+            char = self.take()
+            if char == "$":
+                value = self.dollar()
+                out += value if isinstance(value, str) else " ".join(value)
+            elif self.compose or char not in "\"'`":
+                out += self.take() if char == "\\" and not self.compose and self.at < len(self.text) else char
+        return out
+
+    def dollar(self) -> str | list[str]:
+        """Read what follows a `$`, and return what it stands for; a list for the elements of an array."""
         rest = self.text[self.at :]
         if self.compose and rest.startswith("$"):
             self.at += 1
             return "$"
         if rest.startswith("("):
             return self.printed()
-        if braced := _BRACED.match(rest):
-            self.at += braced.end()
-            name, how, default = braced.groups()
-            value = self.variables.get(name)
-            if how and (value is None or (how.startswith(":") and not value)):
-                return default if how.endswith("-") else f"${{{name}}}"
-            return f"${{{name}}}" if value is None else value
         if rest.startswith("{"):
-            raise self.refuse(f"{'$' + rest.split('}')[0]}}}")
+            return self.braced(rest)
         if named := _NAME.match(rest):
             self.at += named.end()
-            return self.variables.get(named.group(), f"${{{named.group()}}}")
-        return "$"
+            name = named.group()
+            return self.arrays[name][0] if self.arrays.get(name) else self.variables.get(name, f"${{{name}}}")
+        if self.compose or not rest or rest[0] not in "@*#?$!-0123456789":
+            return "$"
+        self.at += 1
+        special: dict[str, str | list[str]] = {"@": [], "*": [], "#": "0"}
+        return f"${{{rest[0]}}}" if rest[0].isdigit() else special.get(rest[0], _unknown(f"${rest[0]}"))
+
+    def braced(self, rest: str) -> str | list[str]:
+        """Read `{…}` after a dollar."""
+        depth = 0
+        for end, char in enumerate(rest):  # noqa: B007
+            depth += {"{": 1, "}": -1}.get(char, 0)
+            if depth == 0:
+                break
+        else:
+            raise self.refuse("${ is not closed")
+        self.at += end + 1
+        begun = _BRACED.match(rest)
+        if not begun or begun[1]:
+            return _unknown(rest[1:end])
+        _length, name, index, how = begun.groups()
+        after = rest[begun.end() : end]
+        value: str | list[str] | None = self.variables.get(name)
+        if name in "@*":
+            value, how = [], how or ":"
+        elif index in ("[@]", "[*]"):
+            value = self.arrays.get(name)
+        elif index:
+            return _unknown(rest[1:end])
+        if after and not how:
+            return _unknown(rest[1:end])
+        missing = value is None or (bool(how) and how.startswith(":") and not value)
+        if how and how[-1] == "+":
+            return "" if missing else value if isinstance(value, list) else self.inner(after)
+        if how and how[-1] in "-=" and missing:
+            made = self.inner(after)
+            if how[-1] == "=":
+                self.variables[name] = made
+            return made if made or index is None else []
+        if value is None:
+            return [] if index and name in self.arrays else f"${{{name}}}"
+        return f"${{{name}}}" if missing and how and how[-1] == "?" else value
+
+    def inner(self, text: str) -> str:
+        return _Lexer(text, self.variables, compose=self.compose, arrays=self.arrays).flat()
 
     def backquoted(self) -> str:
         end = self.text.find("`", self.at)
@@ -197,54 +297,148 @@ class _Lexer:
         return _PRINTED
 
     def printed(self) -> str:
-        """Pass over `$(…)`."""
+        """Pass over `(…)` after a dollar, `<` or `>`; in quotes a parenthesis counts for nothing."""
         depth, first = 0, self.at
         while self.at < len(self.text):
-            depth += {"(": 1, ")": -1}.get(self.take(), 0)
+            char = self.take()
+            if char == "\\":
+                self.at += 1
+            elif char in "'\"" and (end := self.text.find(char, self.at)) >= 0:
+                self.at = end + 1
+            depth += {"(": 1, ")": -1}.get(char, 0)
             if depth == 0:
                 return _PRINTED
         self.at = first
         raise self.refuse("$( is not closed")
 
+    def parenthesis(self) -> None:
+        assigned = _ASSIGNED.fullmatch(self.word) if self.word and not self.quoted else None
+        if assigned and not assigned[3] and (not self.words or self.words[0] in DECLARES):
+            self.word = None
+            self.elements(assigned[1], bool(assigned[2]))
+        elif self.word and not self.words and re.match(r"[ \t]*\)", self.text[self.at :]):
+            self.at = self.text.index(")", self.at) + 1
+            self.word, self.function = None, True
+        elif self.word is None and not self.words and self.next("("):
+            end = self.text.find("))", self.at)
+            if end < 0:
+                raise self.refuse("(( is not closed")
+            self.at = end + 2
+            self.words = ["(("]
+        elif self.word is None and not self.words:
+            if not (self.open and self.open[-1][0] == "case"):
+                self.open.append(("(", self.guarded()))
+        else:
+            raise self.refuse("a parenthesis in a word")
+
+    def elements(self, name: str, more: bool) -> None:
+        """Read the elements of an array."""
+        inner = _Lexer(self.text, self.variables, array=True, at=self.at, arrays=self.arrays)
+        inner.run()
+        self.at = inner.at
+        self.assigned.append((name, " ".join(inner.words)))
+        if not self.inside():
+            self.arrays[name] = [*(self.arrays.get(name, []) if more else []), *inner.words]
+
+    def closed(self) -> None:
+        self.end_word()
+        opened = self.open[-1][0] if self.open else ""
+        if opened == "case":
+            self.words, self.assigned = [], []  # a pattern
+        elif opened == "(":
+            self.end_command("")
+            self.open.pop()
+        else:
+            raise self.refuse("a parenthesis that nothing opens")
+
     def operator(self, char: str) -> None:
         self.end_word()
-        while self.at < len(self.text) and self.text[self.at] in ";&|" and char != "\n":
+        while char != "\n" and self.at < len(self.text) and self.text[self.at] in ";&|" and not self.next("&>"):
             char += self.take()
         self.end_command(char.strip())
+        if char != "\n":
+            return
+        for end, tabs in self.here:
+            found = re.compile(rf"^{'[	]*' if tabs else ''}{re.escape(end)}[ \t]*$", re.MULTILINE).search(
+                self.text, self.at
+            )
+            if not found:
+                raise self.refuse(f"a here-document without its end, {end}")
+            self.at = found.end()
+        self.here = []
 
     def redirect(self, char: str) -> None:
-        """Leave out where output goes; a here-document is refused."""
+        """Pass over where output goes and input comes from."""
+        if char == "<" and (person := _PERSON.match(self.text, self.at)):
+            self.at = person.end()
+            self.add(f"${{what <{person[1]}> stands for}}")
+            return
         if self.word is not None and self.word.isdigit() and not self.quoted:
             self.word = None
         self.end_word()
-        while self.at < len(self.text) and self.text[self.at] in "<>&":
+        while self.at < len(self.text) and self.text[self.at] in "<>&|" and len(char) < 3:
             char += self.take()
-        if "<" in char:
-            raise self.refuse("input from elsewhere, <")
-        skip = re.compile(r"[ \t]*[^\s;&|]+").match(self.text, self.at)
-        self.at = skip.end() if skip else self.at
+        if char == "<<" and (begins := _HERE.match(self.text, self.at)):
+            self.at = begins.end()
+            self.here.append((begins[3], bool(begins[1])))
+            return
+        blank = re.compile(r"[ \t]*(?=[<>]?\()").match(self.text, self.at)
+        if blank:
+            self.at = self.text.index("(", blank.end())
+            self.printed()
+        elif skip := _SKIPPED.match(self.text, self.at):
+            self.at = skip.end()
+
+    def keyword(self, word: str) -> bool:
+        """Take a word of the shell's grammar."""
+        if word in _OPENS:
+            self.open.append((word, word))
+            self.header = word if word in ("for", "select", "case") else ""
+        elif word == "{":
+            self.open.append(("{", "" if self.function else self.guarded()))
+            self.function = False
+        elif word == "function":
+            self.header = word
+        elif word in _CLOSES:
+            if not self.open or self.open[-1][0] not in _CLOSES[word]:
+                raise self.refuse(f"{word} that nothing opens")
+            self.open.pop()
+        elif word == "[[":
+            end = re.compile(r"\s\]\](?=[\s;&|)]|$)").search(self.text, self.at)
+            if not end:
+                raise self.refuse("[[ is not closed")
+            self.at = end.end()
+            self.words.append("[[")
+        else:
+            return word in _BETWEEN
+        return True
 
     def end_word(self) -> None:
-        if self.word is None:
+        word, quoted, emptied = self.word, self.quoted, self.emptied
+        self.word, self.quoted, self.emptied = None, False, False
+        if word is None or (emptied and not word):
             return
-        set_ = None if self.words else _ASSIGNED.fullmatch(self.word)
-        if set_:
-            self.assigned.append((set_.group(1), set_.group(2)))
-        elif not self.words and self.word in _BRANCHES and not self.quoted:
-            raise self.refuse(f"a branch or loop, {self.word}")
-        else:
-            self.words.append(self.word)
-        self.word, self.quoted = None, False
+        if self.array:
+            self.words.append(word)
+        elif self.header == "function":
+            self.header, self.function = "", True
+        elif set_ := None if self.words else _ASSIGNED.fullmatch(word):
+            before = self.variables.get(set_[1], "") if set_[2] else ""
+            self.assigned.append((set_[1], before + set_[3]))
+            if not self.inside():
+                self.arrays.pop(set_[1], None)
+        elif self.words or self.assigned or quoted or self.header or not self.keyword(word):
+            self.words.append(word)
 
     def end_command(self, after: str) -> None:
-        if not (self.words or self.assigned):
-            return
-        made = Command(tuple(self.words), tuple(self.assigned), after)
+        header, self.header = self.header, ""
+        words, assigned = tuple(self.words), tuple(self.assigned)
         self.words, self.assigned = [], []
-        if not made.words:
-            self.variables.update(made.assigned)
-        elif made.words[0] in ("export", "declare", "readonly"):
-            for word in made.words[1:]:
-                name, given, value = word.partition("=")
-                self.variables |= {name: value} if given else {}
+        if header in ("for", "select", "case") or not (words or assigned):
+            return
+        made = Command(words, assigned, after, self.inside())
         self.found.append(made)
+        said = [word.partition("=") for word in words[1:]] if words and words[0] in DECLARES else []
+        if not made.inside and (said or not words):
+            for name, value in [*assigned, *((name, value) for name, equals, value in said if equals)]:
+                self.variables[name] = value

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A recipe of another tool in the form that all of them have in common."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+Became = t.Literal["setting", "ours", "passed on", "refused", "not used"]
+TEMPLATE = "the pod's template says how the container runs."
+
+
+@dataclass(frozen=True)
+class Line:
+    """How one thing in a recipe was used."""
+
+    text: str
+    became: Became
+    why: str = ""
+
+
+@dataclass
+class Source:
+    """A recipe in the form that all have in common. words: of the engine's command; options: settings beside it."""
+
+    words: list[str] = field(default_factory=list)
+    options: dict[str, t.Any] = field(default_factory=dict)
+    engine: str = ""
+    image: str = ""
+    model: str = ""
+    revision: str = ""
+    title: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    exported: dict[str, str] = field(default_factory=dict)  # by a script, for what it starts outside of a container
+    least: int = 1
+    most: int | None = None
+    mods: list[str] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    mounts: dict[str, str] = field(default_factory=dict)  # folders in the container -> outside
+    downloads: dict[str, str] = field(default_factory=dict)  # folders -> the hub's name of what a script puts there
+
+    def told(self, text: str, became: Became, why: str = "") -> None:
+        """Note how one thing was used."""
+        self.lines.append(Line(text, became, why))
