@@ -173,9 +173,10 @@ class Config:
             if "words" in mark:
                 found = self._worded(mark, value, count)
             elif "at" in mark:
+                begin = mark.get("counted_from", 0)
                 for layer in self._list(mark, value):
-                    if self.whole(layer, mark["read"], 0) < count:
-                        found[layer] = mark["at"]
+                    if self.whole(layer, mark["read"], begin) - begin < count:
+                        found[layer - begin] = mark["at"]
             elif "first" in mark:
                 first = min(self.whole(value, mark["read"], 0), count)
                 found[:first] = [mark["first"]] * first
