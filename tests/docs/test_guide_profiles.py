@@ -59,6 +59,7 @@ def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pa
     for facts in inventory.hosts.values():
         facts["dgxspark_roce"] = shown(110)
     inventory.write(tmp_path / "inventory")
+    (tmp_path / "ansible.cfg").write_text(guide.blocks("guide_profiles", "ini")[0], encoding="utf-8")
     commands = [command.split() for command in guide.commands("guide_profiles")]
     assert [command[1] for command in commands] == [
         f"dgxspark.cluster.{name}" for name in ("profile", "profile", "plan")
@@ -74,6 +75,7 @@ def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pa
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "verdict   UNPROVEN" in done.stdout
+        assert "[WARNING]" not in done.stderr
     written = (tmp_path / commands[1][-1].partition("=")[2]).read_text(encoding="utf-8")
     # Line by line: what the owner reads is what the guide shows, marks included.
     assert (

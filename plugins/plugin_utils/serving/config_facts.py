@@ -160,6 +160,7 @@ def _linear(config: Config, layers: int) -> Linear:
         value_dim=config.needed("value_dim", what),
         conv=config.count("conv") or 4,
         state_bytes=_STATE_BYTES[str(named or "float32")],
+        gate_rank=config.count("gate_rank"),
     )
 
 

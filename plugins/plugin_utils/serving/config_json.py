@@ -222,10 +222,11 @@ class Config:
         return value
 
     def _numbers(self, mark: Entry, value: t.Any) -> set[int]:
-        """Return layers by number: of a list, or of a string of numbers with commas between."""
+        """Return layers by number, from 0: of a list, or of a string of numbers with commas between."""
+        begin = mark.get("counted_from", 0)
         if isinstance(value, str) and re.fullmatch(r"\s*\d{1,6}\s*(,\s*\d{1,6}\s*)*", value, re.ASCII):
-            return {int(layer) for layer in value.split(",")}
-        return {self.whole(layer, mark["read"], 0) for layer in self._list(mark, value)}
+            value = [int(layer) for layer in value.split(",")]
+        return {self.whole(layer, mark["read"], begin) - begin for layer in self._list(mark, value)}
 
     def _worded(self, mark: Entry, value: t.Any, count: int) -> list[str]:
         words = [str(word) for word in self._list(mark, value)]

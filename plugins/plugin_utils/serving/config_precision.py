@@ -190,9 +190,12 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
     named: list[tuple[Names, str]] = []
     unread: list[str] = []
     bits = stated.get("bits", stated.get("w_bit"))
-    if usual == "int4" and bits not in (None, 4):
-        unread.append(f"{where}: bits: weights of {bits} bits are not known.")
-        usual = None
+    if usual == "int4":
+        if bits not in (None, 4):
+            unread.append(f"{where}: bits: weights of {bits} bits are not known.")
+            usual = None
+        else:
+            usual = known.of({"num_bits": 4, "type": "int", "group_size": stated.get("group_size")})
     by_format = collections.defaultdict(list)
     for name, each in layers.items():
         by_format[str(each.get("quant_algo"))].append(str(name))
@@ -249,11 +252,11 @@ def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
             "o": own.heads * own.v_dim * hidden,
         }
     if kind == "linear":
-        gates = 1 if own.kind == "mamba2" else 2
+        by_value, by_head = own.gates(hidden)
         return {
             "qkv": hidden * own.conv_width,
-            "z": hidden * own.inner,
-            "gate": hidden * own.value_heads * gates,
+            "z": by_value,
+            "gate": by_head,
             "out": own.inner * hidden,
             "conv": own.conv_width * own.conv,
         }

@@ -38,7 +38,15 @@ LEVELS = (1, 4, 8)
 GB = 1e9
 # Drafters that propose all their tokens in one pass; the others take a pass for each token.
 BLOCK_DRAFTERS = frozenset({"DFLASH", "DSPARK"})
-_WIDTH = {"fp32": "bf16", "bf16": "bf16", "fp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int4": "fp4"}
+_WIDTH = {
+    "fp32": "bf16",
+    "bf16": "bf16",
+    "fp8": "fp8",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+    "int4": "fp4",
+    "int4_g32": "fp4",
+}
 _EAGER = 3.0  # how sharply the slower of GPU and host decides an eager step: a norm of the two
 
 

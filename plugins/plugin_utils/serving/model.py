@@ -33,6 +33,7 @@ BYTES = {
     "nvfp4": 0.5 + 1 / 16,
     "mxfp4": 0.5 + 1 / 32,
     "int4": 0.5 + 2.5 / 128,
+    "int4_g32": 0.5 + 2 / 32,
 }
 # How a kind of tensors is stored: one format, or numbers of weights by format and `rest` for what is left.
 Format = str | t.Mapping[str, t.Any]
@@ -71,9 +72,12 @@ class Mla:
 
 @dataclass(frozen=True)
 class Linear:
-    """Layers with a state instead of a cache: mamba2 (key = group and state size), gdn (gated delta net)."""
+    """Layers with a state instead of a cache: mamba2 (key = group and state size), gdn (gated delta net), kda (Kimi's).
 
-    kind: t.Literal["mamba2", "gdn"]
+    gate_rank: kda's decay and output gate are two matrices of that rank each; None: a whole one each.
+    """
+
+    kind: t.Literal["mamba2", "gdn", "kda"]
     layers: int
     key_heads: int
     key_dim: int
@@ -81,6 +85,7 @@ class Linear:
     value_dim: int
     conv: int = 4
     state_bytes: int = 4
+    gate_rank: int | None = None
 
     @property
     def inner(self) -> int:
@@ -91,6 +96,18 @@ class Linear:
     def conv_width(self) -> int:
         """Width that goes through the convolution: values, and two of keys' width."""
         return self.inner + 2 * self.key_heads * self.key_dim
+
+    def gates(self, hidden_size: int) -> tuple[int, int]:
+        """Weights of one layer that make a number for each value (z; of kda the decay too), and one for each head.
+
+        vLLM 0.33.0, models/kimi_k3/nvidia/model.py (f_a, f_b, g_a, g_b, b) and bailing_moe_v3.py (f, g, b).
+        """
+        if self.kind != "kda":
+            heads = 1 if self.kind == "mamba2" else 2  # dt, or a and b
+            return hidden_size * self.inner, hidden_size * heads * self.value_heads
+        rank = self.gate_rank
+        each = hidden_size * rank + rank * self.inner if rank else hidden_size * self.inner
+        return 2 * each, hidden_size * self.value_heads
 
 
 @dataclass(frozen=True)
@@ -286,8 +303,7 @@ def _mla_params(facts: Facts, m: Mla) -> tuple[float, float]:
 
 
 def _linear_params(facts: Facts, linear: Linear) -> float:
-    gates = 1 if linear.kind == "mamba2" else 2  # dt, or a and b, per value head
-    inward = facts.hidden_size * (linear.conv_width + linear.inner + gates * linear.value_heads)
+    inward = facts.hidden_size * linear.conv_width + sum(linear.gates(facts.hidden_size))
     return linear.layers * (inward + linear.inner * facts.hidden_size + linear.conv_width * linear.conv)
 
 

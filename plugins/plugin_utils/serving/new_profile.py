@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import checkpoint, plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import checkpoint, plan, profile, rules
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Facts, tensors
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT
@@ -24,6 +24,8 @@ ENGINES = ("vllm", "sglang")
 _SPREADS = (1, 2, 3, 4, 6, 8)
 _SHORT = 32768  # tokens of cache below which more nodes are tried
 _STEP = 1024  # a shortened context is a multiple of it
+_FREE = 0.9  # of what is free, the share that the weights of a model may take that nothing else is known of
+_FREE_USUAL = 110  # GiB, where nobody says what is free
 _SIZE_OFF = 0.03  # what norms, biases and uncounted towers may come to
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _PROVEN = ("measured", "reported", "untested")
@@ -173,10 +175,18 @@ def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
         names, size = checkpoint.indexed(source.files[INDEX], f"{source.where}/{INDEX}")
     formats = checkpoint.formats(names, overlays)
     found = model_facts(source.files[CONFIG], source.files.get(QUANT), overlays, where, formats)
-    for text in found["unread"]:
-        made.open("facts" if found["facts"] is None or "not counted" in text else "precision", text)
-    for name in found["inferred"]:
-        made.open(name.partition(".")[0], f"{name} is inferred, not read: compare it with the model's card.")
+    if found["facts"] is None:
+        weighs = f" Its checkpoint has {size / 1e9:.0f} GB, by which the Sparks were counted." if size else ""
+        made.open(
+            "facts",
+            f"{' '.join(found['unread'])} The list of facts is in the guide; without it neither memory nor speed is planned.{weighs}",
+        )
+    else:
+        for text in found["unread"]:
+            made.open("facts" if "not counted" in text else "precision", text)
+    for key in dict.fromkeys(name.partition(".")[0] for name in found["inferred"]):
+        listed = ", ".join(name for name in found["inferred"] if name.partition(".")[0] == key)
+        made.open(key, f"inferred, not read: {listed}. Compare with the model's card.")
     if found["drafter"]:
         made.open(
             "model",
@@ -184,11 +194,6 @@ def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
         )
     if found["facts"]:
         made.profile["facts"] = found["facts"]
-    else:
-        made.open(
-            "facts",
-            "write what the model is made of; without it neither memory nor speed is planned (see the list of facts in the guide).",
-        )
     made.profile["precision"] = found["precision"]
     named = _named_formats(made.profile["model"], overlays)
     if found["facts"] and named and not names and not found["precision"]:
@@ -213,11 +218,11 @@ def _sources(source: Source, found: Plain, engine: str, entry: str | None, kin: 
     at = f" at {source.revision}" if source.revision else ""
     facts = "inferred" if "facts" in found["inferred"] else "vendor"
     read = ", ".join(name for name in (QUANT, INDEX) if name in source.files) or CONFIG
-    listed = [
-        {"of": "facts", "from": f"{CONFIG} of {source.where}{at}", "verified": facts},
-        {"of": "precision", "from": f"{read} of {source.where}{at}", "verified": "vendor"},
-        {"of": "engine", "from": engine, "verified": "inferred"},
-    ]
+    listed = []
+    if found["facts"]:
+        listed.append({"of": "facts", "from": f"{CONFIG} of {source.where}{at}", "verified": facts})
+        listed.append({"of": "precision", "from": f"{read} of {source.where}{at}", "verified": "vendor"})
+    listed.append({"of": "engine", "from": engine, "verified": "inferred"})
     own = [f"parsers: knowledge/parsers, {entry}"] if entry else []
     own += [f"kernels: profile {kin['id']}"] if kin else []
     listed.append({"of": "settings", "from": "; ".join([*own, "the rest by the plan"]), "verified": "inferred"})
@@ -228,10 +233,33 @@ def _planned(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> Plain:
     return plan.launch_plan(entry, cluster, knowledge_dirs=overlays)
 
 
-def _fits(made: Plain) -> bool:
-    memory = made["memory"]
-    short = memory and memory["kv_tokens"] < _SHORT
-    return not short and not any(f["rule"].startswith("memory.") and f["severity"] == "error" for f in made["findings"])
+def _errors(made: Plain) -> list[str]:
+    return [each["rule"] for each in made["findings"] if each["severity"] == "error"]
+
+
+def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
+    """Return why a spread does not do; empty: it does, with the model's own context or with the shortest worth having."""
+    native, weighs = entry.get("facts", {}).get("native_context"), entry.get("checkpoint_gb")
+    nodes = entry["parallel"]["nodes"]
+    if not native:  # nothing is planned of it but what its files weigh
+        free = _FREE * (cluster.get("free_gib") or _FREE_USUAL)
+        too_large = weighs and weighs * 1e9 / 2**30 / nodes > free
+        return f"its files come to {weighs / nodes:.0f} GB for each." if too_large else ""
+    least, why = min(native, _SHORT), ""
+    for settings in ({}, {"context_length": least}):
+        made = _planned({**entry, "settings": {**entry["settings"], **settings}}, cluster, overlays)
+        tokens = made["memory"]["kv_tokens"]
+        why = next(
+            (
+                f"{each['rule']}: {each['message']}"
+                for each in made["findings"]
+                if each["severity"] == "error" and each["rule"].startswith(("memory.", "topology."))
+            ),
+            f"the cache holds {tokens} tokens; {least} are the least that is asked for." if tokens < least else "",
+        )
+        if not why:
+            break
+    return why
 
 
 def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str]) -> None:
@@ -240,23 +268,46 @@ def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str
     most = len(hosts) if hosts else max(_SPREADS)
     tried = [wanted.nodes] if wanted.nodes else [n for n in _SPREADS if n <= most]
     refused: CollectionError | None = None
+    why = ""
     for nodes in tried:
         entry = {**made.profile, "parallel": {"nodes": nodes, "tp": nodes, "pp": 1, "ep": 1}}
         try:
+            why = _fits(entry, cluster, overlays)
             found = _planned(entry, cluster, overlays)
         except CollectionError as exc:
             refused = exc
             continue
         made.profile, made.plan = entry, found
-        if _fits(found):
+        if not why:
             break
     if refused is not None and not made.plan:
         raise refused
-    if not _fits(made.plan):
-        made.open(
-            "parallel",
-            f"it does not fit on {made.profile['parallel']['nodes']} of the Sparks; the plan says what is missing.",
-        )
+    if why:
+        nodes = made.profile["parallel"]["nodes"]
+        made.open("parallel", f"it does not fit on {'one Spark' if nodes == 1 else f'{nodes} Sparks'}: {why}")
+
+
+def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str]:
+    """Take the settings that rules give as the way out of what stops the plan; return the rules that were followed."""
+    known, followed = knowledge.shared(rules.KIND, overlays), []
+    for rule in _errors(made.plan):
+        fixes = known.get(rule, {}).get("fix", [])
+        for fix in fixes if isinstance(fixes, list) else [fixes]:
+            own = fix.get("settings", {})
+            # What a rule takes from the plan, or changes beside settings, is not followed here.
+            if not own or any("{" in str(value) for value in own.values()) or set(fix) - {"settings", "parallel"}:
+                continue
+            settings = {**made.profile["settings"], **own}
+            entry = {**made.profile, "settings": {key: value for key, value in settings.items() if value is not None}}
+            try:
+                found = _planned(entry, cluster, overlays)
+            except CollectionError:
+                continue
+            if set(_errors(found)) < set(_errors(made.plan)):
+                made.profile, made.plan = entry, found
+                followed.append(rule)
+                break
+    return followed
 
 
 def _context(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> None:
@@ -349,9 +400,14 @@ def new_profile(
     made.profile = body | {"title": model}  # the plan needs one
     _spread(made, wanted, cluster, overlays)
     _context(made, cluster, overlays)
+    if followed := _ways_out(made, cluster, overlays):
+        made.profile["source"].append(
+            {"of": "settings", "from": f"the way out of {', '.join(followed)}", "verified": "inferred"}
+        )
     nodes = made.profile["parallel"]["nodes"]
     place = "one Spark" if nodes == 1 else f"{nodes} Sparks"
-    made.profile["title"] = f"{model.rpartition('/')[2]}, {_formats(precision)}, {place}"
+    stored = [_formats(precision)] if facts else []
+    made.profile["title"] = ", ".join([model.rpartition("/")[2], *stored, place])
     made.plan["title"] = made.profile["title"]
     if facts and facts.get("head") and "speculative_algorithm" not in made.profile["settings"]:
         made.open(

@@ -172,7 +172,7 @@ def test_layers_of_latent_attention_and_a_vision_tower() -> None:
 
 def test_a_list_beside_the_language_models_keys_does_not_speak_of_the_vision_tower() -> None:
     found = model_facts(PUBLIC["moonshotai/Kimi-K2.5"][0])
-    assert found["precision"] == {"experts": "int4"}  # attention, shared experts and the dense layer by expressions
+    assert found["precision"] == {"experts": "int4_g32"}  # attention, shared experts and the dense layer by expressions
     assert found["quantization"] == {"method": "compressed-tensors", "kv_cache": None}
 
 
