@@ -8,7 +8,7 @@ reach, and each request's cache and state; it starts a kernel or more for each b
 each. `work` counts that on the busiest rank, `knowledge/estimates` says what a unit of each costs (fitted by
 `benchmarks/fit_estimates.py` on measured rows, with the error of models left out). Prefill is not in it: figures are
 the sum of the requests' own tokens/s while they decode, the seeds' peak. Where text is denoised in blocks, a step is a
-pass over a whole canvas of each request; no model of that kind is in the fit.
+pass over a whole canvas of each request; one model of that kind is in the fit.
 """
 
 from __future__ import annotations
