@@ -233,3 +233,15 @@ def test_a_table_of_lookups_is_memory_unless_it_stays_on_the_disk(engine: str) -
         for on_disk in (False, True)
     )  # fmt: skip
     assert held - left == pytest.approx(2)
+
+
+def test_what_a_loader_keeps_is_none_of_the_cache() -> None:
+    """InstantTensor: 12.5 GiB of cache where another loader left 17.6, with the same weights and share."""
+    left = {
+        form: plan.launch_plan("deepseek-v4-flash-0731-vllm", {"free_gib": 115}, {"settings": {"load_format": form}})[
+            "memory"
+        ]
+        for form in ("auto", "instanttensor")
+    }
+    assert left["auto"]["weights_gib"] == left["instanttensor"]["weights_gib"]
+    assert 4.4 <= left["auto"]["kv_gib"] - left["instanttensor"]["kv_gib"] <= 5.2
