@@ -100,7 +100,9 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
         canvas_copies=number("memory.canvas_copies"),
-        layout=Nvfp4Layout(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
+        layout=Nvfp4Layout(
+            *(int(number(f"memory.{name}")) for name in ("scale_copies", "expert_rows", "mxfp4_rows", "mxfp4_width"))
+        ),
     )
 
 

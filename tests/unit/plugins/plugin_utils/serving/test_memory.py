@@ -245,3 +245,17 @@ def test_what_a_loader_keeps_is_none_of_the_cache() -> None:
     }
     assert left["auto"]["weights_gib"] == left["instanttensor"]["weights_gib"]
     assert 4.4 <= left["auto"]["kv_gib"] - left["instanttensor"]["kv_gib"] <= 5.2
+
+
+@pytest.mark.parametrize(
+    ("tp", "gib"),
+    [
+        # vLLM logged 65.97 GiB on one H100 with Marlin (vllm-project/vllm#23278). Cut in two, 1440 columns become 1536, not 2944.
+        (1, 65.97),
+        (2, 34.3),
+    ],
+)
+def test_vllm_pads_experts_in_mxfp4(tp: int, gib: float) -> None:
+    parallel = {"nodes": tp, "tp": tp}
+    found = plan.launch_plan("gpt-oss-120b-vllm", {"free_gib": 115}, {"parallel": parallel})["memory"]
+    assert found["weights_gib"] == pytest.approx(gib, rel=0.01)
