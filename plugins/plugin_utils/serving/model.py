@@ -117,12 +117,20 @@ class Dense:
 
 @dataclass(frozen=True)
 class Vision:
-    """The vision tower, as far as memory goes: widths, and the largest picture in patches of patch_values numbers."""
+    """The vision tower, as far as memory goes: widths, and the largest picture or video in patches of patch_values numbers.
+
+    tokens: what the model reads of it; None: one token of four patches.
+    """
 
     width: int
     intermediate: int
     patches: int
     patch_values: int
+    tokens: int | None = None
+
+    def pictures(self, batched: int) -> int:
+        """Return the largest pictures that go through the tower at once where so many tokens are a batch: one at least."""
+        return max(batched // (self.tokens or self.patches // 4), 1)
 
     @property
     def peak_bytes(self) -> int:
