@@ -245,8 +245,9 @@ def demand(
         chunk = length if isinstance(length, int) else facts.native_context
     activations = _activations(facts, chunk, assumed.activation_copies)
     if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
-        # v1/worker/gpu_model_runner.py, profile_run: the largest picture goes through the tower, its output is kept.
-        activations += facts.vision.peak_bytes / GIB
+        # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as a batch
+        # has room for go through the tower, their output is kept.
+        activations += facts.vision.pictures(chunk) * facts.vision.peak_bytes / GIB
     sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvases)
     if engine == "sglang" and sampler:  # all that comes after the pools is in its reserve
         activations, sampler = activations + sampler.needed, None

@@ -134,12 +134,20 @@ class Dense:
 
 @dataclass(frozen=True)
 class Vision:
-    """The vision tower, as far as memory goes: widths, and the largest picture in patches of patch_values numbers."""
+    """The vision tower, as far as memory goes: widths, and the largest picture or video in patches of patch_values numbers.
+
+    tokens: what the model reads of it; None: one token of four patches.
+    """
 
     width: int
     intermediate: int
     patches: int
     patch_values: int
+    tokens: int | None = None
+
+    def pictures(self, batched: int) -> int:
+        """Return the largest pictures that go through the tower at once where so many tokens are a batch: one at least."""
+        return max(batched // (self.tokens or self.patches // 4), 1)
 
     @property
     def peak_bytes(self) -> int:
@@ -390,11 +398,18 @@ def head_params(facts: Facts, head: Head) -> int:
 class Nvfp4Layout:
     """What an engine makes of NVFP4 tensors: copies of the block scales that stay, and the rows that it pads to.
 
-    row_multiple 0: no padding. Experts without a gate are padded alone: engines refuse the others.
+    row_multiple 0: no padding. Experts without a gate are padded alone: engines refuse the others. mxfp4_rows, mxfp4_width: what
+    the columns between and the width of experts in MXFP4 are padded to.
     """
 
     scale_copies: int = 1
     row_multiple: int = 0
+    mxfp4_rows: int = 1
+    mxfp4_width: int = 1
+
+
+def _padded(size: float, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple
 
 
 def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, layout: Nvfp4Layout) -> float:
@@ -405,11 +420,13 @@ def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, 
     Replayed with torch 2.11 (allocations of 0.5.12 in order): 79.64 and 20.76 GiB for the two shapes that the tests use.
     """
     share = total / (cut.tp * cut.pp)  # EP × what is left of TP: always TP parts in all
+    rows = moe.intermediate / (cut.tp / cut.ep)
+    if precision == "mxfp4":
+        return share * _padded(rows, layout.mxfp4_rows) / rows * _padded(width, layout.mxfp4_width) / width
     if precision != "nvfp4":
         return share
     experts, group = moe.layers * moe.experts / cut.ep / cut.pp, NVFP4_GROUP
-    rows = moe.intermediate / (cut.tp / cut.ep)
-    padded = math.ceil(rows / layout.row_multiple) * layout.row_multiple if layout.row_multiple else rows
+    padded = _padded(rows, layout.row_multiple) if layout.row_multiple else rows
     if moe.gated or padded == rows:
         scales = experts * (3 if moe.gated else 2) * rows * width / group
         return share + (layout.scale_copies - 1) * scales

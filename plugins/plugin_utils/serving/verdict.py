@@ -104,7 +104,9 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
             number("memory.canvas_logits"),
             number("memory.canvas_counted") * number("memory.canvas_tiles"),
         ),
-        layout=Nvfp4Layout(int(number("memory.scale_copies")), int(number("memory.expert_rows"))),
+        layout=Nvfp4Layout(
+            *(int(number(f"memory.{name}")) for name in ("scale_copies", "expert_rows", "mxfp4_rows", "mxfp4_width"))
+        ),
     )
 
 
@@ -172,6 +174,12 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
     return None
 
 
+def _kept_by_loader(profile: Profile, known: Base) -> float:
+    """Return the GiB that the way of loading keeps for good, where somebody measured it."""
+    name = f"memory.load.{profile.settings.get('load_format')}"
+    return known.constant(name, profile.engine.name, profile.engine.version) if name in known.constants else 0.0
+
+
 def _checkpoints(facts_: Facts, engine: Engine, known: Base) -> int:
     """Return the states that vLLM keeps of a prefill beside the last two, where its kernel exports them."""
     if facts_.linear is None or facts_.linear.kind != "mamba2":
@@ -211,12 +219,13 @@ def pools_of(
     measured = _measured_weights(profile, known.measurements)
     drafter = profile.drafter
     head = bool(draft and not drafter and profile.facts.head)
+    given = assumed(known, profile.engine.name, profile.engine.version)
     need = memory.demand(
         profile.facts,
         profile.precision,
         profile.cut,
         profile.settings,
-        assumed(known, profile.engine.name, profile.engine.version),
+        dataclasses.replace(given, load=given.load + _kept_by_loader(profile, known)),
         engine=profile.engine.name,
         head=head,
         drafter_gib=drafter.params * BYTES[drafter.precision] / profile.cut.tp / GIB if drafter and draft else 0.0,

@@ -280,3 +280,40 @@ def test_a_table_of_lookups_is_memory_unless_it_stays_on_the_disk(engine: str) -
         for on_disk in (False, True)
     )  # fmt: skip
     assert held - left == pytest.approx(2)
+
+
+def test_what_a_loader_keeps_is_none_of_the_cache() -> None:
+    """InstantTensor: 12.5 GiB of cache where another loader left 17.6, with the same weights and share."""
+    left = {
+        form: plan.launch_plan("deepseek-v4-flash-0731-vllm", {"free_gib": 115}, {"settings": {"load_format": form}})[
+            "memory"
+        ]
+        for form in ("auto", "instanttensor")
+    }
+    assert left["auto"]["weights_gib"] == left["instanttensor"]["weights_gib"]
+    assert 4.4 <= left["auto"]["kv_gib"] - left["instanttensor"]["kv_gib"] <= 5.2
+
+
+@pytest.mark.parametrize(
+    ("tp", "gib"),
+    [
+        # vLLM logged 65.97 GiB on one H100 with Marlin (vllm-project/vllm#23278). Cut in two, 1440 columns become 1536, not 2944.
+        (1, 65.97),
+        (2, 34.3),
+    ],
+)
+def test_vllm_pads_experts_in_mxfp4(tp: int, gib: float) -> None:
+    parallel = {"nodes": tp, "tp": tp}
+    found = plan.launch_plan("gpt-oss-120b-vllm", {"free_gib": 115}, {"parallel": parallel})["memory"]
+    assert found["weights_gib"] == pytest.approx(gib, rel=0.01)
+
+
+def test_vllm_profiles_as_many_pictures_as_a_batch_has_room_for() -> None:
+    """Its log with 65536 batched tokens: `profiled with 4 image items`, and with 8192 one, of 16384 tokens each."""
+    wide, usual, narrow = (
+        plan.launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {}, {"settings": {"max_num_batched_tokens": batched}})["memory"]
+        for batched in (65536, 16384, 8192)
+    )
+    tower = 65536 * (2 * 1152 + 2 * 4304 + 1536) * 2 / GIB
+    assert wide["activations_gib"] - 4 * usual["activations_gib"] == pytest.approx(0, abs=0.05)
+    assert usual["activations_gib"] - tower == pytest.approx(2 * (narrow["activations_gib"] - tower), abs=0.05)
