@@ -163,16 +163,18 @@ def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], opti
     """Gather, decide, apply, gather again, with no other run at work."""
     given = module.params
     node = gather(module)
-    before = sriov.journal() if given["state"] == "absent" else None
+    noted = sriov.journal()
+    before = noted if given["state"] == "absent" else None
+    gone = vfs.gone(node, planned, noted)
 
     def differences(now: Node) -> list[t.Any]:
         if given["state"] == "present":
-            return vfs.drift(now, planned, options)
+            return vfs.compare(now, gone) + vfs.drift(now, planned, options)
         return (vfs.compare(now, before) if before else []) + persist.removal_changes(now) + sriov.leftovers()
 
     changes = differences(node)
     if given["state"] == "present":
-        refuse(vfs.refusals(node, planned, options))
+        refuse(vfs.refusals(node, planned, options) + vfs.removal_refusals(node, gone))
     elif before:
         refuse(vfs.removal_refusals(node, before))
     if not module.check_mode:
