@@ -17,7 +17,8 @@ description:
     settings again when it comes back from a pod.
   - Nothing changes while it would take a VF away that is in a live pod, or whose RDMA device a process has open. The failure names
     the VF and who uses it.
-  - What was there before the first change is noted on the node and comes back with O(state=absent).
+  - What was there before the first change is noted on the node and comes back with O(state=absent), and on a function that was
+    planned once and is no longer.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
