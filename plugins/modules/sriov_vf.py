@@ -17,7 +17,8 @@ description:
     settings again when it comes back from a pod.
   - Nothing changes while it would take a VF away that is in a live pod, or whose RDMA device a process has open. The failure names
     the VF and who uses it.
-  - What was there before the first change is noted on the node and comes back with O(state=absent).
+  - What was there before the first change is noted on the node and comes back with O(state=absent), and on a function that was
+    planned once and is no longer.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -163,16 +164,18 @@ def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], opti
     """Gather, decide, apply, gather again, with no other run at work."""
     given = module.params
     node = gather(module)
-    before = sriov.journal() if given["state"] == "absent" else None
+    noted = sriov.journal()
+    before = noted if given["state"] == "absent" else None
+    gone = vfs.gone(node, planned, noted)
 
     def differences(now: Node) -> list[t.Any]:
         if given["state"] == "present":
-            return vfs.drift(now, planned, options)
+            return vfs.compare(now, gone) + vfs.drift(now, planned, options)
         return (vfs.compare(now, before) if before else []) + persist.removal_changes(now) + sriov.leftovers()
 
     changes = differences(node)
     if given["state"] == "present":
-        refuse(vfs.refusals(node, planned, options))
+        refuse(vfs.refusals(node, planned, options) + vfs.removal_refusals(node, gone))
     elif before:
         refuse(vfs.removal_refusals(node, before))
     if not module.check_mode:

@@ -115,6 +115,16 @@ class Sriov:
             text = json.dumps({"version": 1, "functions": noted + new}, indent=1, sort_keys=True)
             self._write(persist.JOURNAL, text + "\n", "0600")
 
+    def _forget(self, gone: vfs.Document) -> None:
+        """Take functions that have what they had before out of the notes."""
+        path = pathlib.Path(self.root + persist.JOURNAL)
+        noted = (self.journal() or {"functions": []})["functions"] if path.exists() else []
+        names = {entry["pci"] for entry in gone["functions"]}
+        kept = [entry for entry in noted if entry["pci"] not in names]
+        if len(kept) < len(noted):
+            text = json.dumps({"version": 1, "functions": kept}, indent=1, sort_keys=True)
+            self._write(persist.JOURNAL, text + "\n", "0600")
+
     # --- files and units ----------------------------------------------------------------------------------------------
 
     def _write(self, path: str, content: str, mode: str) -> None:
@@ -189,8 +199,12 @@ class Sriov:
     ) -> None:
         """Bring the plan about. CollectionError says what could not be done; the next run goes on from there."""
         document = vfs.desired(node, planned, options)
+        gone = vfs.gone(node, planned, self.journal())
+        # Before anything else: what is planned now may have the addresses of what goes.
+        self._give_back(node, gone)
         self._note(node, document)
         self._install(persist.managed_files(document, persist.source()), changes)
+        self._forget(gone)
         if options.reset_stranded:
             freed = vfs.stranded(node, planned)
             for name, vf in freed:
@@ -202,6 +216,16 @@ class Sriov:
     def absent(self, node: Node, before: vfs.Document) -> None:
         """Bring back what was there before, and leave nothing of ours."""
         self._uninstall()
+        self._give_back(node, before)
+        for name in ("busy", "lock", "booted", "names.json"):
+            pathlib.Path(self.host.run_dir, name).unlink(missing_ok=True)
+        node_files.remove(self.root + persist.JOURNAL)
+        self.sweep()
+
+    def _give_back(self, node: Node, before: vfs.Document) -> None:
+        """Let functions have what they had before."""
+        if not before["functions"]:
+            return
         for entry in before["functions"]:
             function = node.function(entry["pci"])
             macs = {vf["index"]: vf["mac"] for vf in entry["vfs"]}
@@ -214,10 +238,6 @@ class Sriov:
                         f"{entry['slot']}: {exc}. What was there before is still noted: run again."
                     ) from exc
         self._restore(before)
-        for name in ("busy", "lock", "booted", "names.json"):
-            pathlib.Path(self.host.run_dir, name).unlink(missing_ok=True)
-        node_files.remove(self.root + persist.JOURNAL)
-        self.sweep()
 
     def leftovers(self) -> list[Change]:
         """Return what a run that was killed while it wrote has left beside our files."""

@@ -116,6 +116,24 @@ def before(node: Node, document: Document) -> Document:
     return {"version": 1, "functions": functions}
 
 
+def gone(node: Node, planned: t.Sequence[PlannedFunction], noted: Document | None = None) -> Document:
+    """Return the document of what functions had before that were planned once and are no longer.
+
+    noted: what was there before the first change. Of a function that is not in it, and has VFs with MACs of this fabric,
+    nobody knows what it had: it has none then.
+    """
+    kept = [function for plan in planned if (function := node.function(plan.pci, plan.netdev))]
+    entries = [dict(entry) for entry in (noted or {"functions": []})["functions"]]
+    known = {function.pci for function in kept} | {plan.pci for plan in planned} | {entry["pci"] for entry in entries}
+    ours = {vf.mac[:5].lower() for plan in planned for vf in plan.vfs}
+    for function in node.functions:
+        if function.pci not in known and any((vf.admin_mac or "")[:5].lower() in ours for vf in function.vfs):
+            name = function.netdev.name if function.netdev else function.pci
+            entries.append({"slot": name, "pci": function.pci, "vf_count": 0, "vfs": []})
+    planned_now = {function.pci for function in kept} | {plan.pci for plan in planned}
+    return {"version": 1, "functions": [entry for entry in entries if entry["pci"] not in planned_now]}
+
+
 def _given(mac: str | None) -> bool:
     return bool(mac and mac.strip("0:"))
 

@@ -58,8 +58,9 @@ def changes(
         return found
     if "sriov" in parts:
         chosen = from_plain(vfs.Options, dict(options or {}), "options")
-        found["changes"] += vfs.drift(seen, host.functions, chosen, _source())
-        found["findings"] += vfs.refusals(seen, host.functions, chosen)
+        gone = vfs.gone(seen, host.functions)
+        found["changes"] += vfs.compare(seen, gone) + vfs.drift(seen, host.functions, chosen, _source())
+        found["findings"] += vfs.refusals(seen, host.functions, chosen) + vfs.removal_refusals(seen, gone)
     if "netplan" in parts:
         found["changes"] += netplan_file.changes(seen, host, path)
     return found

@@ -155,6 +155,37 @@ def test_a_host_that_moves_in_the_group_and_back_takes_its_old_identity_and_leav
     assert tree(node) == before
 
 
+def test_a_function_that_is_planned_no_longer_gives_its_vfs_back(node: FakeNode, host: FakeHost, run: Run) -> None:
+    """A ring's second port, when a switch takes its place: what it had must not stay beside what is planned now."""
+    run()
+    kept, gone = list(node.vf_pattern)
+    foretold = run(plan(node)[:1], check=True)
+    done = run(plan(node)[:1])
+    assert done["changed"] and done["changes"] == foretold["changes"]
+    assert {"what": "VFs", "before": 2, "after": 0}.items() <= next(
+        c for c in done["changes"] if c["what"] == "VFs"
+    ).items()
+    assert {pci: len(list(node._vfs(pci))) for pci in (kept, gone)} == {kept: 2, gone: 0}
+    assert node.pf(gone).mtu == 1500
+    journal = json.loads((node.root / persist.JOURNAL.lstrip("/")).read_text())
+    assert [entry["pci"] for entry in journal["functions"]] == [kept]
+    again = run(plan(node)[:1])
+    assert not again["changed"]
+
+
+def test_a_function_that_is_planned_no_longer_keeps_what_a_pod_has(node: FakeNode, host: FakeHost, run: Run) -> None:
+    run()
+    _kept, gone = list(node.vf_pattern)
+    node.add_namespace("cni-1", pids=2)
+    node.move(node.pf(dict(node._vfs(gone))[0]).name, "cni-1", "net1")
+    host.changes()
+    files = tree(node)
+    for check in (True, False):
+        refused = run(plan(node)[:1], check=check)
+        assert refused["failed"] and "cni-1" in refused["msg"] and "p0f1v0" in refused["msg"]
+    assert host.changes() == [] and tree(node) == files
+
+
 def test_absent_on_a_bare_node_is_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
     done = run(state="absent")
     assert not done["changed"] and host.changes() == []

@@ -293,3 +293,33 @@ def test_what_was_there_before_differs_in_nothing_from_what_is_there(states: lis
     kinds = {change.what for change in vfs.compare(node, noted)}
     assert kinds <= {"mac", "driver"}  # a MAC that is not in effect, a driver that was not bound
     assert vfs.before(node, noted) == noted
+
+
+# --- functions that are planned no longer -------------------------------------------------------------------------------
+
+SECOND = "0002:01:00.0"
+
+
+def second_function(prefix: str) -> Function:
+    """A function that is not planned, whose VFs have such MACs."""
+    vfs_there = tuple(good_vf(i, admin_mac=prefix + mac(i)[5:]) for i in range(2))
+    return good_function(2, pci=SECOND, netdev=Netdev("enP2p1s0f0np0", "4c:bb:47:00:00:02", 9000), vfs=vfs_there)
+
+
+def test_a_function_that_is_planned_no_longer_is_known_by_the_macs_of_its_vfs() -> None:
+    node = Node(functions=(good_function(), second_function("02:d6")))
+    assert told(vfs.compare(node, vfs.gone(node, [plan()]))) == [("enP2p1s0f0np0", "VFs", 2, 0)]
+    assert vfs.removal_refusals(node, vfs.gone(node, [plan()])) == []
+
+
+def test_vfs_of_somebody_else_are_no_business_of_the_plan() -> None:
+    node = Node(functions=(good_function(), second_function("52:54")))
+    assert vfs.gone(node, [plan()])["functions"] == []
+
+
+def test_what_was_noted_of_such_a_function_comes_back() -> None:
+    node = Node(functions=(good_function(), second_function("02:d6")))
+    noted: vfs.Document = {
+        "functions": [{"slot": s, "pci": p, "vf_count": 1, "vfs": []} for s, p in (("p0f0", PCI), ("p1f0", SECOND))]
+    }
+    assert told(vfs.compare(node, vfs.gone(node, [plan()], noted))) == [("p1f0", "VFs", 2, 1)]
