@@ -118,7 +118,9 @@ def test_ansible_takes_each_command_as_it_is_printed(tmp_path: pathlib.Path) -> 
     assert done.returncode == 0, done.stderr
     ended = zip(typed, json.loads(done.stdout), strict=True)
     wrong = [
-        f"{command}: {said}" for command, (code, said) in ended if code or re.search("Traceback|Unable to parse", said) or "TAGS: [" not in said
+        f"{command}: {said}"
+        for command, (code, said) in ended
+        if code or re.search("Traceback|Unable to parse", said) or "TAGS: [" not in said
     ]
     assert not wrong, "\n".join(wrong)
 
