@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.tests.unit import guide
-from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, Owner, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, NO_ANSIBLE, Owner, can_run
 from ansible_collections.dgxspark.cluster.tools import docs, troubleshooting
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -118,9 +118,32 @@ def test_ansible_takes_each_command_as_it_is_printed(tmp_path: pathlib.Path) -> 
     assert done.returncode == 0, done.stderr
     ended = zip(typed, json.loads(done.stdout), strict=True)
     wrong = [
-        f"{command}: {said}" for command, (code, said) in ended if code or re.search("Traceback|Unable to parse", said) or "TAGS: [" not in said
+        f"{command}: {said}"
+        for command, (code, said) in ended
+        if code or re.search("Traceback|Unable to parse", said) or "TAGS: [" not in said
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
+def test_an_owners_knowledge_is_no_inventory_as_the_guide_says(tmp_path: pathlib.Path) -> None:
+    shutil.copytree(ROOT / "inventories" / "example", tmp_path / "inventory")
+    place = tmp_path / "inventory" / "dgxspark" / "model_profiles"
+    place.mkdir(parents=True)
+    shutil.copy(ROOT / "roles" / "k8s_dgx" / "model_profiles" / "gemma-4-31b-it.yml", place)
+    seen = []
+    for told in ("", *guide.blocks("guide_serving", "ini")):
+        (tmp_path / "ansible.cfg").write_text(told, encoding="utf-8")
+        done = subprocess.run(
+            [BIN / "ansible-inventory", "-i", "inventory", "--list"],
+            cwd=tmp_path,
+            env={**os.environ, "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        seen.append("WARNING" in done.stderr)
+    assert seen == [True, False]
 
 
 @pytest.mark.parametrize("name", ["guide_first_evening", "guide_airgapped"])

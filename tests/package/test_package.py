@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +59,10 @@ def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path)
     with tarfile.open(built) as archive:
         names = archive.getnames()
     top = {name.split("/")[0] for name in names}
-    assert {"galaxy.yml", "tests", "extensions", "tools", ".ci", "collections", ".venv"}.isdisjoint(top)
+    assert {"galaxy.yml", "tests", "extensions", "tools", ".ci", "collections", ".venv", "Makefile"}.isdisjoint(top)
+    assert not [name for name in names if name.startswith("changelogs/fragments")]
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert pictures and set(pictures) <= set(names), "README shows pictures that an installed copy lacks"
     assert {"knowledge", "plugins", "roles", "playbooks", "meta", "LICENSE", "README.md", "lab"} <= top
 
 

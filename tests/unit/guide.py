@@ -17,5 +17,5 @@ def blocks(name: str, language: str) -> list[str]:
 
 def commands(name: str, *, prompt: bool = True) -> list[str]:
     """Return the commands of a guide, each in one line and without its prompt; `prompt`: only those that have one."""
-    lines = [line for block in blocks(name, "console") for line in block.replace("\\\n", "").splitlines()]
+    lines = [line.strip() for block in blocks(name, "console") for line in block.replace("\\\n", "").splitlines()]
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ") or (line and not prompt)]
