@@ -103,6 +103,14 @@ class _Maker:
 
     def engine_of(self) -> tuple[str, str]:
         """Return the engine and its version: of a known image, else by the image's tag, which may name no release."""
+        if unset(self.source.image) or _LEFT.search(self.source.image):
+            self.told(
+                f"image {self.source.image}", "refused", "nothing in the recipe sets it: name one, k8s_dgx_image."
+            )
+            self.source.engine = self.source.engine or next(
+                (e for e in ("sglang", "vllm") if e in self.source.image), ""
+            )
+            self.source.image = ""
         image = self.source.image
         if named := find_image(self.images, image):
             return named["engine"]["name"], named["engine"]["version"]
@@ -123,7 +131,12 @@ class _Maker:
             self.model = alone.pop(0) if not unset(alone[0]) or not self.model else self.model
         for word in alone:
             self.told(word, "refused", f"it stands alone, and {parser.engine} takes no such word.")
-        for one in recipe_flags.merged(given, parser).values():
+        kept = recipe_flags.merged(given, parser)
+        for one in given:
+            if one.text not in kept[one.name].text:
+                shown = f"--{one.name} …" if secret_names.NAME.search(one.name.replace("-", "_")) else one.text
+                self.told(shown, "not used", "it is given again further on, and the engine takes the last.")
+        for one in kept.values():
             self.flag(one)
         for name, value in self.source.options.items():
             self.option(name, value)

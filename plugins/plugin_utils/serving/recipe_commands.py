@@ -68,10 +68,10 @@ _SPEAKS = frozenset(
     ["echo", "printf", "cat", "grep", "pgrep", "pkill", "read", "alias", "sed", "awk", "log", "info", "die"]
 )
 _ENGINE = re.compile(
-    r"\bvllm\s+serve\s|\bsglang\s+serve\s|-m\s+(?:vllm\.entrypoints\.(?:openai\.api_server|cli\.main)|sglang\.launch_server)\b"
+    r"\b(?:vllm|sglang)\s+serve\s+(?:-|\\|[\"']?\$|\S*/)|-m\s+(?:vllm\.entrypoints\.(?:openai\.api_server|cli\.main)|sglang\.launch_server)\b"
 )
 # What an image's own entry point is given: a flag, or the model.
-_ARGUMENT = re.compile(r"-.*|/.*|[\w.-]+/[\w.:-]+|\$\{[^}]*\}", re.DOTALL)
+_ARGUMENT = re.compile(r"-.*|/(?!bin/|usr/|opt/).*|[\w.-]+/[\w.:-]+|\$\{[^}]*\}", re.DOTALL)
 # Options of docker that take no value; all others take one.
 _DOCKER_SWITCHES = frozenset(
     [

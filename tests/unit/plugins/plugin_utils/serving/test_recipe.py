@@ -204,6 +204,207 @@ services:
     assert became(made)["services.web"] == "not used" and became(made)["shm_size"] == "ours"
 
 
+LAUNCH = """#!/usr/bin/env bash
+set -euo pipefail
+MODEL="${1:-acme/Model}"
+IMAGE=${IMAGE:-${REGISTRY:-docker.io}/vllm/vllm-openai:v0.29.0}
+: "${PORT:=8123}"
+EXTRA="--max-num-seqs 4 --enforce-eager"
+ENVS=(-e VLLM_LOGGING_LEVEL=DEBUG)
+if [[ "$MODEL" == /* && -d "$MODEL" ]]; then
+  MODEL=/models/x; ENVS+=(-e NEVER=1)
+fi
+for host in a b; do ssh "$host" true; done
+die() { echo "vllm serve exited" >&2; exit 1; }
+command -v docker >/dev/null || { echo none; exit 1; }
+cat > notes <<'END'
+vllm serve other/Model
+END
+ARGS=(
+  --max-model-len 4096  # a comment
+  --speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'
+)
+ARGS+=(--trust-remote-code)
+exec docker run -d --gpus all "${ENVS[@]}" ${NONE[@]+"${NONE[@]}"} \\
+  "$IMAGE" \\
+  bash -c -i "pip install x && vllm serve $MODEL --port $PORT $EXTRA --served-model-name a b" "$@" 2>&1 | tee log
+"""
+
+
+def test_a_launch_script_is_read_as_a_shell_reads_it() -> None:
+    made = recipe.profile_of(LAUNCH, "run.sh")
+    assert (made["model"], made["port"]) == ("acme/Model", 8123)
+    assert made["engine"]["image"] == "docker.io/vllm/vllm-openai:v0.29.0" and made["engine"]["version"] == "0.29.0"
+    assert made["environment"] == {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert made["settings"] == {"max_num_seqs": 4, "enforce_eager": True, "served_model_name": ["a", "b"]}
+    said = became(made)
+    assert said["MODEL=…"] == said["ENVS=…"] == said["pip install x"] == said["ssh ${host} true"] == "refused"
+    direct = LAUNCH.replace("bash -c -i", 'vllm serve "$MODEL" "${ARGS[@]}" #')
+    assert recipe.profile_of(direct, "run.sh")["settings"] == {
+        "max_model_len": 4096,
+        "speculative_config": {"method": "mtp", "num_speculative_tokens": 2},
+        "trust_remote_code": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "uv run {}",
+        "CUDA_VISIBLE_DEVICES=0 timeout 60 numactl -N 0 {}",
+        "sudo -E {}",
+        "ssh spark2 'cd x && {}'",
+        'tmux new-session -d -s serve "{}"',
+        "docker exec -it node bash -lc '{}'",
+        "docker run --rm -it image bash -c -i '{}'",
+        "docker run --entrypoint bash image -c 'x && {}'",
+        "docker compose -f x.yml run --rm --service-ports -e A=b llm {}",
+        "podman run --ipc=host image {}",
+        "./launch-cluster.sh -n a,b --eth-if x exec {}",
+        "if true; then\n  {}\nfi",
+        "main() {{\n  {}\n}}\nmain",
+        "( {} ) &",
+        "{} --node-rank 0\n{} --node-rank 1",
+        "{} --nnodes 2\nssh worker {} --nnodes 2 --node-rank 1 --headless",
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    ["vllm serve a/b", "/opt/bin/python3.12 -u -m vllm.entrypoints.openai.api_server --model a/b", "sglang serve --model-path a/b",
+     "python3 -m sglang.launch_server --model-path=a/b"],
+)  # fmt: skip
+def test_what_stands_around_a_command_is_taken_off(around: str, command: str) -> None:
+    made = recipe.profile_of(around.replace("{}", f"{command} --max-running-requests 3"), "x.sh")
+    assert made["model"] == "a/b" and made["settings"] == {"max_running_requests": 3}
+    assert made["engine"]["name"] == ("sglang" if "sglang" in command else "vllm")
+
+
+def test_the_launcher_of_spark_vllm_docker_says_image_mods_and_variables() -> None:
+    made = recipe.profile_of(
+        "./launch-cluster.sh -t vllm-node-tf5 --apply-mod mods/fix-x --solo -e VLLM_A=1 exec vllm serve a/b -tp 2",
+        "x.sh",
+    )
+    assert (made["engine"]["image"], made["mods"], made["environment"]) == ("vllm-node-tf5", ["fix-x"], {"VLLM_A": "1"})
+    said = became(made)
+    assert (said["mods: mods/fix-x"], said["--solo"]) == ("refused", "ours")
+    assert recipe.profile_of("launch-cluster.sh exec vllm serve a/b", "x.sh")["engine"]["image"] == "vllm-node"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve /cache/hub/models--acme--Model-8B/snapshots/" + "a" * 40 + " --tensor-parallel-size 1",
+        "docker run -v ~/.cache/huggingface/hub/models--acme--Model-8B/snapshots/" + "a" * 40 + ":/model:ro vllm/vllm-openai:v0.29.0 /model",
+        "hf download acme/Model-8B --local-dir ~/m/x\ndocker run -v ~/m:/models vllm/vllm-openai:v0.29.0 --model /models/x",
+    ],
+)  # fmt: skip
+def test_a_folder_whose_model_the_recipe_says_is_that_model(text: str) -> None:
+    made = recipe.profile_of(text, "x.sh")
+    assert made["model"] == "acme/Model-8B" and made.get("revision", "a" * 40) == "a" * 40
+    told = [line for line in made["recipe"]["lines"] if "a folder for acme/Model-8B" in line["why"]]
+    assert [line["became"] for line in told] == ["ours"]
+    sparkrun = "model: acme/Model-8B\ncontainer: vllm/vllm-openai:v0.29.0\ncommand: vllm serve /models/x\n"
+    assert recipe.profile_of(sparkrun, "x.yaml")["model"] == "acme/Model-8B"
+
+
+def test_one_of_several_is_named_behind_the_file(tmp_path: pathlib.Path) -> None:
+    compose = tmp_path / "compose.yml"
+    compose.write_text(
+        "x-base: &base {image: 'vllm/vllm-openai:v0.29.0', environment: [HF_TOKEN, LOGS]}\n"
+        "services:\n  one: {<<: *base, command: [--model, a/one]}\n"
+        "  two:\n    extends: one\n    command: >-\n      serve a/two\n      --served-model-name x\n    volumes: ['./x:/y']\n"
+        "networks: {n: {}}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(CollectionError, match=r"compose.yml#one or #two"):
+        recipe.read(str(compose))
+    made = recipe.read(f"{compose}#two")
+    assert made["model"] == "a/two" and made["environment"] == {}
+    said = became(made)
+    assert (
+        said["services.one"] == said["networks"] == "not used"
+        and said["env LOGS=${LOGS}"] == said["env HF_TOKEN=…"] == "refused"
+    )
+    with pytest.raises(CollectionError, match="service three starts none"):
+        recipe.read(f"{compose}#three")
+    script = tmp_path / "two.sh"
+    script.write_text("vllm serve a/one\nvllm serve a/two\n", encoding="utf-8")
+    with pytest.raises(CollectionError, match=r"two.sh#1 or #2"):
+        recipe.read(str(script))
+    assert recipe.read(f"{script}#2")["model"] == "a/two"
+    several = tmp_path / "r.yaml"
+    several.write_text("model: a/b\nruntime: vllm\ncommand_fast: vllm serve a/b --enforce-eager\n", encoding="utf-8")
+    with pytest.raises(CollectionError, match=r"r.yaml#fast"):
+        recipe.read(str(several))
+    assert recipe.read(f"{several}#fast")["settings"] == {"enforce_eager": True}
+
+
+def test_a_recipe_of_nvidia_is_its_serve_command_in_its_image() -> None:
+    text = """
+schema_version: 3
+title: Model on two Sparks
+model: acme/model
+backend: vllm
+checkpoint: {target_label: acme/Model-8B}
+topology: {node_count: 2}
+runtime:
+  image: acme/vllm:latest
+  setup_command: |
+    export ETH_IF="<connectx-interface>"
+    docker run --rm -it --network host -e NCCL_SOCKET_IFNAME="$ETH_IF" -e VLLM_A=1 -e HF_TOKEN=$HF_TOKEN --entrypoint /bin/bash "$IMAGE"
+serve:
+  port: 8000
+  command: |
+    export VLLM_B="1" # why
+    vllm serve acme/Model-8B --tensor-parallel-size 2 --kv-cache-dtype fp8 --nnodes 2 --node-rank 0 --master-addr "$HEAD_IP"
+  additional_commands: [{command: vllm serve acme/Model-8B --headless}]
+"""
+    made = recipe.profile_of(text, "recipe.yaml")
+    assert made["engine"]["image"] == "acme/vllm:latest" and made["parallel"]["nodes"] == 2
+    assert made["environment"] == {"VLLM_A": "1", "VLLM_B": "1"} and made["settings"] == {"kv_cache_dtype": "fp8"}
+    said = became(made)
+    assert said["serve.additional_commands"] == said["topology"] == said["--node-rank 0"] == "ours"
+    assert said["schema_version"] == "not used" and said["env HF_TOKEN=…"] == "refused"
+
+
+BARE = st.text("abcxyz019_./", min_size=1, max_size=7).filter(lambda x: not x.startswith(("-", ".", "/")))
+
+
+@given(
+    st.lists(st.tuples(BARE.map(lambda x: f"--{x.replace('/', '').replace('.', '') or 'x'}"), st.lists(BARE, max_size=2)), max_size=6),
+    st.dictionaries(st.from_regex(r"\A[a-zA-Z_][a-zA-Z0-9_]{0,8}\Z"), BARE, max_size=3),
+    st.dictionaries(st.from_regex(r"\A[a-z]{1,6}\Z"), BARE, max_size=3),
+    st.dictionaries(st.from_regex(r"\A[a-z]{1,6}_[a-z]{1,6}\Z"), BARE, max_size=3),
+    st.sampled_from(["vllm", "sglang"]),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_no_word_of_a_recipe_is_lost(
+    flags: list[tuple[str, list[str]]],
+    variables: dict[str, str],
+    defaults: dict[str, str],
+    keys: dict[str, str],
+    engine: str,
+) -> None:
+    """Each word is a setting, ours, passed on or refused with its reason; nothing is left out in silence."""
+    words = [word for flag, values in flags for word in (flag, *values)]
+    document = {**keys, "model": "a/b", "runtime": engine, "env": variables, "defaults": defaults, "command": shlex.join(
+        [engine, "serve", *(["--model-path"] if engine == "sglang" else []), "a/b", *words])}  # fmt: skip
+    try:
+        made = recipe.profile_of(json.dumps(document), "x.yaml")
+    except CollectionError as exc:
+        assert str(exc).startswith("recipe x.yaml: ")
+        return
+    told = " \n".join(line["text"] for line in made["recipe"]["lines"])
+    secret = [line for line in made["recipe"]["lines"] if "a secret" in line["why"]]
+    for name in (*words, *variables, *defaults, *keys):
+        assert name in told.replace("=", " ").replace("\n", " ").replace(":", " ").split() or name in told or secret, (
+            name,
+            told,
+        )
+    assert all(line["why"] for line in made["recipe"]["lines"]), made["recipe"]["lines"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
