@@ -158,6 +158,32 @@ DEEPSEEK_V4 = {
     "num_nextn_predict_layers": 1, "tie_word_embeddings": False, "expert_dtype": "fp4",
     "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0], "quantization_config": FP8 | {"scale_fmt": "ue8m0"}}  # fmt: skip
 
+# 57 of 60 layers have experts and an indexer; the list of modules as NVIDIA's file has it.
+M3 = {"architectures": ["MiniMaxM3SparseForConditionalGeneration"], "model_type": "minimax_m3_vl", "text_config": {
+    "num_hidden_layers": 60, "hidden_size": 6144, "intermediate_size": 3072, "dense_intermediate_size": 12288,
+    "shared_intermediate_size": 3072, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128,
+    "vocab_size": 200064, "max_position_embeddings": 1048576, "num_local_experts": 128, "num_experts_per_tok": 4,
+    "n_shared_experts": 1, "tie_word_embeddings": False, "num_mtp_modules": 1, "moe_layer_freq": [0] * 3 + [1] * 57,
+    "sparse_attention_config": {"sparse_num_index_heads": 4, "sparse_index_dim": 128, "sparse_topk_blocks": 16,
+                                "sparse_block_size": 128, "sparse_attention_freq": [0] * 3 + [1] * 57}},
+    "vision_config": {"num_hidden_layers": 32, "hidden_size": 1280, "intermediate_size": 5120, "patch_size": 14,
+                      "num_channels": 3, "projection_dim": 6144}}  # fmt: skip
+M3_LAYERS = "language_model.model.layers"
+M3_QUANT = mixed(
+    dict.fromkeys(every(3, "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", prefix=M3_LAYERS), "MXFP8")
+    | dict.fromkeys(every(60, *(f"self_attn.{part}_proj" for part in ("q", "k", "v", "o")), prefix=M3_LAYERS), "MXFP8")
+    | dict.fromkeys(every(60, "self_attn.index_q_proj", "self_attn.index_k_proj", first=3, prefix=M3_LAYERS), "MXFP8")
+    | dict.fromkeys(every(60, "block_sparse_moe.shared_experts", first=3, prefix=M3_LAYERS), "MXFP8")
+    | dict.fromkeys(every(60, "block_sparse_moe.experts", first=3, prefix=M3_LAYERS), "NVFP4"),
+    exclude_modules=["lm_head", "model.embed_tokens", "vision_tower", "multi_modal_projector", "patch_merge_mlp",
+                     *every(60, "block_sparse_moe.gate", first=3, prefix=M3_LAYERS)])  # fmt: skip
+GLM_52 = {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa", "num_hidden_layers": 78, "hidden_size": 6144,
+          "intermediate_size": 12288, "moe_intermediate_size": 2048, "num_attention_heads": 64, "num_key_value_heads": 64,
+          "head_dim": 192, "kv_lora_rank": 512, "q_lora_rank": 2048, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+          "v_head_dim": 256, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
+          "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 2048,
+          "vocab_size": 154880, "max_position_embeddings": 1048576, "tie_word_embeddings": False}  # fmt: skip
+
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 
 # By the profile's model, or that of the same make-up: (config.json, hf_quant_config.json).
@@ -251,6 +277,11 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
     "deepseek-ai/DeepSeek-V4-Flash-0731": (DEEPSEEK_V4 | {
         "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0, 0, 0], "dspark_block_size": 5, "dspark_noise_token_id": 128799,
         "dspark_target_layer_ids": [40, 41, 42], "dspark_markov_rank": 256}, None),
+    "nvidia/MiniMax-M3-NVFP4": (M3, M3_QUANT),
+    "nvidia/GLM-5.2-NVFP4": (GLM_52, {"producer": {"name": "modelopt"}, "quantization": {
+        "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": [
+            "lm_head", "model.embed_tokens", *(f"model.layers.{layer}.*" for layer in (0, 1, 2, 78)),
+            *every(78, "mlp.shared_experts*", "self_attn*", first=3, prefix="model.layers")]}}),
     "deepseek-ai/DeepSeek-V3": (DEEPSEEK | {"quantization_config": FP8}, None),
     "openai/gpt-oss-120b": (GPT_OSS, None),
     "moonshotai/Kimi-K2.5": (KIMI, None),

@@ -52,7 +52,7 @@ def _plain(value: t.Any) -> Plain:
     return found
 
 
-def _attention(config: Config, layers: int, sliding: bool = False) -> Attention:
+def _attention(config: Config, layers: int, sliding: bool = False, indexed: bool = True) -> Attention:
     what = "sliding attention" if sliding else "attention"
 
     def figure(name: str) -> int | None:
@@ -69,12 +69,12 @@ def _attention(config: Config, layers: int, sliding: bool = False) -> Attention:
         head_dim=dim if dim is not None else max(config.needed("hidden_size", what) // heads, 1),
         gated=config.flag("gated_attention", False),
         window=config.needed("window", what) if sliding else None,
-        indexer=None if sliding else _group_indexer(config),
+        indexer=_group_indexer(config) if indexed and not sliding else None,
     )
 
 
 def _indexer(config: Config, ratio: int) -> Indexer | None:
-    """Read what chooses tokens, where the family's entry says how; index_topk counts keys of `ratio` tokens, index_budget tokens."""
+    """Read what chooses tokens, where the family's entry says how; index_topk counts blocks, or keys of `ratio` tokens; index_budget tokens."""
     heads = config.count("index_heads")
     if heads is None:
         return None
@@ -83,7 +83,7 @@ def _indexer(config: Config, ratio: int) -> Indexer | None:
     return Indexer(
         heads=heads,
         head_dim=config.needed("index_head_dim", what),
-        budget=chosen * ratio if chosen else config.needed("index_budget", what),
+        budget=chosen * (config.count("index_block") or ratio) if chosen else config.needed("index_budget", what),
     )
 
 
@@ -256,9 +256,9 @@ def read(config: Config) -> tuple[Facts, list[str], list[str]]:
         vocab_size=config.needed("vocab_size", "every model"),
         native_context=config.needed("native_context", "every model"),
         attention=tuple(
-            _attention(config, number, kind == "sliding")
+            _attention(config, number, kind == "sliding", kind == "sparse" or "sparse" not in counted)
             for kind, number in counted.items()
-            if kind in ("attention", "sliding")
+            if kind in ("attention", "sliding", "sparse")
         ),
         mla=_mla(config, counted["mla"]) if counted["mla"] else None,
         compressed=tuple(

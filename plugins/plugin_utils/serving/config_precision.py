@@ -330,9 +330,10 @@ def _named(config: Config, kind: str) -> str:
 def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequence[str]) -> list[Module]:
     """List all modules with weights that are counted (`model.tensors`), those of the prediction head as kind `head`."""
     found = []
-    full = next((each for each in facts.attention if each.window is None), None)
+    whole = sorted((each for each in facts.attention if each.window is None), key=lambda each: each.indexer is not None)
     sliding = next((each for each in facts.attention if each.window is not None), None)
-    own = {"attention": full, "sliding": sliding, "mla": facts.mla, "linear": facts.linear}
+    own = {"mla": facts.mla, "linear": facts.linear, "sliding": sliding}
+    own |= {"attention": whole[0], "sparse": whole[-1]} if whole else {}
     by_ratio = {each.ratio: each for each in facts.compressed}
     ratios = config.ratios(len(mixers)) if facts.compressed else []
     for layer, (mixer, feed) in enumerate(zip(mixers, feeds, strict=True)):
@@ -340,7 +341,7 @@ def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequ
         if mixer == "compressed":
             found += _block(config, facts, mixer, by_ratio[ratios[layer]], prefix)
         elif mixer != "none":
-            kind = "attention" if mixer == "sliding" else mixer
+            kind = "attention" if mixer in ("sliding", "sparse") else mixer
             found += _block(config, facts, kind, own[mixer], prefix)
         found += _fed(config, facts, facts, feed, prefix)
     tables = list(config.of.entry["modules"]["embeddings"])[: 1 if facts.tied_embeddings else 2]

@@ -31,8 +31,18 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8": ("Qwen/Qwen3-30B-A3B-FP8", {"native_context": 262144}),
     "RedHatAI/Qwen3-Coder-Next-NVFP4": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {}),
     "nvidia/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
+    "RadixArk/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
     "local-inference-lab/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
     "nvidia/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
+    # A pruned checkpoint has fewer experts.
+    "sparkarena/Minimax-M3-v0-NVFP4": ("nvidia/MiniMax-M3-NVFP4", {}),
+    **{
+        f"sparkarena/Minimax-M3-v0-NVFP4-REAP{cut}": (
+            "nvidia/MiniMax-M3-NVFP4",
+            {"moe": {"layers": 57, "experts": left, "top_k": 4, "intermediate": 3072, "shared_intermediate": 3072}},
+        )
+        for cut, left in ((25, 96), (50, 64))
+    },
     "nvidia/Llama-3.3-70B-Instruct-NVFP4": ("meta-llama/Llama-3.3-70B-Instruct", {}),
 }
 # Files without a list of quantized modules, though the checkpoints are quantized: their precision rests on its sources.
@@ -116,6 +126,8 @@ def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str)
         # 125B, 51B of n-grams and an indexer; 284B; both as their cards say, and the bytes of their files.
         ("RadixArk/Qwen3.8-Flash-Next-NVFP4", 177.4, 135.1),
         ("deepseek-ai/DeepSeek-V4-Flash", 284.3, 159.4),
+        ("nvidia/MiniMax-M3-NVFP4", 426.8, 249.2),
+        ("nvidia/GLM-5.2-NVFP4", 743.0, 464.4),
         ("deepseek-ai/DeepSeek-V4-Flash-0731", 284.3, 166.4),
     ],
 )

@@ -133,3 +133,32 @@ def test_an_index_whose_names_are_not_known_is_one_remark() -> None:
     found = new_profile.new_profile(held, new_profile.Wanted(), CLUSTER)
     (said,) = [text for key, text in found.decide if key == "precision"]
     assert "precision.attention, precision.dense" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "rule"),
+    [
+        ("glm-5.2-nvfp4-vllm", 1, "memory.weights-too-large"),
+        ("glm-5.2-nvfp4-vllm", 2, "memory.weights-too-large"),
+        ("glm-5.2-nvfp4-vllm", 4, "memory.vllm-does-not-fit"),
+        ("minimax-m3-nvfp4", 2, "memory.does-not-fit"),
+        ("minimax-m3-reap50-nvfp4", 1, "memory.weights-too-large"),
+    ],
+)
+def test_what_a_large_model_does_not_fit_on_is_refused_by_its_memory(name: str, nodes: int, rule: str) -> None:
+    assert launch_plan(name)["verdict"] != "blocked"
+    smaller = launch_plan(name, {}, {"parallel": {"nodes": nodes, "tp": nodes}})
+    assert smaller["verdict"] == "blocked"
+    assert [f["rule"] for f in smaller["findings"] if f["severity"] == "error"] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("minimax-m3-reap25-nvfp4", 187.0), ("minimax-m3-reap50-nvfp4", 128.9), ("glm-5.2-nvfp4-vllm", 465.0)],
+)
+def test_the_precision_of_a_large_model_meets_its_published_size(name: str, size: float) -> None:
+    chosen = profile.resolve(profile.find(name))
+    assert chosen.facts
+    assert sum(each.bytes for each in model.tensors(chosen.facts, chosen.precision)) / 1e9 == pytest.approx(
+        size, rel=0.005
+    )
