@@ -57,7 +57,7 @@ def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path)
     with tarfile.open(built) as archive:
         names = archive.getnames()
     top = {name.split("/")[0] for name in names}
-    assert {"galaxy.yml", "tests", "extensions", "tools", ".ci", "collections", ".venv"}.isdisjoint(top)
+    assert {"galaxy.yml", "tests", "molecule", ".config", "tools", ".ci", "collections", ".venv"}.isdisjoint(top)
     assert {"knowledge", "plugins", "roles", "playbooks", "meta", "LICENSE", "README.md", "lab"} <= top
 
 
