@@ -85,6 +85,9 @@ USES_ANSIBLE = re.compile(
 PLAYS = ("tests/unit/playbooks", "tests/unit/roles")
 API_SERVE = tuple(f"tests/api/test_{name}.py" for name in ("images", "k8s_dgx", "secrets"))
 
+# Molecule's scenarios that need no virtual machine.
+ON_STAND_INS = ("k3s", "memory_guard")
+
 
 def tests_by_core() -> list[str]:
     """List the unit tests of plugins that the older core is asked, too; `make test-long` asks it all of them."""
@@ -151,17 +154,18 @@ def stages() -> list[Stage]:
         # What Molecule's scenario does on two nodes, the lab's tests do on four, and the scenario's own look follows there.
         Stage(
             "molecule-syntax",
-            [["molecule", "syntax", "-s", "default"], ["molecule", "syntax", "-s", "lab"]],
+            [["molecule", "syntax", "--all"]],
             light=True,
             seconds=40,
         ),
         Stage(
             "lab-four-nodes",
-            [[*lab, "4", "pytest", "tests/lab", "tests/testinfra", "-m", "not long", "--durations=10"]],
+            [[*lab, "4", "pytest", "tests/lab", "tests/testinfra/fabric", "-m", "not long", "--durations=10"]],
             beside="light",  # four emulated nodes keep both cores busy, and their time limits are real
             seconds=900,
         ),
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, beside="none"),
+        Stage("molecule", [["molecule", "test", "-s", name] for name in ON_STAND_INS], long=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
         *(
             Stage(f"sanity-all-{core}", [[*sanity, "--all", str(ROOT / ".venv" / core)]], core, long=True)

@@ -59,7 +59,17 @@ def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path)
     with tarfile.open(built) as archive:
         names = archive.getnames()
     top = {name.split("/")[0] for name in names}
-    assert {"galaxy.yml", "tests", "extensions", "tools", ".ci", "collections", ".venv", "Makefile"}.isdisjoint(top)
+    assert {
+        "galaxy.yml",
+        "tests",
+        "molecule",
+        ".config",
+        "tools",
+        ".ci",
+        "collections",
+        ".venv",
+        "Makefile",
+    }.isdisjoint(top)
     assert not [name for name in names if name.startswith("changelogs/fragments")]
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert pictures and set(pictures) <= set(names), "README shows pictures that an installed copy lacks"

@@ -109,11 +109,14 @@ class Host:
             ip link set {veth} name mgmt0 && ip address add {address}/24 dev mgmt0 && ip link set mgmt0 up
         """
         self.process = _hold(setup, "--mount", "--net", "--propagation", "private")
-        self.python = self.folder / "python"
-        self.python.write_text(
-            f'#!/bin/sh\nexec nsenter -t {self.process.pid} -m -n -- /usr/bin/python3 "$@"\n', encoding="utf-8"
-        )
-        self.python.chmod(0o755)
+        self.python = self._program("python", f"nsenter -t {self.process.pid} -m -n -- /usr/bin/python3")
+        self._program("enter", f"nsenter -t {self.process.pid} -m -n --")  # for who has nothing but the folder
+
+    def _program(self, name: str, command: str) -> pathlib.Path:
+        place = self.folder / name
+        place.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        place.chmod(0o755)
+        return place
 
     @property
     def variables(self) -> dict[str, object]:

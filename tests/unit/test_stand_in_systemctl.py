@@ -19,11 +19,12 @@ import pytest
 STAND_IN = pathlib.Path(__file__).resolve().parents[1] / "stand_ins" / "systemctl"
 UNIT = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 PLACE = "etc/systemd/system"
-LINK = "multi-user.target.wants/there.service"
+SOCKET = "[Socket]\nListenStream=/run/there\n[Install]\nWantedBy=sockets.target\n"
+TIMER = "[Timer]\nOnActiveSec=1\n[Install]\nWantedBy=timers.target\n"
 # Nobody asserts whether a verb is quoted (not before systemd 253), nor what is said of links that are made and removed.
 SAID = re.compile(r"^(?:Unknown command verb|Too (?:few|many) arguments|\w+: unrecognized option).*", re.M)
 
-Asked = tuple[int, str, str | None]
+Asked = tuple[int, str, dict[str, str]]
 pytestmark = pytest.mark.skipif(
     not (shutil.which("systemctl") and shutil.which("journalctl")),
     reason="not run: no systemctl and journalctl on this machine to compare with",
@@ -36,31 +37,32 @@ def said(text: str) -> str:
 
 def root(folder: pathlib.Path) -> pathlib.Path:
     (folder / PLACE).mkdir(parents=True)
-    (folder / PLACE / "there.service").write_text(UNIT, encoding="utf-8")
+    for name, text in (("service", UNIT), ("socket", SOCKET), ("timer", TIMER)):
+        (folder / PLACE / f"there.{name}").write_text(text, encoding="utf-8")
     return folder
 
 
-def link(folder: pathlib.Path) -> str | None:
-    """Return where the link leads that enables the unit, as the host itself sees it."""
-    made = folder / PLACE / LINK
-    return str(made.readlink()).removeprefix(str(folder)) if made.is_symlink() else None
+def links(folder: pathlib.Path) -> dict[str, str]:
+    """Return where the links lead that enable the units, as the host itself sees them."""
+    made = [path for path in (folder / PLACE).glob("*.wants/*") if path.is_symlink()]
+    return {path.parent.name: str(path.readlink()).removeprefix(str(folder)) for path in made}
 
 
 def real(program: str, words: list[str], folder: pathlib.Path) -> Asked:
     offline = [f"--root={folder}"] if words and words[0] in ("enable", "disable") else []
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
     ran = subprocess.run([program, *offline, *words], check=False, capture_output=True, text=True, timeout=30, env=env)
-    return ran.returncode, said(ran.stderr), link(folder)
+    return ran.returncode, said(ran.stderr), links(folder)
 
 
 def stand_in(program: str, words: list[str], folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     monkeypatch.setattr("sys.argv", [program])
     made = runpy.run_path(str(STAND_IN), run_name="stand_in")[program]
-    for name, path in (("RUN", folder), ("UNITS", folder / PLACE), ("WANTS", (folder / PLACE / LINK).parent)):
+    for name, path in (("RUN", folder), ("UNITS", folder / PLACE)):
         monkeypatch.setitem(made.__globals__, name, path)
     with contextlib.redirect_stderr(io.StringIO()) as err:
         code = made(words)
-    return code, said(err.getvalue()), link(folder)
+    return code, said(err.getvalue()), links(folder)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,8 @@ def stand_in(program: str, words: list[str], folder: pathlib.Path, monkeypatch: 
         ("systemctl", ["enable there.service", "enable there.service", "disable there.service", "disable there.service"]),
         ("systemctl", ["enable there", "disable there"]),
         ("systemctl", ["enable -- there.service"]),
+        ("systemctl", ["enable there.socket", "enable there.timer", "disable there.socket", "disable there.timer"]),
+        ("systemctl", ["try-restart"]),
         ("systemctl", ["enable none.service"]),
         ("systemctl", ["enable there.service", "enable none.service"]),
         ("journalctl", ["--nosuch -u there.service"]),

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import typing as t
@@ -18,13 +17,18 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Wall
 from ansible_collections.dgxspark.cluster.tests.unit import bundles, leaks
-from ansible_collections.dgxspark.cluster.tests.unit.namespaces import BIN, ROOT, STAND_INS, Host, Lan, needed
+from ansible_collections.dgxspark.cluster.tests.unit.k3s_releases import (
+    ARCHITECTURE,
+    ARCHIVE,
+    BINARY,
+    NEW,
+    NEWER,
+    OLD,
+    release,
+)
+from ansible_collections.dgxspark.cluster.tests.unit.namespaces import BIN, ROOT, Host, Lan, needed
 
 pytestmark = needed()
-ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
-BINARY = "k3s" if ARCHITECTURE == "amd64" else f"k3s-{ARCHITECTURE}"
-ARCHIVE = f"k3s-airgap-images-{ARCHITECTURE}.tar.zst"
-OLD, NEW, NEWER = "v1.36.4+k3s1", "v1.36.5+k3s1", "v1.36.6+k3s1"
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 PLACES = ("/etc", "/usr/local/bin", "/var/lib")
 
@@ -42,27 +46,6 @@ PODS = [
     pod("nccl-bench-rank1", None, **{"dgxspark.cluster/rank": "1"}),
     pod("multus", "DaemonSet", **{"dgxspark.cluster/part": "multus"}),
 ]
-
-
-def release(
-    folder: pathlib.Path, version: str, *, broken: str = "", corrupt: bool = False, images: bool = True
-) -> None:
-    """Lay a release of the stand-in into a folder, as the real one is laid out."""
-    place = folder / version
-    place.mkdir(parents=True, exist_ok=True)
-    keys = knowledge.get("k3s", OLD)["config_keys"]
-    text = (STAND_INS / "k3s").read_text(encoding="utf-8") + f"# VERSION {version}\n"
-    text += "".join(f"# KEYS {role} {' '.join(listed)}\n" for role, listed in keys.items())
-    text += f"# BROKEN {broken}\n" if broken else ""
-    (place / BINARY).write_text(text, encoding="utf-8")
-    digest = hashlib.sha256((place / BINARY).read_bytes()).hexdigest()
-    archive = b"images of " + version.encode()
-    sums = f"{digest}  {BINARY}\n{hashlib.sha256(archive).hexdigest()}  {ARCHIVE}\n"
-    (place / f"sha256sum-{ARCHITECTURE}.txt").write_text(sums, encoding="utf-8")
-    if corrupt:
-        (place / BINARY).write_text(text.replace("STAND-IN", "STAND-OUT"), encoding="utf-8")
-    if images:
-        (place / ARCHIVE).write_bytes(archive)
 
 
 class Run(t.NamedTuple):
