@@ -86,7 +86,7 @@ PLAYS = ("tests/unit/playbooks", "tests/unit/roles")
 API_SERVE = tuple(f"tests/api/test_{name}.py" for name in ("images", "k8s_dgx", "secrets"))
 
 # Molecule's scenarios that need no virtual machine.
-ON_STAND_INS = ("k3s", "memory_guard")
+ON_STAND_INS = ("k3s", "memory_guard", "k8s_platform", "k8s_dgx")
 
 
 def tests_by_core() -> list[str]:
