@@ -264,7 +264,9 @@ def test_vllm_pads_experts_in_mxfp4(tp: int, gib: float) -> None:
 def test_vllm_profiles_as_many_pictures_as_a_batch_has_room_for() -> None:
     """Its log with 65536 batched tokens: `profiled with 4 image items`, and with 8192 one, of 16384 tokens each."""
     wide, usual, narrow = (
-        plan.launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {}, {"settings": {"max_num_batched_tokens": batched}})["memory"]
+        plan.launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {}, {"settings": {"max_num_batched_tokens": batched}})[
+            "memory"
+        ]
         for batched in (65536, 16384, 8192)
     )
     tower = 65536 * (2 * 1152 + 2 * 4304 + 1536) * 2 / GIB
