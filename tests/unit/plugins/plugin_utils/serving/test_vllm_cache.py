@@ -147,7 +147,7 @@ def logged(profile: str, **overrides: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("version", "drafts", "gib", "length", "tokens"),
     [
-        # Logs that state GiB and tokens; knowledge/measurements/caches.yml has their sources.
+        # Logs that state GiB and tokens; benchmarks/published_caches.yml has their sources.
         ("0.19.0", 1, 24.05, 262144, 482080),
         ("0.19.0", 0, 21.43, 131072, 467712),
     ],
