@@ -15,6 +15,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.benchmarks import from_the_readme
 from ansible_collections.dgxspark.cluster.tests.unit import guide
 from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, NO_ANSIBLE, Owner, can_run
 from ansible_collections.dgxspark.cluster.tools import docs, troubleshooting
@@ -88,14 +89,17 @@ def test_a_command_names_what_there_is(name: str, command: str) -> None:
 
 @pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 def test_ansible_takes_each_command_as_it_is_printed(tmp_path: pathlib.Path) -> None:
-    """Its inventory, limit, tags and variables, up to the list of what it would do. Whole runs are in the tests of the playbooks."""
+    """Of guides and README: inventory, limit, tags and variables, up to the list of what it would do. Whole runs are in the tests of the playbooks."""
     owner = Owner(tmp_path)
     shutil.copytree(ROOT / "inventories" / "example", tmp_path / "inventory")
     shutil.copytree(tmp_path / "inventory", tmp_path / "my-cluster" / "inventory")
     more = {f"spark{number}": {"ansible_host": f"192.0.2.{10 + number}"} for number in range(1, 9)}
     groups = {"dgx": {"hosts": more}, "k3s_server": {"hosts": {"spark1": {}}}, "k3s_agent": {"hosts": {"spark2": {}}}}
     (tmp_path / "inventory/more.yml").write_text(yaml.safe_dump(groups), encoding="utf-8")
-    typed = sorted({command for _name, command in TYPED})
+    readme = [command for command in from_the_readme.commands() if command.startswith("ansible-playbook ")]
+    order = [re.findall(r"cluster\.(\w+)", command)[0] for command in readme]
+    assert order == ["discover", "plan", "site", "site", "verify"]
+    typed = sorted({command for _name, command in TYPED} | set(readme))
     asked = [words(command) for command in typed]
     for command in asked:
         for given in options(command, "-e"):
