@@ -4,6 +4,10 @@
 """Plan every recipe of a folder as it is, and say what came out: names, verdicts and reasons, no text of a recipe.
 
 Usage: recipes.py FOLDER …    (a folder's files end in .yaml, .yml, .sh or .txt)
+
+The argv of the first rank is read back by the same release's table and compared with the recipe's own flags, by the one name of each
+setting: those that say the same, and what the plan adds, leaves out or changes. Each of these has to be said by a finding, or be
+what the plan puts in itself; else it is a fault, and the program ends with 1.
 """
 
 from __future__ import annotations
@@ -18,23 +22,81 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe, recipe_flags, recipe_formats  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import load_tables  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import read_layer  # noqa: E402
 
 KINDS = (".yaml", ".yml", ".sh", ".txt")
 
 
-def judged(path: pathlib.Path) -> tuple[str, str, str]:
-    """Return a recipe's verdict, what it is planned for, and the reason where it is not let through."""
+# What a plan says to each rank that a recipe does not: where the ranks meet and which of them it is, the spread, and the server.
+SPREAD = frozenset(
+    ["nnodes", "node_rank", "master_addr", "master_port", "dist_init_addr", "headless", "host", "port", "tp_size", "pp_size", "ep_size",
+     "enable_expert_parallel", "model", "model_path", "revision"]
+)  # fmt: skip
+
+
+def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.Any]) -> tuple[str, str]:
+    """Return how the argv relates to the recipe's settings, and what of it is a fault."""
+    dialect = load_tables().dialect(made["engine"]["name"], made["engine"]["version"])
+    argv = made["ranks"][0]["argv"]
+    words = argv[2:] if argv[1] == "serve" else argv[argv.index("-m") + 2 :]
+    _alone, given = recipe_flags.read_flags(words, dialect.parser)
+    source = recipe_formats.read(text, name)
+    _alone, mine = recipe_flags.read_flags(source.words, dialect.parser)
+    told = {line["text"] for line in profile["recipe"]["lines"] if line["became"] in ("setting", "passed on")}
+
+    def by_setting(flags: list[recipe_flags.Given], told: set[str] | None = None) -> dict[str, t.Any]:
+        """By the one name of each setting, a word in either case."""
+        merged = recipe_flags.merged(flags, dialect.parser).values()
+        kept = [one for one in merged if told is None or one.text in told]
+        named = {dialect.named(one.name.replace("-", "_"))[0]: one for one in kept}
+        return {key: one.value.lower() if isinstance(one.value, str) else one.value for key, one in named.items()}
+
+    if not source.words:
+        return "told by defaults", ""
+    has, want = by_setting(given), by_setting(mine, told)
+    because = " ".join(f"{found['rule']} {found['message']}" for found in made["findings"])
+    said = [name for name in {*has, *want} if name in because or name.replace("_", "-") in because]
+    # A variable of the recipe may be a flag in this release.
+    want |= {
+        key: value
+        for key, value in read_layer({}, profile["environment"], dialect)[0].items()
+        if key in has and key not in want
+    }
+    added = sorted(has.keys() - want.keys() - SPREAD)
+    left = sorted(want.keys() - has.keys() - SPREAD)
+    changed = sorted(name for name in want.keys() & has.keys() - SPREAD if has[name] != want[name])
+    same = sum(has.get(name) == value for name, value in want.items())
+    groups = (("added", added), ("left out", left), ("changed", changed))
+    faults = [
+        *(f"added without a reason {name}" for name in added if name not in made["added"] and name not in said),
+        *(f"lost {name}" for name in left if name not in said and want[name] not in (False, {}, [])),
+        *(f"changed {name}" for name in changed if name not in said and name not in made["added"]),
+    ]
+    return f"{same} same" + "".join(f", {kind}: {' '.join(names)}" for kind, names in groups if names), ", ".join(
+        faults
+    )
+
+
+def judged(path: pathlib.Path) -> tuple[str, str, str, str]:
+    """Return a recipe's verdict, what it is planned for, the reason where it is not let through, and faults of its argv."""
     try:
         profile = recipe.read(str(path))
         made = plan.launch_plan(profile)
     except CollectionError as exc:
-        return "refused", "", str(exc).removeprefix(f"recipe {path.name}: ")
+        return "refused", "", str(exc).removeprefix(f"recipe {path.name}: "), ""
     became = collections.Counter(line["became"] for line in profile["recipe"]["lines"])
     lines = ", ".join(f"{became[kind]} {kind}" for kind in ("setting", "ours", "passed on", "refused"))
     what = f"{made['engine']['name']} {made['engine']['version']}, {made['parallel']['nodes']} nodes; {lines}"
+    argv, faults = compared(path.read_text(encoding="utf-8"), path.name, profile, made)
     errors = [f"{f['rule']}: {f['message']}" for f in made["findings"] if f["severity"] == "error"]
-    return made["verdict"], what, " ".join(errors)
+    return (
+        made["verdict"],
+        f"{what}; argv: {argv}",
+        " ".join([*errors, *([f"ARGV: {faults}"] if faults else [])]),
+        faults,
+    )
 
 
 def main(folders: t.Sequence[str]) -> int:
@@ -42,14 +104,20 @@ def main(folders: t.Sequence[str]) -> int:
     if not folders:
         raise SystemExit(__doc__)
     counts: collections.Counter[str] = collections.Counter()
+    wrong = 0
     print("| recipe | verdict | planned for, and what became of its lines | reason |\n|---|---|---|---|")
     for folder in map(pathlib.Path, folders):
         for path in sorted(path for path in folder.rglob("*") if path.suffix in KINDS and path.is_file()):
-            verdict, what, why = judged(path)
+            verdict, what, why, faults = judged(path)
+            wrong += bool(faults)
             counts[verdict] += 1
             print(f"| {path.relative_to(folder)} | {verdict} | {what} | {why.replace('|', '/')[:300]} |")
-    print("\n" + ", ".join(f"{counts[key]} {key}" for key in ("proven", "unproven", "blocked", "refused")))
-    return 0
+    print(
+        "\n"
+        + ", ".join(f"{counts[key]} {key}" for key in ("proven", "unproven", "blocked", "refused"))
+        + f"; {wrong} with a fault of the argv"
+    )
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ __all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_par
 Entry = t.Mapping[str, t.Any]
 
 
+# Settings whose value a checkpoint replaces before the engine checks it: vLLM 0.20.0 config/model.py:977, where
+# modelopt.py:1033 returns modelopt_fp4 whatever was asked; runs with --quantization fp4 were published.
+_OF_CHECKPOINT = {"vllm": frozenset(["quantization"])}
+
+
 @dataclass(frozen=True)
 class Arguments:
     """How to start one rank: `program`, then `argv`, with `env`. `findings` are worth knowing and forbid nothing."""
@@ -138,6 +143,9 @@ class _Build:
         if refused and not self.tabled and kind in ("unknown", "choice", "removed"):
             refused, remedy = False, f"{remedy} If the image is older or newer than that, nothing need be done.".strip()
             message = f"{message} That is what the table of {self.parser.version} says, and the image is another: it is passed on."
+        if refused and kind == "choice" and name in _OF_CHECKPOINT.get(self.engine, ()):
+            refused = False
+            message = f"{message} A checkpoint that says its own method replaces it; without one the engine does not start. It is passed on."
         self.findings.append(Finding(rule, "error" if refused else "warning", where, message, remedy))
         return refused
 

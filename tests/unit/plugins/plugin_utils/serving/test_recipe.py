@@ -340,6 +340,15 @@ def test_one_of_several_is_named_behind_the_file(tmp_path: pathlib.Path) -> None
     assert recipe.read(f"{several}#fast")["settings"] == {"enforce_eager": True}
 
 
+def test_a_method_that_the_checkpoint_replaces_blocks_nothing() -> None:
+    made = recipe.profile_of("docker run vllm/vllm-openai:v0.20.0 a/b --quantization fp4", "x.sh")
+    plan = launch_plan(made)
+    assert plan["verdict"] == "unproven" and "--quantization" in plan["ranks"][0]["argv"]
+    assert "A checkpoint that says its own method replaces it" in findings(made)["arguments.choice"][0]
+    made = recipe.profile_of("docker run vllm/vllm-openai:v0.20.0 a/b --kv-cache-dtype fp77", "x.sh")
+    assert launch_plan(made)["verdict"] == "blocked"
+
+
 def test_a_recipe_of_nvidia_is_its_serve_command_in_its_image() -> None:
     text = """
 schema_version: 3
