@@ -23,7 +23,8 @@ VARIANTS = [
 
 
 def planned(name: str, variant: str | None = None, **overrides: t.Any) -> dict[str, t.Any]:
-    return plan.launch_plan(name, CLUSTER, ({"variant": variant} if variant else {}) | overrides)
+    cluster = {"hosts": [f"spark{number}" for number in range(1, max(4, profile.find(name)["parallel"]["nodes"]) + 1)]}
+    return plan.launch_plan(name, cluster, ({"variant": variant} if variant else {}) | overrides)
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)

@@ -30,7 +30,9 @@ QWEN, GLM, GEMMA, ULTRA, SUPER, VLLM = (
 def planned(
     name: str | dict[str, t.Any], variant: str = "", free: float | None = None, **overrides: t.Any
 ) -> dict[str, t.Any]:
-    cluster: dict[str, t.Any] = {"hosts": HOSTS} | ({"free_gib": free} if free else {})
+    known = profile.find(name) if isinstance(name, str) else name
+    hosts = [f"spark{number}" for number in range(1, max(4, known.get("parallel", {}).get("nodes", 4)) + 1)]
+    cluster: dict[str, t.Any] = {"hosts": hosts} | ({"free_gib": free} if free else {})
     return plan.launch_plan(name, cluster, ({"variant": variant} if variant else {}) | overrides)
 
 
