@@ -63,7 +63,8 @@ def play(
     inventory: pathlib.Path | str = "inventories/lab",
     **environment: str,
 ) -> Run:
-    command = [BIN / "ansible-playbook", playbook, "-i", inventory, "-l", limit, *arguments]
+    limited = ["-l", limit] if limit else []
+    command = [BIN / "ansible-playbook", playbook, "-i", inventory, *limited, *arguments]
     env = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment}
     done = subprocess.run(
         [str(word) for word in command],

@@ -1,0 +1,340 @@
+"""A fleet that changes, as an owner types it: from a running state to a verified one, with what stayed up meanwhile.
+
+Each test begins where the one before ended. Two Sparks that have no part in a change keep an echo and RDMA going between
+them over a VF: that is what a model would lose.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shutil
+import time
+import typing as t
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import harness
+import pytest
+import yaml
+from harness import ROOT, Run, lab, play, sh
+
+pytestmark = pytest.mark.long
+
+NODES = tuple(node["name"] for node in json.loads(lab("status", "--json", check=False))["nodes"]) or harness.NODES
+"""Four of `make test-long`; with three, the one that is added is the one that changes."""
+FIGURES = ROOT / ".cache" / "fleet.md"
+"""What benchmarks/results/fleet.md is made from."""
+ALL = {name: number for number, name in enumerate(NODES, 1)}
+NEW = NODES[-1]
+FIRST = {name: number for name, number in ALL.items() if name != NEW}
+CHANGED = "spark3"
+OTHERS = tuple(name for name in NODES if name != CHANGED)
+SWITCH = {"hardware": "lab_ports", "topology": "switch", "vf_count": 1}
+# A Spark's two ports, each with one function.
+PORTS = {
+    "id": "lab_ports",
+    "title": "A virtual Spark whose two functions are two ports",
+    "pf_device_ids": ["8086:10c9"],
+    "slots": [
+        {"slot": "p0f0", "port": 0, "function": 0, "netdev": "enp1s0f0np0", "pci": "0000:01:00.0"},
+        {"slot": "p1f0", "port": 1, "function": 0, "netdev": "enP2p1s0f0np0", "pci": "0000:02:00.0"},
+    ],
+    "default_ports": {"switch": [0], "direct": [0], "triangle": [0, 1], "ring": [0, 1]},
+    "vf_stride": 8,
+    "source": ["lab/README.md"],
+    "verified": "measured",
+}
+RING = ("spark1:2=spark2:1", "spark2:2=spark3:1", "spark3:2=spark1:1")
+CABLES = RING if len(FIRST) == 3 else ("spark1:1=spark2:1", "spark1:2=spark2:2")
+CABLED = SWITCH | {"topology": "ring" if len(FIRST) == 3 else "direct", "ports": [0, 1]}
+CABLE_1 = ("enP2p1s0f0v0", "enp1s0f0v0") if len(FIRST) == 3 else ("enP2p1s0f0v0", "enP2p1s0f0v0")
+"""The VFs of spark1 and spark2 that talk by a cable which a switch does not need."""
+IDENTITY = (
+    "ip -br link show | grep -E '^en.*v[0-9]' | awk '{print $1, $3}' | sort;"
+    " ip -br -4 address show | grep -E '^en.*v[0-9]' | awk '{print $1, $3}' | sort"
+)
+WRITTEN = (
+    "/etc/netplan /etc/systemd /etc/udev/rules.d /etc/nccl.conf /etc/dgxspark /var/lib/dgxspark /run/systemd/network"
+)
+LOST = ("completer_retry_err", "retry_exceeded_err", "retry_rnr_exceeded_err", "out_of_seq_request", "rcvd_seq_err")
+
+
+def identity(*nodes: str) -> dict[str, str]:
+    """VFs, their MACs and their addresses."""
+    return {node: sh(node, IDENTITY) for node in nodes}
+
+
+@dataclass
+class Fleet:
+    """The owner's folder, and what was typed in it."""
+
+    folder: pathlib.Path
+    report_file: pathlib.Path
+    typed: list[str] = field(default_factory=list)
+
+    def write(self, hosts: dict[str, int], fabric: dict[str, t.Any]) -> None:
+        """Write the inventory: these hosts with their pinned numbers."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(ROOT / "inventories/lab", self.folder)
+        tree = yaml.safe_load((self.folder / "hosts.yml").read_text())
+        tree["all"]["children"]["spark"]["children"]["dgx"]["hosts"] = {
+            name: {"lab_node": int(name[-1]), "dgxspark_fabric_index": index} for name, index in hosts.items()
+        }
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(tree, sort_keys=False))
+        variables = self.folder / "group_vars" / "dgx.yml"
+        settings = yaml.safe_load(variables.read_text())
+        settings["dgxspark_fabric"] = fabric | {
+            "address_pool": "10.100.0.0/16",
+            "management_networks": ["10.0.2.0/24"],
+        }
+        settings["netplan_vf_rollback_timeout"] = 600  # a stream takes its part of two emulated cores
+        variables.write_text(yaml.safe_dump(settings, sort_keys=False))
+        hardware = self.folder / "dgxspark" / "hardware"
+        hardware.mkdir(parents=True)
+        (hardware / "lab_ports.yml").write_text(yaml.safe_dump(PORTS))
+        thresholds = yaml.safe_load((ROOT / "knowledge/thresholds/lab.yml").read_text()) | {"id": PORTS["id"]}
+        (self.folder / "dgxspark" / "thresholds").mkdir()
+        (self.folder / "dgxspark/thresholds/lab_ports.yml").write_text(yaml.safe_dump(thresholds))
+
+    def play(self, name: str, limit: str = "", *arguments: str) -> Run:
+        """Run a playbook, and note what was typed and how long it took."""
+        begun = time.monotonic()
+        run = play(f"playbooks/{name}.yml", *arguments, limit=limit, inventory=self.folder, timeout=1800)
+        words = f"{name}{f' -l {limit}' if limit else ''}"
+        changed = ", ".join(f"{host} {count}" for host, count in run.changed.items() if count) or "nothing"
+        if name == "plan":  # its one change is the file on the controller
+            changed = "nothing on a node"
+        self.typed.append(f"| `{words}` | {time.monotonic() - begun:.0f} | exit {run.code}, changed: {changed} |")
+        return run
+
+    def proof(self, name: str, limit: str = "") -> tuple[Run, dict[str, t.Any]]:
+        """Run verify, or site, which ends with it; return the report as well."""
+        self.report_file.unlink(missing_ok=True)
+        run = self.play(name, limit, "-e", f"dgxspark_report_file={self.report_file}")
+        assert self.report_file.is_file(), run.output
+        return run, json.loads(self.report_file.read_text())
+
+    def plan(self) -> tuple[str, dict[str, list[t.Any]]]:
+        """Ask the plan: what it shows, and the changes by host."""
+        file = self.report_file.with_name("plan.json")
+        file.unlink(missing_ok=True)
+        run = self.play("plan", "", "-e", f"dgxspark_plan_file={file}")
+        assert run.code == 0, run.output
+        return run.output, json.loads(file.read_text())["changes"]
+
+    @contextmanager
+    def figures(self, title: str) -> Iterator[None]:
+        """Keep what was typed meanwhile under a title."""
+        self.typed.clear()
+        yield
+        FIGURES.parent.mkdir(exist_ok=True)
+        with FIGURES.open("a", encoding="utf-8") as file:
+            file.write(f"\n## {title}\n| typed | seconds | |\n|---|---|---|\n" + "\n".join(self.typed) + "\n")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Echo and RDMA from one node to another over a VF of each."""
+
+    near: str
+    far: str
+    near_vf: str
+    far_vf: str
+
+    def start(self) -> None:
+        assert sh(self.near, f"cat /sys/class/net/{self.near_vf}/operstate") == "up"
+        address = sh(self.far, f"ip -4 -o address show dev {self.far_vf} | awk '{{print $4}}'").split("/")[0]
+        # A tenth of an emulated core: a stream that takes all of it would slow down what is measured.
+        unit = "systemctl reset-failed 2>/dev/null; systemd-run -q -p CPUQuota=10% -p StandardOutput=truncate:"
+        # Four seconds (-u 20) until something is sent again: an emulated node may not be scheduled for one.
+        rdma = "ib_write_bw --run_infinitely -u 20 -t 1 -s 1024 -d {} -x {}"
+        sh(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; sleep 3")
+        sh(
+            self.near,
+            f"{unit}/run/echo --unit=fleet-echo ping -n -q -i 0.5 -I {self.near_vf} {address};"
+            f" {unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('near'), self.gid('near'))} {address}",
+        )
+
+    def hca(self, end: str) -> str:
+        return "roce" + (self.near_vf if end == "near" else self.far_vf).removeprefix("en")
+
+    def gid(self, end: str) -> int:
+        """The index of the GID that is made from the IPv4 address."""
+        node = self.near if end == "near" else self.far
+        found = sh(node, f"cd /sys/class/infiniband/{self.hca(end)}/ports/1/gids; grep -l 0000:ffff: * | head -n 1")
+        return int(found)
+
+    def counters(self) -> dict[str, int]:
+        folder = f"/sys/class/infiniband/{self.hca('near')}/ports/1/hw_counters"
+        lines = sh(self.near, f"cd {folder}; grep . *").splitlines()
+        return {name: int(value) for name, value in (line.split(":") for line in lines)}
+
+    def running(self) -> bool:
+        return [sh(node, "systemctl is-active fleet-rdma", check=False) for node in (self.near, self.far)] == [
+            "active"
+        ] * 2
+
+    @staticmethod
+    def counted(said: str) -> tuple[int, int]:
+        """How many echoes were sent and how many were answered."""
+        sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
+        return int(sent), int(received)
+
+    def stop(self) -> str:
+        """End both; return what ping said."""
+        sh(self.near, "systemctl kill -s INT fleet-echo; sleep 2", check=False)
+        said = sh(self.near, "cat /run/echo")
+        for node in (self.near, self.far):
+            sh(node, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
+        return said
+
+
+@contextmanager
+def uninterrupted(
+    fleet: Fleet, near: str, far: str, near_vf: str = "enp1s0f0v0", far_vf: str = "enp1s0f0v0"
+) -> Iterator[None]:
+    """Two nodes talk while something happens; nothing of it is lost."""
+    stream = Stream(near, far, near_vf, far_vf)
+    stream.start()
+    said = ""
+    try:
+        before = stream.counters()
+        yield
+        after, alive = stream.counters(), stream.running()
+    finally:
+        said = stream.stop()
+    sent, received = stream.counted(said)
+    passed = after["rcvd_pkts"] - before["rcvd_pkts"]
+    lost = {name: after[name] - before[name] for name in LOST if name in after}
+    repeated = sum(lost.values())
+    fleet.typed.append(
+        f"| meanwhile {near} to {far} | | {sent - received} of {sent} echoes lost; RDMA: one connection throughout,"
+        f" {passed} packets received, {repeated} repeated or out of order |"
+    )
+    assert alive, "the RDMA connection ended"
+    assert passed > 0
+    assert sent > 10 and received == sent, said
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    folder = tmp_path_factory.mktemp("fleet")
+    yield Fleet(folder / "inventory", folder / "report.json")
+    lab("cables", "switch")  # each function with its carrier, as other tests expect it
+
+
+def bare(fleet: Fleet) -> None:
+    """Take away what a test before has left."""
+    if any(identity(*NODES).values()):
+        fleet.write(ALL, SWITCH)
+        run = fleet.play("teardown")
+        assert run.code == 0, run.output
+    assert not any(identity(*NODES).values())
+
+
+def test_the_first_are_laid_on_cables_and_verified(fleet: Fleet) -> None:
+    bare(fleet)
+    fleet.write(FIRST, CABLED)
+    lab("cables", *CABLES)
+    with fleet.figures(f"{len(FIRST)} from bare to verified, {CABLED['topology']}"):
+        run, report = fleet.proof("site")
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+
+
+def test_a_switch_replaces_the_cables(fleet: Fleet) -> None:
+    before = identity(*FIRST)
+    assert all("enP2p1s0f0v0" in seen for seen in before.values())
+    fleet.write(FIRST, SWITCH)
+    with fleet.figures(f"A switch replaces {CABLED['topology']}"):
+        stream = Stream("spark1", "spark2", *CABLE_1)
+        stream.start()
+        shown, changes = fleet.plan()
+        assert all(changes[host] for host in FIRST)
+        assert "enP2p1s0f0np0: VFs 1 -> 0" in shown
+        lab("cables", "switch")
+        for node in FIRST:
+            lab("link", node, "2", "down")  # its second port has no cable any more
+        refused = fleet.play("site", "", "--tags", "fabric") if "enP2p1s0f0v0" in CABLE_1 else None
+        # A process has what goes: nothing is touched before it ends.
+        assert refused is None or (refused.code and "ib_write_bw" in refused.output and identity(*FIRST) == before)
+        sent, received = stream.counted(stream.stop())
+        fleet.typed.append(f"| meanwhile spark1 to spark2, by the cable | | {sent - received} of {sent} echoes lost |")
+        run, report = fleet.proof("site")
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+    after = identity(*FIRST)
+    assert not any("enP2p1s0f0v0" in seen for seen in after.values()), after
+    for node in FIRST:
+        assert (
+            sh(node, f"grep -rlE '10[.]100[.]([1-9]|16|24)[.]|02:d6:00:..:10' {WRITTEN} 2>/dev/null", check=False) == ""
+        ), node
+    again = fleet.play("site", "", "--tags", "fabric,nccl")
+    assert again.code == 0 and not any(again.changed.values()), again.output
+
+
+def test_one_is_added_while_the_others_talk(fleet: Fleet) -> None:
+    before = identity(*FIRST)
+    fleet.write(ALL, SWITCH)
+    with fleet.figures("One is added"), uninterrupted(fleet, "spark1", "spark2"):
+        _shown, changes = fleet.plan()
+        assert {host for host, listed in changes.items() if listed} == {NEW}
+        run = fleet.play("site", NEW)
+        assert run.code == 0, run.output
+        run, report = fleet.proof("verify")
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+    assert identity(*FIRST) == before
+
+
+def test_it_moves_to_another_number(fleet: Fleet) -> None:
+    before = identity(*OTHERS)
+    fleet.write(ALL | {CHANGED: 7}, SWITCH)
+    with fleet.figures("It moves from number 3 to 7"), uninterrupted(fleet, "spark1", "spark2"):
+        shown, changes = fleet.plan()
+        assert {host for host, listed in changes.items() if listed} == {CHANGED}
+        told = [(c["what"], str(c["before"]), str(c["after"])) for c in changes[CHANGED]]
+        assert any("10.100.0.3/" in old and "10.100.0.7/" in new for _what, old, new in told), told
+        assert re.search(r"10\.100\.0\.3/24.* -> .*10\.100\.0\.7/24", shown), shown
+        run, report = fleet.proof("site")
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+        assert {host for host, count in run.changed.items() if count} == {CHANGED}, run.output
+    assert identity(*OTHERS) == before
+    stale = r"10\.100\.[0-9]+\.3\b|02:d6:00:03:"
+    for node in NODES:
+        assert not re.search(stale, sh(node, IDENTITY)), node
+        assert sh(node, f"grep -rlE '{stale}' {WRITTEN} 2>/dev/null", check=False) == "", node
+    again = fleet.play("site", "", "--tags", "fabric,nccl")
+    assert again.code == 0 and not any(again.changed.values()), again.output
+
+
+def test_one_dies_and_the_others_go_on(fleet: Fleet) -> None:
+    before = identity(*OTHERS)
+    with fleet.figures("One dies"), uninterrupted(fleet, "spark1", "spark2"):
+        lab("power", "off", CHANGED)
+        shown, changes = fleet.plan()
+        assert CHANGED not in changes and not any(changes.values())
+        assert (
+            "not known, the host was not reached"
+            in re.split(r"\nspark\d", shown.partition(f"{CHANGED} (index 7")[2])[0]
+        )
+        run, report = fleet.proof("site", ",".join(OTHERS))
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+        assert not any(run.changed.values()), run.output
+    assert identity(*OTHERS) == before
+
+
+def test_another_machine_takes_its_place(fleet: Fleet) -> None:
+    before = identity(*OTHERS)
+    card = "06:00:00:00:03:01"  # of the machine that died
+    with fleet.figures("It is replaced"), uninterrupted(fleet, "spark1", "spark2"):
+        lab("replace", CHANGED)
+        assert identity(CHANGED) == {CHANGED: ""}
+        assert sh(CHANGED, "cat /sys/class/net/enp1s0f0np0/address") != card
+        _shown, changes = fleet.plan()
+        assert {host for host, listed in changes.items() if listed} == {CHANGED}
+        run = fleet.play("site", CHANGED)
+        assert run.code == 0, run.output
+        run, report = fleet.proof("verify")
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+    assert identity(*OTHERS) == before
