@@ -38,6 +38,8 @@ SPREAD = frozenset(
 
 def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.Any]) -> tuple[str, str]:
     """Return how the argv relates to the recipe's settings, and what of it is a fault."""
+    if not made["ranks"] or not made["ranks"][0]["argv"]:
+        return "none", ""
     dialect = load_tables().dialect(made["engine"]["name"], made["engine"]["version"])
     argv = made["ranks"][0]["argv"]
     words = argv[2:] if argv[1] == "serve" else argv[argv.index("-m") + 2 :]

@@ -111,7 +111,7 @@ class Site:
 
     def run(self, *options: str, **variables: t.Any) -> tuple[int, str, int]:
         """Run the role; return exit status, output and how many tasks changed something."""
-        given = {"k8s_dgx_model_profile": MODEL, **variables}
+        given = {**({} if "k8s_dgx_recipe" in variables else {"k8s_dgx_model_profile": MODEL}), **variables}
         env = {
             **os.environ,
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),

@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import inspe
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
 from ansible_collections.dgxspark.cluster.tests.unit import guide
-from ansible_collections.dgxspark.cluster.tests.unit.image_trees import DIGEST, REPO, SAID
+from ansible_collections.dgxspark.cluster.tests.unit.image_trees import DIGEST, FLAG, PARSER, REPO, SAID
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 # The guide's own command, after its inventory.
@@ -86,6 +86,39 @@ def test_an_image_that_cannot_be_had_or_says_nothing_or_nonsense_is_one_sentence
         "exit status 1. Error this image cannot be read: python3 has neither sglang nor vllm installed"
         in owner.refused()
     )
+
+
+def test_serving_reads_the_image_first_where_asked(owner: Owner) -> None:
+    """The plan that is served speaks of what the image said, and serving it again changes nothing."""
+    owner.playbook = "play.yml"
+    (owner.folder / "recipe.sh").write_text(f"docker run {REPO} vllm serve acme/Model --fork-only 5", encoding="utf-8")
+    flags = ["tensor-parallel-size", "host", "port", "served-model-name", "gpu-memory-utilization", "max-model-len"]
+    parser = {**PARSER, "flags": [*PARSER["flags"], *({**FLAG, "options": [f"--{name}"]} for name in flags)]}
+    owner.cluster.logs[POD] = framed(SAID | {"parser": parser})
+    asked = {"k8s_dgx_recipe": "recipe.sh", "k8s_dgx_image": "", "k8s_dgx_inspect_image": True}
+    code, said, changed = owner.run("--check", **asked)
+    assert code == 0 and changed > 0 and "not read: nothing runs in check mode" in said, said
+    assert owner.cluster.writes == [] and not (owner.folder / "dgxspark").exists()
+    code, said, changed = owner.run(**asked)
+    assert code == 0 and changed > 0, said
+    assert "engine    vllm 0.17.1+image.abababababab" in said
+    assert owner.cluster.writes.index(f"Pod/{POD}") < owner.cluster.writes.index("StatefulSet/serve-default-rank0")
+    assert owner.left() == []
+    (pod,) = owner.cluster.pods().values()
+    assert pod["spec"]["containers"][0]["image"].partition("@")[0] == REPO
+    launch = json.dumps(
+        [made for key, made in owner.cluster.objects.items() if key[3].startswith("serve-default-launch")]
+    )
+    assert "--fork-only" in launch
+    assert owner.run(**asked)[2] == 0
+    # Its flags are known now: a word that this parser does not take is refused before anything is stopped.
+    (owner.folder / "recipe.sh").write_text(f"docker run {REPO} vllm serve acme/Model --fork-onnly 5", encoding="utf-8")
+    code, said, _changed = owner.run(**asked)
+    assert code != 0 and "vllm 0.17.1+image.abababababab has no --fork-onnly" in " ".join(said.split()), said
+    assert len(owner.cluster.pods()) == 1
+    # Another image instead of the profile's is the one that is read, and the one that the plan speaks of.
+    code, said, _changed = owner.run("--check", **asked | {"k8s_dgx_recipe": "other.sh", "k8s_dgx_image": REPO})
+    assert code != 0 and "other.sh: there is no such file" in " ".join(said.split())
 
 
 def test_the_pod_has_no_more_than_it_needs() -> None:

@@ -107,6 +107,53 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     assert site.good(k8s_dgx_state="absent") == 0
 
 
+RECIPE = """
+recipe_version: "2"
+model: acme/Model-8B-FP8
+runtime: vllm-ray
+container: vllm/vllm-openai:v0.29.0
+defaults: {port: 8123, tensor_parallel: 2}
+env: {VLLM_LOGGING_LEVEL: DEBUG}
+command: |
+  vllm serve {model} --port {port} -tp {tensor_parallel} --max-model-len 32k --distributed-executor-backend ray
+"""
+
+
+def test_a_recipe_is_served_like_a_profile(site: StandIn) -> None:
+    """Said, served, served again without a change, and switched to a profile behind the same service."""
+    (site.folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    recipe = {"k8s_dgx_recipe": "recipe.yaml", "k8s_dgx_image": ""}
+    assert site.good("--check", "--diff", **recipe) > 0
+    assert site.cluster.writes == []
+    assert site.good(**recipe) > 0
+    pods = site.cluster.pods()
+    assert sorted(pods) == ["serve-default-rank0-0", "serve-default-rank1-0"]
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in pods.values()} == {"recipe"}
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {"vllm/vllm-openai:v0.29.0"}
+    launch = json.dumps([made for key, made in site.cluster.objects.items() if key[3].startswith("serve-default-")])
+    for word in ("acme/Model-8B-FP8", "32000", "VLLM_LOGGING_LEVEL"):
+        assert word in launch
+    assert "distributed-executor-backend" not in launch
+    service = site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]
+    assert service["spec"]["ports"][0]["port"] == 8123
+    site.cluster.writes.clear()
+    assert site.good(**recipe) == 0
+    assert site.good("--check", **recipe) == 0
+    assert site.cluster.writes == []
+    # What is no recipe is refused before anything is stopped.
+    (site.folder / "other.sh").write_text("llama-server -hf a/b", encoding="utf-8")
+    code, said, _changed = site.run(k8s_dgx_recipe="other.sh")
+    assert code != 0 and "llama.cpp: vLLM and SGLang can be served here" in said, said
+    assert site.cluster.writes == []
+    assert site.good("--check", k8s_dgx_model_profile=OTHER) > 0
+    assert site.cluster.writes == []
+    assert site.good(k8s_dgx_model_profile=OTHER) > 0
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
+        OTHER
+    }
+    assert site.names("StatefulSet") == {f"serve-default-rank{rank}" for rank in range(4)}
+
+
 def waiting(reason: str, message: str) -> Plain:
     state = {"name": "rank", "image": "x", "ready": False, "restartCount": 0, "state": {"waiting": {"reason": reason}}}
     state["state"]["waiting"]["message"] = message

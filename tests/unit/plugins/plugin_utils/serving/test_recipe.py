@@ -340,6 +340,17 @@ def test_one_of_several_is_named_behind_the_file(tmp_path: pathlib.Path) -> None
     assert recipe.read(f"{several}#fast")["settings"] == {"enforce_eager": True}
 
 
+@pytest.mark.parametrize("profile", ["gemma-4-31b-it", "qwen3.5-122b-a10b-nvfp4-vllm"])
+def test_what_is_proven_as_a_profile_is_proven_as_a_recipe(profile: str) -> None:
+    plan = launch_plan(profile)
+    rank = plan["ranks"][0]
+    variables = [word for name, value in rank["env"].items() for word in ("-e", f"{name}={value}")]
+    text = shlex.join(["docker", "run", *variables, plan["engine"]["image"], *rank["argv"]])
+    again = launch_plan(recipe.profile_of(text, "x.sh"))
+    assert plan["verdict"] == again["verdict"] == "proven"
+    assert again["ranks"][0]["argv"] == rank["argv"]
+
+
 def test_a_method_that_the_checkpoint_replaces_blocks_nothing() -> None:
     made = recipe.profile_of("docker run vllm/vllm-openai:v0.20.0 a/b --quantization fp4", "x.sh")
     plan = launch_plan(made)
