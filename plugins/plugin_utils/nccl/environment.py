@@ -190,7 +190,7 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
     if name is None and not wiring.joined:
         raise CollectionError(
             f"{host.name}: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. "
-            "Say which interface does (bootstrap; nccl_bootstrap of the role nccl): eth0 in a pod, the management interface on a host."
+            "Say which interface does (bootstrap), for the role nccl by nccl_bootstrap: eth0 in a pod, the management one on a host."
         )
     if name is None:
         name = "net1" if options.attachment == "vf" else vfs[0].netdev or ""  # `_unread` has refused one without a name

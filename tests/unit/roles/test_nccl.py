@@ -148,12 +148,19 @@ def test_in_check_mode_before_there_are_vfs_it_says_what_was_not_run(tmp_path: p
 
 
 def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_path: pathlib.Path) -> None:
+    """Where ansible_host is a name: over the only interface that there is beside the fabric's."""
     cluster = Cluster(tmp_path, "triangle", 3)
+    tree = yaml.safe_load((tmp_path / "inventory.yml").read_text(encoding="utf-8"))
+    named = tree["all"]["children"]["dgx"]["hosts"]["spark2"]
+    named["ansible_host"] = "spark2.example"
+    named["dgxspark_roce"]["other"] = [each for each in named["dgxspark_roce"]["other"] if each["name"] == "enP7s7"]
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     code, _changed, output = cluster.run()
     assert code == 0, output
-    env = cluster.read("spark3", nccl.CONF)
-    assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
-    assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
+    for host in ("spark2", "spark3"):
+        env = cluster.read(host, nccl.CONF)
+        assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
+        assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
 
 
 def test_the_owner_s_choices_reach_the_files(tmp_path: pathlib.Path) -> None:
