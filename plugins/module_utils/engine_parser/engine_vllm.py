@@ -109,8 +109,7 @@ def _know_models_by_their_source() -> None:
     names = {field.name for field in dataclasses.fields(registry._ModelInfo)}
 
     def inspect_model_cls(self: t.Any) -> t.Any:
-        source = SOURCE[0].joinpath(*self.module_name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-        bases = _bases(source, self.class_name)
+        bases = _bases(_source(self.module_name, self.class_name), self.class_name)
         known = {
             "architecture": self.class_name, "is_text_generation_model": True, "attn_type": "decoder",
             "default_seq_pooling_type": "LAST", "default_tok_pooling_type": "ALL", "default_pooling_type": "LAST",
@@ -123,6 +122,14 @@ def _know_models_by_their_source() -> None:
         return registry._ModelInfo(**{name: known.get(name, False) for name in names})
 
     registry._LazyRegisteredModel.inspect_model_cls = inspect_model_cls
+
+
+def _source(module: str, name: str) -> str:
+    """Return the file that has a class: the module, or one of the package, CUDA's own before those of other platforms."""
+    place = SOURCE[0].joinpath(*module.split("."))
+    files = [place.with_suffix(".py")] if not place.is_dir() else [*place.glob("nvidia/*.py"), *place.rglob("*.py")]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    return next((text for text in texts if re.search(rf"^class {re.escape(name)}\b", text, re.M)), texts[0])
 
 
 def _bases(source: str, name: str) -> set[str]:

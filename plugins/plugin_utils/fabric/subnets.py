@@ -155,7 +155,7 @@ def obstacles(
         for name, network in settings.reserved.items()
     ]
     for host in hosts:
-        seen = _interfaces(host, planned.get(host.name, ()))
+        seen = _interfaces(host, planned.get(host.name, ()), settings.mac_prefix)
         own = parse_host(host.management)
         told = own and any(network.overlaps(own) for network in settings.management)
         if own and not told and not any(address.split("/")[0] == host.management for _name, address in seen):
@@ -169,14 +169,21 @@ def obstacles(
     return found
 
 
-def _interfaces(host: HostInput, planned: t.Collection[str]) -> list[tuple[str, str]]:
-    """Return the addresses seen on interfaces whose addresses are not the plan's to give."""
+def _interfaces(host: HostInput, planned: t.Collection[str], mac_prefix: str) -> list[tuple[str, str]]:
+    """Return the addresses seen on interfaces whose addresses are not the plan's to give.
+
+    Nor are those of our own VFs in the way, by their MAC, on a function that is planned no longer: they go first.
+    """
     if host.node is None:
         return []
     netdevs = [*host.node.other, *(f.netdev for f in host.node.functions if f.netdev)]
     for function in host.node.functions:
         if function.pci not in planned:
-            netdevs += [vf.netdev for vf in function.vfs if vf.netdev]
+            netdevs += [
+                vf.netdev
+                for vf in function.vfs
+                if vf.netdev and not (vf.admin_mac or "").lower().startswith(mac_prefix.lower())
+            ]
     return [(netdev.name, address) for netdev in netdevs for address in netdev.ipv4]
 
 
