@@ -373,14 +373,16 @@ def test_an_address_seen_in_a_planned_subnet_is_refused(seen: t.Any, what: str) 
     assert "dgxspark_fabric.address_pool" in told
 
 
-def test_an_address_of_a_vf_that_the_plan_does_not_manage_is_refused() -> None:
-    stray = function(2, vfs=1)
-    vf = dataclasses.replace(stray.vfs[0], netdev=Netdev("stray", ipv4=("10.100.0.77/24",)))
-    told = refusal(
-        [HostInput("spark1", node=node(function(0), function(1), dataclasses.replace(stray, vfs=(vf,))))],
-        {"topology": "switch"},
-    )
-    assert "interface stray" in told
+def test_an_address_of_a_vf_that_the_plan_does_not_manage_is_refused_unless_the_vf_is_ours() -> None:
+    """A function that is planned no longer has our VFs, which go before others come: a switch in a ring's place."""
+
+    def seen(mac: str) -> HostInput:
+        stray = function(2, vfs=1)
+        vf = dataclasses.replace(stray.vfs[0], admin_mac=mac, netdev=Netdev("stray", ipv4=("10.100.0.77/24",)))
+        return HostInput("spark1", node=node(function(0), function(1), dataclasses.replace(stray, vfs=(vf,))))
+
+    assert "interface stray" in refusal([seen("0a:00:00:00:00:01")], {"topology": "switch"})
+    assert make([seen("02:d6:00:01:10:00")], {"topology": "switch"})["hosts"]
 
 
 def test_addresses_of_vfs_in_the_plan_are_the_plans_to_change() -> None:
