@@ -67,13 +67,15 @@ def say(
     faults: t.Sequence[Finding] = (),
     written: t.Mapping[str, str] | None = None,
     accept: t.Collection[str] = (),
+    mods: t.Sequence[str] = (),
 ) -> Arguments:
     """Say canonical settings to one engine version. faults: found before; written: the owner's names, for messages.
 
     accept: ids of findings (`arguments.unknown`) that the owner overrules: what they are about is said as it is written.
+    mods: patches that a recipe wants in its image, which may bring flags of their own.
     """
     parser = engine_parser(engine, version, tables)
-    build = _Build(engine, version, tables, parser, settings, written or {}, accept)
+    build = _Build(engine, version, tables, parser, settings, written or {}, accept, mods)
     build.findings += faults
     for key in (
         *(k for k in tables.settings if k in settings),
@@ -119,6 +121,7 @@ class _Build:
     given: t.Collection[str] = ()
     written: t.Mapping[str, str] = field(default_factory=dict)
     accept: t.Collection[str] = ()
+    mods: t.Sequence[str] = ()
     positionals: list[str] = field(default_factory=list)
     flags: dict[str, list[str]] = field(default_factory=dict)
     objects: dict[str, dict[str, t.Any]] = field(default_factory=dict)
@@ -169,20 +172,11 @@ class _Build:
             return
         for way in ways:
             parts = way if isinstance(way, list) else [way]
-            if all(self.knows(part) for part in parts):
+            if all(self.parser.knows(part) for part in parts):
                 for part in parts:
                     self.say(name, value, part)
                 return
         self.unknown(name, value, [part for way in ways for part in (way if isinstance(way, list) else [way])])
-
-    def knows(self, part: Entry) -> bool:
-        """Whether this version has what a part of a way needs."""
-        if "flag" in part:
-            spec = self.parser.spec(part["flag"])
-            return spec is not None and spec.get("deprecated") not in ("refused", "no effect")
-        if "env" in part:
-            return bool(part.get("foreign")) or part["env"] in self.parser.environment
-        return "positional" not in part or part["positional"] in self.parser.table["positionals"]
 
     def say(self, name: str, value: t.Any, part: Entry) -> None:
         """Say a value by one part of a way."""
@@ -206,7 +200,7 @@ class _Build:
             self.put(name, part["env"], str(said))
         elif "key" in part:
             self.inside(name, part["flag"], part["key"], said)
-        elif spec is not None:  # as knows() has seen
+        elif spec is not None:  # as Parser.knows() has seen
             self.flag(name, part["flag"], spec, said)
 
     def native(self, name: str, value: t.Any) -> None:
@@ -309,7 +303,7 @@ class _Build:
         """
         flags = [part["flag"] for part in parts if "flag" in part]
         variables = [part["env"] for part in parts if "env" in part]
-        having, successors = [], []
+        having, successors, others = [], [], set()
         versions = self.tables.versions(self.engine)
         for parser in versions:
             specs = [spec for spec in map(parser.spec, flags) if spec is not None]
@@ -325,7 +319,15 @@ class _Build:
             remedy = remedy or flag_table.nearest(
                 name, [*self.tables.names, *(flag for parser in versions for flag in parser.flags)]
             )
-        if not (having or self.tabled or variables):
+        nowhere = not (having or others or variables)
+        if self.mods and nowhere and self.tabled:
+            text = (
+                f"No flag table has {said}. The recipe's image is patched ({', '.join(self.mods)}), and a patch may bring it: "
+                "it is passed on as it is written. Without the patch the engine does not start."
+            )
+            remedy = f"Name an image that has the patch (k8s_dgx_image), or leave it out. {remedy}".strip()
+            self.findings.append(Finding("arguments.passed-on", "warning", f"settings.{name}", text, remedy))
+        elif not (having or self.tabled or variables):
             text = f"No flag table has {said}: it is passed on to {self.what} as it is written."
             self.findings.append(Finding("arguments.passed-on", "warning", f"settings.{name}", text, remedy))
         elif self.refuse(

@@ -29,16 +29,16 @@ def _named(found: Finding) -> Finding:
     return dataclasses.replace(found, subject="", names=(name,), message=f"{found.subject}: {found.message}")
 
 
-def builder(overlays: t.Sequence[str] = (), accept: t.Collection[str] = ()) -> BuildArgv:
+def builder(overlays: t.Sequence[str] = (), accept: t.Collection[str] = (), mods: t.Sequence[str] = ()) -> BuildArgv:
     """Return what says canonical settings to an engine version, on the shipped tables with the owner's laid over them.
 
-    accept: see `arguments.say`.
+    accept, mods: see `arguments.say`.
     """
     tables = load_tables(overlays)
 
     def build(engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
         try:
-            said = say(engine, version, settings, tables, accept=accept)
+            said = say(engine, version, settings, tables, accept=accept, mods=mods)
         except CollectionError as exc:
             findings = tuple(map(_named, exc.findings))
             return Built((), {}, findings or (Finding("arguments.version", "error", "", str(exc)),))

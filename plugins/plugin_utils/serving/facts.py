@@ -28,10 +28,18 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts, Format, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
+    KV_BYTES,
+    KV_WIDE,
+    Cut,
+    Facts,
+    Format,
+    check_cut,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, names_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cache import MLA_TOKEN_BYTES
 
 CLASSES = "model_classes"
 # What a model's class can do, by its entry in `knowledge/model_classes`.
@@ -213,7 +221,7 @@ def patch_facts(scheduled: t.Collection[str] | None) -> Document:
     return {"known": scheduled is not None, "scheduled": sorted(scheduled or ())}
 
 
-def _room(pools: Pools, settings: t.Mapping[str, t.Any]) -> Document:
+def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document:
     """Return what the knob leaves beside the pools, and whether any value of it would do.
 
     A cap on the cache's tokens (max_total_tokens) gives back what the share would have made of it.
@@ -244,15 +252,23 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any]) -> Document:
         "suggested": middle if low < middle < high else None,
         "kv_tokens": int(min(pools.kv_tokens, cap)),
         "kv_tokens_most": int(min(pools.kv_tokens_most, cap)),
+        "kv_tokens_high": int(min(pools.kv_tokens, cap) * (1 + off) * _narrower(settings.get("kv_cache_dtype"))),
     }
 
 
-def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None) -> Document:
+def _narrower(dtype: t.Any) -> float:
+    """Return how much less than what is counted a token may take in a format that is not known: as the narrowest that is."""
+    known = dtype is None or dtype in KV_BYTES or dtype in KV_WIDE or dtype in MLA_TOKEN_BYTES
+    return 1.0 if known else 2 / min(KV_BYTES.values())
+
+
+def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None, off: float = 0.0) -> Document:
     """Return the memory plan for rules: GiB, shares, counts. known is false where the model is not known.
 
     …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
     what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
     activations, which are an estimate. free_needed: of vLLM its share, and what the sampler needs outside it.
+    kv_tokens_high: the most that the cache may hold, where off is the error of a build that nobody knows.
     """
     if pools is None:
         return {"known": False}
@@ -279,7 +295,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "mamba_slots": pools.mamba_slots,
         "slots_per_request": pools.slots_per_request,
         "blocks": pools.blocks,
-        **_room(pools, settings or {}),
+        **_room(pools, settings or {}, off),
     }
 
 
@@ -328,8 +344,12 @@ def document(
     features: t.Mapping[str, bool],
     scheduled: t.Collection[str] | None = None,
     overlays: t.Sequence[str] = (),
+    cache_off: float = 0.0,
 ) -> Document:
-    """Build the whole document for one plan. settings: with what the plan added. scheduled: see `patch_facts`."""
+    """Build the whole document for one plan. settings: with what the plan added. scheduled: see `patch_facts`.
+
+    cache_off: by what share the cache of a build that is no release's may be larger than planned.
+    """
     limit = _largest_graph(settings)
     running = settings.get("max_running_requests")
     fitting = pools.max_running_requests if pools else None
@@ -369,5 +389,5 @@ def document(
             "native": native,
             "over_native": bool(length and native and length > native),
         },
-        "memory": memory_facts(pools, settings),
+        "memory": memory_facts(pools, settings, 0.0 if names_release(profile.engine.version) else cache_off),
     }

@@ -84,6 +84,15 @@ class Parser:
         found = self.flags.get(flag)
         return found[1] if found else None
 
+    def knows(self, part: Spec) -> bool:
+        """Whether this version has what a part of a setting's way needs."""
+        if "flag" in part:
+            spec = self.spec(part["flag"])
+            return spec is not None and spec.get("deprecated") not in ("refused", "no effect")
+        if "env" in part:
+            return bool(part.get("foreign")) or part["env"] in self.environment
+        return "positional" not in part or part["positional"] in self.table["positionals"]
+
     def primary(self, flag: str) -> str:
         """Return the name that stands for all names of a flag."""
         return self.flags[flag][0]

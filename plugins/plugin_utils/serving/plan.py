@@ -182,7 +182,7 @@ def launch_plan(
         accept=accept,
     )
     env, head, unread = ranks_environment.of_plan(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
-    build = build or builder(knowledge_dirs, accept)
+    build = build or builder(knowledge_dirs, accept, chosen.mods if "recipe" in entry else ())
     ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
     more = [
         *of_files,

@@ -235,9 +235,10 @@ class _Maker:
             self.told(text, "setting", name if name == key else f"{name}, which is {key}")
         else:
             self.settings[name] = value
-            self.told(
-                text, "passed on", f"no flag of {self.dialect.parser.engine} {self.dialect.parser.version}'s table."
-            )
+            why = f"no flag of {self.dialect.parser.engine} {self.dialect.parser.version}'s table."
+            if self.source.mods:
+                why += f" A patch of the image may bring it: {', '.join(self.source.mods)}."
+            self.told(text, "passed on", why)
 
     def parallelism(self, key: str, value: t.Any, text: str) -> None:
         """Keep the spread over Sparks, each of which has one GPU."""

@@ -166,12 +166,16 @@ class Dialect:
         self.variables: dict[str, tuple[str, Entry]] = {}
         self.keys: dict[str, dict[str, tuple[str, Entry]]] = {}  # flag → key of its JSON object → id
         for key, entry in tables.settings.items():
+            said = not parser.flags or any(
+                all(map(parser.knows, way if isinstance(way, list) else [way])) for way in entry.get(parser.engine, ())
+            )
             for part, whole in _parts(entry, parser.engine):
                 if "key" in part:
                     self.keys.setdefault(part["flag"], {}).setdefault(part["key"], (key, part))
                 elif "flag" in part and whole and parser.spec(part["flag"]) is not None and "half" not in part:
                     self.flags.setdefault(parser.primary(part["flag"]), (key, part))
-                elif "env" in part and whole:
+                elif "env" in part and whole and said:
+                    # The engine ignores a variable of another release, and the plan's word for it would be refused.
                     self.variables.setdefault(part["env"], (key, part))
         self._named: dict[str, tuple[str, t.Literal["", "opposite", "words"]]] = {}
 

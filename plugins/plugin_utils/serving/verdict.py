@@ -424,7 +424,8 @@ def judge(
     settings = {**profile.settings, **added}
     image = images.find_image(known.images, engine.image)
     judged = dataclasses.replace(profile, settings=runs.settings)
-    document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}))
+    off = known.constant("memory.cache_error", engine.name, engine.version)
+    document = facts.document(judged, runs.settings, draft, pools, image.get("features", {}), cache_off=off)
     unknown = dict(runs.unknown)
     if profile.facts is None:
         unknown |= dict.fromkeys(_OF_FACTS, ())

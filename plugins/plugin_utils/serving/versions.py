@@ -54,6 +54,11 @@ def counted(version: str) -> Version:
     return (_release(version) if "." in version else None) or Version(_NEWEST)
 
 
+def names_release(version: str) -> bool:
+    """Whether a version is that of a release, and not a word or a day (`latest`, `nightly`)."""
+    return counted(version) != Version(_NEWEST)
+
+
 @functools.cache
 def _specifiers(wanted: str) -> SpecifierSet:
     try:

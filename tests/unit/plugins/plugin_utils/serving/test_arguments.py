@@ -257,6 +257,12 @@ def test_a_flag_that_no_table_has_is_passed_on_to_a_release_without_one(
         ("unknown", {"graphs_decode": "full"}, ["--graphs-decode", "full"]),
         ("choice", {"backend": "d"}, ["--backend", "d"]),
         ("choice", {"settings": {"kind": "z"}}, ["--settings", '{"kind": "z"}']),
+        ("removed", {"shut": True}, ["--shut"]),
+        (
+            "conflict",
+            {"depth": 3, "settings": {"depth": 4}},
+            ["--settings", '{"depth": 3}'],
+        ),  # one place: the first is said
     ],
 )
 def test_what_is_wrong_with_an_argument_is_said_all_the_same_where_the_owner_accepts_it(
@@ -266,6 +272,13 @@ def test_what_is_wrong_with_an_argument_is_said_all_the_same_where_the_owner_acc
     made = say("sglang", "1.9", settings, TABLES, accept=[f"arguments.{kind}"])
     assert list(made.argv) == argv
     assert told(made, kind)[0].startswith("Accepted by the owner: ")
+
+
+def test_what_cannot_be_said_at_all_is_a_warning_where_the_owner_accepts_it() -> None:
+    made = say("vllm", "1.0", {"part": 0.5}, TABLES, accept=["arguments.engine"])
+    assert made.argv == () and told(made, "engine")
+    made = say("sglang", "2.0", {"largest": 8}, TABLES, accept=["arguments.missing"])
+    assert made.argv == ("--max-bs-decode", "8") and told(made, "missing")
 
 
 def test_a_flag_that_is_kept_without_effect_is_a_warning_and_left_out() -> None:

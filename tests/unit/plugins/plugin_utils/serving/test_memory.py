@@ -319,3 +319,31 @@ def test_vllm_profiles_as_many_pictures_as_a_batch_has_room_for() -> None:
     tower = 65536 * (2 * 1152 + 2 * 4304 + 1536) * 2 / GIB
     assert wide["activations_gib"] - 4 * usual["activations_gib"] == pytest.approx(0, abs=0.05)
     assert usual["activations_gib"] - tower == pytest.approx(2 * (narrow["activations_gib"] - tower), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("version", "dtype", "share", "severity"),
+    [
+        ("0.33.0", "fp8", 0.9, "error"),  # a release's layout is the engine's own
+        ("nightly", "fp8", 0.9, "warning"),  # within what planned caches of builds were off
+        ("nightly", "fp8", 0.5, "error"),
+        ("nightly", "nvfp4_own", 0.5, "warning"),  # counted with two bytes, and may take a fraction of them
+        ("nightly", "nvfp4_own", 0.1, "error"),
+    ],
+)
+def test_a_context_above_the_cache_is_an_error_where_the_plan_is_sure(
+    version: str, dtype: str, share: float, severity: str
+) -> None:
+    def planned(**own: t.Any) -> dict[str, t.Any]:
+        given = {"context_length": 262144, "kv_cache_dtype": dtype, **own}
+        return plan.launch_plan(
+            "qwen3.5-122b-a10b-nvfp4-vllm",
+            {"free_gib": 115},
+            {"engine": {"version": version, "versions": ""}, "settings": given},
+        )
+
+    whole = planned()["memory"]["kv_bytes_token"] * 262144
+    made = planned(kv_cache_memory_bytes=int(whole * share))
+    found = {f["rule"]: f["severity"] for f in made["findings"] if "below-one-context" in f["rule"]}
+    assert list(found.values()) == [severity]
+    assert made["memory"]["kv_tokens"] < 262144

@@ -360,6 +360,36 @@ def test_a_method_that_the_checkpoint_replaces_blocks_nothing() -> None:
     assert launch_plan(made)["verdict"] == "blocked"
 
 
+def test_a_variable_of_another_release_is_a_warning_and_is_handed_on() -> None:
+    text = "docker run -e VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS={} vllm/vllm-openai:v{} a/b"
+    for value in "10":
+        plan = launch_plan(recipe.profile_of(text.format(value, "0.17.1"), "x.sh"))
+        assert plan["verdict"] == "unproven"
+        assert plan["ranks"][0]["env"]["VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"] == value
+        assert [f["severity"] for f in plan["findings"] if f["rule"] == "arguments.variable"] == ["warning"]
+        assert "estimate_cudagraphs" not in plan["settings"]
+    known = launch_plan(recipe.profile_of(text.format(1, "0.20.0"), "x.sh"))
+    assert known["settings"]["estimate_cudagraphs"] is True
+    assert not [f for f in known["findings"] if f["rule"] == "arguments.variable"]
+
+
+def test_a_flag_that_a_mod_may_bring_is_passed_on_with_that_reason() -> None:
+    text = "model: a/b\ncontainer: acme/vllm:v0.17.1\n{}command: vllm serve a/b --gpu-memory-utilization-gb 112{}\n"
+    modded = recipe.profile_of(text.format("mods: [mods/memory-in-gb]\n", ""), "x.yaml")
+    plan = launch_plan(modded)
+    assert plan["verdict"] == "unproven"
+    argv = plan["ranks"][0]["argv"]
+    assert argv[argv.index("--gpu-memory-utilization-gb") + 1] == "112"
+    assert "memory-in-gb" in findings(modded)["arguments.passed-on"][0]
+    line = next(x for x in modded["recipe"]["lines"] if x["became"] == "passed on")
+    assert "memory-in-gb" in line["why"]
+    assert launch_plan(recipe.profile_of(text.format("", ""), "x.yaml"))["verdict"] == "blocked"
+    # A flag of another release, or of the other engine, is no mod's.
+    mods = "mods: [mods/memory-in-gb]\n"
+    for other in (" --mem-fraction-static 0.8", " --attention-backend NOPE"):
+        assert launch_plan(recipe.profile_of(text.format(mods, other), "x.yaml"))["verdict"] == "blocked", other
+
+
 def test_a_recipe_of_nvidia_is_its_serve_command_in_its_image() -> None:
     text = """
 schema_version: 3
