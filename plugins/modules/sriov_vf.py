@@ -164,9 +164,8 @@ def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], opti
     """Gather, decide, apply, gather again, with no other run at work."""
     given = module.params
     node = gather(module)
-    noted = sriov.journal()
-    before = noted if given["state"] == "absent" else None
-    gone = vfs.gone(node, planned, noted)
+    before = sriov.journal()
+    gone = vfs.gone(node, planned, before)
 
     def differences(now: Node) -> list[t.Any]:
         if given["state"] == "present":
