@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.image_trees import DIGEST, 
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 # The guide's own command, after its inventory.
-(COMMAND,) = [line for line in guide.commands("guide_serving") if "inspect_image" in line]
+(COMMAND,) = [line for line in guide.commands("guide_serving") if "cluster.inspect_image" in line]
 OPTIONS = shlex.split(COMMAND)[4:]
 POD = inspect.objects(REPO, "spark1", None, 60)[1]["metadata"]["name"]
 
