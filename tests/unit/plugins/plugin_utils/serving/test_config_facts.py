@@ -34,6 +34,9 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     "RadixArk/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
     "local-inference-lab/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
     "nvidia/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
+    "Intel/Qwen3.5-122B-A10B-int4-AutoRound": ("Sehyo/Qwen3.5-122B-A10B-NVFP4", {}),
+    "Qwen/Qwen3.5-122B-A10B-FP8": ("Sehyo/Qwen3.5-122B-A10B-NVFP4", {}),
+    "cyankiwi/Qwen3.5-122B-A10B-AWQ-4bit": ("Sehyo/Qwen3.5-122B-A10B-NVFP4", {"head": None}),
     # A pruned checkpoint has fewer experts.
     "sparkarena/Minimax-M3-v0-NVFP4": ("nvidia/MiniMax-M3-NVFP4", {}),
     **{
