@@ -179,7 +179,7 @@ def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], opti
         refuse(vfs.removal_refusals(node, before))
     if not module.check_mode:
         if changes and given["state"] == "present":
-            sriov.present(node, planned, options, changes)
+            sriov.present(node, planned, options, changes, gone)
         elif given["state"] == "absent" and (changes or before):
             sriov.absent(node, before or {"version": 1, "functions": []})
         if changes:

@@ -107,23 +107,27 @@ class Sriov:
         return None
 
     def _note(self, node: Node, document: vfs.Document) -> None:
-        path = pathlib.Path(self.root + persist.JOURNAL)
-        noted = (self.journal() or {"functions": []})["functions"] if path.exists() else []
+        noted = self._noted()
         known = {entry["pci"] for entry in noted}
         new = [entry for entry in vfs.before(node, document)["functions"] if entry["pci"] not in known]
         if new:
-            text = json.dumps({"version": 1, "functions": noted + new}, indent=1, sort_keys=True)
-            self._write(persist.JOURNAL, text + "\n", "0600")
+            self._write_notes(noted + new)
 
     def _forget(self, gone: vfs.Document) -> None:
         """Take functions that have what they had before out of the notes."""
-        path = pathlib.Path(self.root + persist.JOURNAL)
-        noted = (self.journal() or {"functions": []})["functions"] if path.exists() else []
+        noted = self._noted()
         names = {entry["pci"] for entry in gone["functions"]}
         kept = [entry for entry in noted if entry["pci"] not in names]
         if len(kept) < len(noted):
-            text = json.dumps({"version": 1, "functions": kept}, indent=1, sort_keys=True)
-            self._write(persist.JOURNAL, text + "\n", "0600")
+            self._write_notes(kept)
+
+    def _noted(self) -> list[t.Any]:
+        path = pathlib.Path(self.root + persist.JOURNAL)
+        return list((self.journal() or {"functions": []})["functions"]) if path.exists() else []
+
+    def _write_notes(self, functions: list[t.Any]) -> None:
+        text = json.dumps({"version": 1, "functions": functions}, indent=1, sort_keys=True)
+        self._write(persist.JOURNAL, text + "\n", "0600")
 
     # --- files and units ----------------------------------------------------------------------------------------------
 
@@ -195,11 +199,18 @@ class Sriov:
     # --- the two ways ---------------------------------------------------------------------------------------------------
 
     def present(
-        self, node: Node, planned: t.Sequence[PlannedFunction], options: vfs.Options, changes: t.Sequence[Change]
+        self,
+        node: Node,
+        planned: t.Sequence[PlannedFunction],
+        options: vfs.Options,
+        changes: t.Sequence[Change],
+        gone: vfs.Document,
     ) -> None:
-        """Bring the plan about. CollectionError says what could not be done; the next run goes on from there."""
+        """Bring the plan about. gone: what functions get back that are planned no longer.
+
+        CollectionError says what could not be done; the next run goes on from there.
+        """
         document = vfs.desired(node, planned, options)
-        gone = vfs.gone(node, planned, self.journal())
         # Before anything else: what is planned now may have the addresses of what goes.
         self._give_back(node, gone)
         self._note(node, document)

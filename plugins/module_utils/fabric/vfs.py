@@ -122,16 +122,17 @@ def gone(node: Node, planned: t.Sequence[PlannedFunction], noted: Document | Non
     noted: what was there before the first change. Of a function that is not in it, and has VFs with MACs of this fabric,
     nobody knows what it had: it has none then.
     """
-    kept = [function for plan in planned if (function := node.function(plan.pci, plan.netdev))]
-    entries = [dict(entry) for entry in (noted or {"functions": []})["functions"]]
-    known = {function.pci for function in kept} | {plan.pci for plan in planned} | {entry["pci"] for entry in entries}
+    earlier = (noted or {"functions": []})["functions"]
+    wanted = {plan.pci for plan in planned}
+    wanted |= {function.pci for plan in planned if (function := node.function(plan.pci, plan.netdev))}
+    entries = [entry for entry in earlier if entry["pci"] not in wanted]
+    known = wanted | {entry["pci"] for entry in earlier}
     ours = {vf.mac[:5].lower() for plan in planned for vf in plan.vfs}
     for function in node.functions:
         if function.pci not in known and any((vf.admin_mac or "")[:5].lower() in ours for vf in function.vfs):
             name = function.netdev.name if function.netdev else function.pci
             entries.append({"slot": name, "pci": function.pci, "vf_count": 0, "vfs": []})
-    planned_now = {function.pci for function in kept} | {plan.pci for plan in planned}
-    return {"version": 1, "functions": [entry for entry in entries if entry["pci"] not in planned_now]}
+    return {"version": 1, "functions": entries}
 
 
 def _given(mac: str | None) -> bool:

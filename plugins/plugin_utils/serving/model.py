@@ -8,7 +8,6 @@ Facts are those of a public config.json. Sizes in bytes. Formulas name the engin
 
 from __future__ import annotations
 
-import math
 import typing as t
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
     GroupIndexer,
     Hyper,
     Lookup,
+    aligned,
     compressed_bytes,
     compressed_params,
     hyper_params,
@@ -410,10 +410,6 @@ class Nvfp4Layout:
     mxfp4_width: int = 1
 
 
-def _padded(size: float, multiple: int) -> int:
-    return math.ceil(size / multiple) * multiple
-
-
 def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, layout: Nvfp4Layout) -> float:
     """Routed experts on one GPU, with the engine's padding and second copies.
 
@@ -424,11 +420,11 @@ def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, 
     share = total / (cut.tp * cut.pp)  # EP × what is left of TP: always TP parts in all
     rows = moe.intermediate / (cut.tp / cut.ep)
     if precision == "mxfp4":
-        return share * _padded(rows, layout.mxfp4_rows) / rows * _padded(width, layout.mxfp4_width) / width
+        return share * aligned(rows, layout.mxfp4_rows) / rows * aligned(width, layout.mxfp4_width) / width
     if precision != "nvfp4":
         return share
     experts, group = moe.layers * moe.experts / cut.ep / cut.pp, NVFP4_GROUP
-    padded = _padded(rows, layout.row_multiple) if layout.row_multiple else rows
+    padded = aligned(rows, layout.row_multiple) if layout.row_multiple else rows
     if moe.gated or padded == rows:
         scales = experts * (3 if moe.gated else 2) * rows * width / group
         return share + (layout.scale_copies - 1) * scales

@@ -149,7 +149,7 @@ def index_bytes(indexer: Indexer, size: float) -> float:
 
 
 def aligned(size: float, to: int) -> float:
-    """Return a page's size rounded up."""
+    """Return a size rounded up to a multiple."""
     return math.ceil(size / to) * to
 
 
