@@ -24,12 +24,23 @@ options:
     type: list
     elements: str
     default: []
+  values:
+    description:
+      - What the recipe leaves open. The value of a variable (C($NAME), C(${NAME}), C({name})) by its name, which wins over what the
+        recipe says; the model's name on the hub by the folder that the recipe reads it from (C(/models/x)).
+      - A name that the recipe does not have is refused, and so is a secret.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
 - name: See whether a recipe would run
   ansible.builtin.debug:
     msg: "{{ (lookup('dgxspark.cluster.recipe', 'recipe.yaml') | dgxspark.cluster.launch_plan).verdict }}"
+
+- name: Say what a script leaves open
+  ansible.builtin.debug:
+    msg: "{{ lookup('dgxspark.cluster.recipe', 'serve.sh', values={'PORT': 8100, '/models/mine': 'acme/Model-8B'}).model }}"
 """
 
 RETURN = r"""
@@ -60,6 +71,6 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
         try:
             # As owner_path has it: where ansible-playbook was started.
             paths = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
-            return [recipe.read(path, self.get_option("knowledge_dirs")) for path in paths]
+            return [recipe.read(path, self.get_option("knowledge_dirs"), self.get_option("values")) for path in paths]
         except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.recipe: {exc}") from exc

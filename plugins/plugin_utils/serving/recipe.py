@@ -34,15 +34,16 @@ _HUB = re.compile(r"[^/\s]+/[^/\s:]+")
 _CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+)(?:/snapshots/([0-9a-f]{40})(?:/|$))?")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
+VALUES = "k8s_dgx_recipe_values"
 _HASH = re.compile(r"[0-9a-f]{40}")
 
 
-def read(path: str, overlays: t.Sequence[str] = ()) -> Plain:
+def read(path: str, overlays: t.Sequence[str] = (), values: t.Mapping[str, t.Any] | None = None) -> Plain:
     """Return the profile that a recipe's file makes, its `recipe` with how each line was used.
 
     CollectionError names the file and what is wrong with it: unreadable, too large, another engine, a command that only a shell
     could work out. The file is read once, and no other file that it names is opened. FILE#NAME is one of a Compose file's services or
-    one of several commands (the second of a script is #2).
+    one of several commands (the second of a script is #2). values: what the recipe leaves open, see `profile_of`.
     """
     file, choice = pathlib.Path(path), ""
     if not file.exists() and "#" in file.name:
@@ -64,27 +65,82 @@ def read(path: str, overlays: t.Sequence[str] = ()) -> Plain:
         text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise CollectionError(f"recipe {path}: it is not UTF-8 text: {exc.reason}. Name a recipe.") from exc
-    return dict(_made(text, file.name, choice, tuple(overlays), knowledge.stamp(overlays)))
+    try:
+        given = tuple(_words(values or {}).items())
+    except CollectionError as exc:
+        raise CollectionError(f"recipe {path}: {exc}") from exc
+    return dict(_made(text, file.name, choice, tuple(overlays), given, knowledge.stamp(overlays)))
 
 
 @functools.lru_cache(maxsize=32)
-def _made(text: str, name: str, choice: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Plain:
-    return profile_of(text, name, overlays, choice)
+def _made(
+    text: str,
+    name: str,
+    choice: str,
+    overlays: tuple[str, ...],
+    values: tuple[tuple[str, str], ...],
+    _stamp: tuple[tuple[str, int], ...],
+) -> Plain:
+    return profile_of(text, name, overlays, choice, dict(values))
 
 
-def profile_of(text: str, name: str, overlays: t.Sequence[str] = (), choice: str = "") -> Plain:
-    """Return the profile that a recipe's text makes. name: its file's. choice: which of its services or commands."""
+def profile_of(
+    text: str, name: str, overlays: t.Sequence[str] = (), choice: str = "", values: t.Mapping[str, t.Any] | None = None
+) -> Plain:
+    """Return the profile that a recipe's text makes. name: its file's. choice: which of its services or commands.
+
+    values: its variables by name, which win over what the recipe says, and the hub's names of models by the folders that it reads
+    them from.
+    """
     try:
-        return _Maker(recipe_formats.read(text, name, choice), name, overlays).profile()
+        words = _words(values or {})
+        folders = {key.rstrip("/"): value for key, value in words.items() if "/" in key}
+        given = {key: value for key, value in words.items() if "/" not in key}
+        if strange := [key for key in given if not re.search(rf"(?<!\w){key}(?!\w)", text)]:
+            raise CollectionError(f"{VALUES}: the recipe has no variable {', '.join(strange)}.")
+        return _Maker(recipe_formats.read(text, name, choice, given), name, overlays, folders).profile()
     except CollectionError as exc:
         raise CollectionError(f"recipe {name}: {exc}") from exc
+
+
+def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Check what the owner says of a recipe's variables and folders; return it as text."""
+    for key, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+            raise CollectionError(f"{VALUES}.{key}: a text or a number is needed. Put true and false in quotes.")
+        if "/" in str(key):
+            if not _HUB.fullmatch(str(value)):
+                raise CollectionError(
+                    f"{VALUES}: {key} is a folder, and {value!r} is no name of the hub, such as org/name."
+                )
+        elif not re.fullmatch(r"[A-Za-z_]\w*", str(key)):
+            raise CollectionError(f"{VALUES}: {key!r} is neither a variable's name nor a folder.")
+        elif secret_names.NAME.search(str(key)):
+            raise CollectionError(f"{VALUES}.{key}: a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
+    return {str(key): str(value) for key, value in values.items()}
+
+
+def _open(text: str) -> str:
+    """Return the first thing in a text that nothing sets, empty where all is set."""
+    left = _LEFT.search(text)
+    return f"${{{missing}}}" if (missing := unset(text)) else left[0] if left else ""
+
+
+def _nothing_sets(missing: str) -> str:
+    """Say that a recipe leaves something open, and how to say it where it has a name."""
+    name = missing.strip("${}").rpartition(".")[2]
+    more = f": give it a value, {VALUES} {{{name}: …}}" if re.fullmatch(r"[A-Za-z_]\w*", name) else ""
+    return f"nothing in the recipe sets {missing}{more}."
 
 
 class _Maker:
     """One profile while it is made."""
 
-    def __init__(self, source: recipe_source.Source, name: str, overlays: t.Sequence[str]) -> None:
-        self.source, self.name = source, name
+    def __init__(
+        self, source: recipe_source.Source, name: str, overlays: t.Sequence[str], folders: t.Mapping[str, str]
+    ) -> None:
+        self.source, self.name, self.folders = source, name, folders
+        self.read_from: set[str] = set()  # those of them that the recipe names
         self.lines: list[recipe_source.Line] = []
         self.settings: Plain = {}
         self.parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1}
@@ -103,9 +159,11 @@ class _Maker:
 
     def engine_of(self) -> tuple[str, str]:
         """Return the engine and its version: of a known image, else by the image's tag, which may name no release."""
-        if unset(self.source.image) or _LEFT.search(self.source.image):
+        if _open(self.source.image):
             self.told(
-                f"image {self.source.image}", "refused", "nothing in the recipe sets it: name one, k8s_dgx_image."
+                f"image {self.source.image}",
+                "refused",
+                f"{_nothing_sets(_open(self.source.image))[:-1]}, or name one, k8s_dgx_image.",
             )
             self.source.engine = self.source.engine or next(
                 (e for e in ("sglang", "vllm") if e in self.source.image), ""
@@ -143,6 +201,10 @@ class _Maker:
         self.spread()
         environment = self.environment()
         known = self.known_model()
+        if strange := sorted(self.folders.keys() - self.read_from):
+            raise CollectionError(
+                f"{VALUES}: the recipe reads no model from {', '.join(strange)}. It serves {self.model}."
+            )
         engine: Plain = {"name": self.engine, "version": self.version}
         if self.source.image:
             engine["image"] = self.source.image
@@ -183,10 +245,9 @@ class _Maker:
         if secret_names.NAME.search(name):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
-        left = _LEFT.search(one.text)
-        missing = unset(one.text) or (left and not isinstance(one.value, dict) and left[0])
+        missing = _open(one.text) if not isinstance(one.value, dict) or unset(one.text) else ""
         if one.fault or missing:
-            self.told(one.text, "refused", f"{one.fault or f'nothing in the recipe sets {missing}'}.")
+            self.told(one.text, "refused", f"{one.fault}." if one.fault else _nothing_sets(missing))
             return
         self.put(name, one.value, one.text, one.known)
 
@@ -210,6 +271,8 @@ class _Maker:
 
     def put(self, name: str, value: t.Any, text: str, known: bool) -> None:
         """Keep one setting under the name that it has here."""
+        if isinstance(value, dict):
+            value = {inner: self.in_folder(each) for inner, each in value.items()}
         key, _turned = self.dialect.named(name)
         if key == "model":
             self.model = str(value)
@@ -272,8 +335,9 @@ class _Maker:
     def environment(self) -> dict[str, str]:
         """Keep the variables that are the model's or the engine's."""
         kept: dict[str, str] = {}
-        for name, value in self.source.environment.items():
-            missing = unset(value) or ((left := _LEFT.search(value)) and left[0])
+        for name, said in self.source.environment.items():
+            value = self.source.given.get(name, said)
+            missing = _open(value)
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 self.told(f"env {name}", "refused", "no variable has such a name.")
             elif secret_names.NAME.search(name):
@@ -281,11 +345,19 @@ class _Maker:
             elif name in self.set_by_plan:
                 self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")
             elif missing:
-                self.told(f"env {name}={value}", "refused", f"nothing in the recipe sets {missing}.")
+                self.told(f"env {name}={value}", "refused", _nothing_sets(missing))
             else:
                 kept[name] = value
                 self.told(f"env {name}={value}", "setting", "environment")
         return kept
+
+    def in_folder(self, value: t.Any) -> t.Any:
+        """Return the hub's name for a folder whose model the owner says."""
+        folder = value.rstrip("/") if isinstance(value, str) else ""
+        if folder not in self.folders:
+            return value
+        self.read_from.add(folder)
+        return self.folders[folder]
 
     def found_model(self) -> None:
         """Put the hub's name where the command names a folder and the recipe says what lies in it."""
@@ -294,30 +366,33 @@ class _Maker:
         base = max((m for m in mounts if m and (inside == m or inside.startswith(m + "/"))), key=len, default=None)
         outside = inside if base is None else mounts[base] + inside[len(base) :]
         name = self.source.downloads.get(inside) or self.source.downloads.get(outside)
+        own = next((self.in_folder(x) for x in (inside, outside) if x in self.folders), "")
         cached = next((found for found in map(_CACHED.search, (inside, outside)) if found), None)
         said = self.source.model if _HUB.fullmatch(self.source.model) else ""
-        if cached:
+        if own:
+            name = own
+        elif cached:
             name = f"{cached[1]}/{cached[2]}"
             self.revision = self.revision or cached[3] or ""
         if found := name if name and _HUB.fullmatch(name) else said:
             self.told(
                 f"model {self.model}",
                 "ours",
-                f"a folder for {found}, by the recipe: the weights come from the hub by name.",
+                f"a folder for {found}, by {VALUES if own else 'the recipe'}: the weights come from the hub by name.",
             )
             self.model = found
 
     def known_model(self) -> Plain:
         """Return what a profile at hand knows of the same model. CollectionError where the recipe names none of the hub."""
-        if not _HUB.fullmatch(self.model):
+        if not _HUB.fullmatch(self.model) or self.model in self.folders:
             self.found_model()
-        if unset(self.model) or _LEFT.search(self.model):
-            raise CollectionError(f"model: nothing in the recipe sets {self.model}. Write the model's name there.")
+        if missing := _open(self.model):
+            raise CollectionError(f"model: {_nothing_sets(missing)} Or write the model's name there.")
         if not _HUB.fullmatch(self.model):
             more = " It is a file for llama.cpp, which is not served here." if ":" in self.model else ""
             raise CollectionError(
                 f"model: {self.model!r} is no name of the hub, such as org/name.{more} Weights come from the hub, "
-                "and a folder in a container says nothing of them."
+                f"and a folder in a container says nothing of them: say what lies in it, {VALUES} {{{self.model}: org/name}}."
             )
         for entry in self.profiles.values():
             whole = extended(entry, self.profiles)

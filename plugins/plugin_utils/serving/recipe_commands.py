@@ -211,7 +211,7 @@ def chosen(served: list[Served], choice: str = "", where: str = "", names: t.Seq
 def _of_text(found: Source, text: str, exported: dict[str, str]) -> list[Served]:
     """Return the commands of a text that start an engine; what the others do is noted."""
     out = []
-    for command in recipe_shell.commands(text):
+    for command in recipe_shell.commands(text, found.given):
         one = _of_command(found, command, exported)
         if one:
             one.inside = one.inside or command.inside
@@ -359,7 +359,7 @@ def container(found: Source, words: list[str]) -> dict[str, str] | None:
     for option, value in _options(words[2:], _docker_takes)[0]:
         if option in ("-e", "--env"):
             name, given, own = value.partition("=")
-            out[name] = own if given else f"${{{name}}}"
+            out[name] = own if given else found.given.get(name, f"${{{name}}}")
         else:
             found.told(" ".join(filter(None, [option, value])), "ours", TEMPLATE)
     return out
@@ -378,7 +378,7 @@ def _docker(found: Source, words: list[str], exported: dict[str, str], of_image:
         said = " ".join(filter(None, [option, value]))
         if option in ("-e", "--env"):
             name, given, own = value.partition("=")
-            environment[name] = own if given else exported.get(name, f"${{{name}}}")
+            environment[name] = own if given else exported.get(name, found.given.get(name, f"${{{name}}}"))
         elif option == "--entrypoint":
             entry = value.split() if value else []
         elif option == "--env-file":
@@ -437,7 +437,9 @@ def _launcher(found: Source, words: list[str], exported: dict[str, str]) -> Serv
             )
         elif option in ("-e", "--env"):
             name, given, own = value.partition("=")
-            one.environment.setdefault(name, own if given else exported.get(name, f"${{{name}}}"))
+            one.environment.setdefault(
+                name, own if given else exported.get(name, found.given.get(name, f"${{{name}}}"))
+            )
         else:
             one.told(said, "ours", TEMPLATE)
     return one

@@ -40,24 +40,26 @@ _WHY = {
 }
 
 
-def read(text: str, name: str, choice: str = "") -> Source:
+def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | None = None) -> Source:
     """Read a recipe of any form. name: the file's, which tells a script from YAML. choice: which of several commands or services.
+    given: variables of the recipe that are what the owner says.
 
     Raises CollectionError.
     """
+    found = Source(given=dict(given or {}))
     if not name.lower().endswith((".yaml", ".yml")):
-        return _script(text, choice, name)
+        return _script(found, text, choice, name)
     document = knowledge.parse_yaml(text, name, written_out=20_000)
     if isinstance(document, str):
-        return _script(document, choice, name)
+        return _script(found, document, choice, name)
     if not isinstance(document, dict):
         raise CollectionError("a mapping with model and command, a Compose file or a command is needed.")
     if isinstance(document.get("services"), dict):
-        return _compose(document, choice, name)
+        return _compose(found.given, document, choice, name)
     if isinstance(document.get("serve"), dict) and isinstance(document.get("runtime"), dict):
-        return _nvidia(document, choice, name)
+        return _nvidia(found, document, choice, name)
     if "model" in document or "command" in document:
-        return _recipe(document, choice, name)
+        return _recipe(found, document, choice, name)
     raise CollectionError(
         "it is no recipe: neither model nor command (sparkrun, spark-vllm-docker), services (Compose) nor serve (NVIDIA) is in it. "
         f"Found: {', '.join(sorted(map(str, document))[:8])}."
@@ -106,23 +108,19 @@ def _filled(template: str, values: Plain, doubled: bool) -> str:
     return template
 
 
-def _recipe(document: Plain, choice: str, file: str) -> Source:
+def _recipe(found: Source, document: Plain, choice: str, file: str) -> Source:
     """Read sparkrun's and spark-vllm-docker's recipes."""
     defaults, config = _mapping(document, "defaults"), _mapping(document, "runtime_config")
-    image = document.get("container")
-    found = Source(
-        image=_text(image),
-        model=_text(document.get("model")),
-        revision=_text(document.get("model_revision")),
-        title=_text(document.get("name")),
-    )
+    defaults |= {name: value for name, value in found.given.items() if name in defaults}
+    found.image, found.title = _text(document.get("container")), _text(document.get("name"))
+    found.model, found.revision = _text(document.get("model")), _text(document.get("model_revision"))
     runtime = _text(document.get("runtime")).lower()
     if runtime and runtime not in _RUNTIMES:
         raise CollectionError(recipe_commands.not_ours(runtime))
     found.engine = _RUNTIMES.get(runtime, "")
     found.least = 2 if document.get("cluster_only") else _count(document, "min_nodes") or 1
     found.most = 1 if document.get("solo_only") or document.get("mode") == "solo" else _count(document, "max_nodes")
-    values = {"model": found.model, "model_revision": found.revision, **defaults}
+    values = {"model": found.model, "model_revision": found.revision, **defaults, **found.given}
     for name, value in _mapping(document, "env").items():
         found.environment[name] = _filled(_text(value), values, False)
     for key in ("mods", "build_args"):
@@ -173,27 +171,25 @@ def _change(found: Source, key: str, item: str) -> None:
     found.told(f"{key}: {item}", "refused", f"{what}, which nothing here applies: name an image that has it.")
 
 
-def _script(text: str, choice: str, file: str) -> Source:
+def _script(found: Source, text: str, choice: str, file: str) -> Source:
     """Read a command line, or a script that has one."""
-    found = Source()
     recipe_commands.take(found, text, choice, file)
     return found
 
 
-def _nvidia(document: Plain, choice: str, file: str) -> Source:
+def _nvidia(found: Source, document: Plain, choice: str, file: str) -> Source:
     """Read a recipe of NVIDIA's local-ai-inference-recipes (schema_version 3)."""
     runtime, serve = _mapping(document, "runtime"), _mapping(document, "serve")
     backend = _text(document.get("backend")).lower()
     if backend and backend not in _RUNTIMES:
         raise CollectionError(recipe_commands.not_ours(backend))
-    found = Source(
-        engine=_RUNTIMES.get(backend, ""), image=_text(runtime.get("image")), title=_text(document.get("title"))
-    )
+    found.engine, found.image = _RUNTIMES.get(backend, ""), _text(runtime.get("image"))
+    found.title = _text(document.get("title"))
     label = _text(_mapping(document, "checkpoint").get("target_label"))
     # What starts the container says its variables; the engine is started in it by the second command.
-    around = Source()
+    around = Source(given=found.given)
     setup = _text(runtime.get("setup_command"))
-    for command in recipe_shell.commands(setup):
+    for command in recipe_shell.commands(setup, found.given):
         if one := recipe_commands.container(around, list(command.words)):
             found.environment |= one
     found.lines += around.lines
@@ -212,7 +208,7 @@ def _nvidia(document: Plain, choice: str, file: str) -> Source:
     return found
 
 
-def _compose(document: Plain, choice: str, file: str) -> Source:
+def _compose(given: dict[str, str], document: Plain, choice: str, file: str) -> Source:
     """Read the one service of a Compose file that starts an engine."""
     services = document["services"]
     made: dict[str, tuple[Source, recipe_commands.Served]] = {}
@@ -224,7 +220,7 @@ def _compose(document: Plain, choice: str, file: str) -> Source:
         based = service.get("extends")
         based = based.get("service") if isinstance(based, dict) and not based.get("file") else based
         base = services.get(based) if isinstance(based, str) else None
-        taken = _service({**base, **service} if isinstance(base, dict) else service)
+        taken = _service(given, {**base, **service} if isinstance(base, dict) else service)
         if taken is None:
             left.append(str(name))
         else:
@@ -241,29 +237,29 @@ def _compose(document: Plain, choice: str, file: str) -> Source:
     return found
 
 
-def _service(service: Plain) -> tuple[Source, recipe_commands.Served] | None:
+def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_commands.Served] | None:
     """Return what a service says, and its engine's command; None where it starts no engine."""
-    found = Source(image=recipe_shell.expanded(_text(service.get("image")), {}))
+    found = Source(image=recipe_shell.expanded(_text(service.get("image")), variables), given=variables)
     given = service.get("environment") or {}
     pairs = given.items() if isinstance(given, dict) else [_text(item).partition("=")[::2] for item in given]
     bare = [] if isinstance(given, dict) else [_text(item) for item in given if "=" not in _text(item)]
     for name, value in pairs:
         handed = value is None or name in bare
-        found.environment[str(name)] = f"${{{name}}}" if handed else recipe_shell.expanded(_text(value), {})
+        found.environment[str(name)] = recipe_shell.expanded(f"${{{name}}}" if handed else _text(value), variables)
     for mount in service.get("volumes") or []:
         outside, _colon, inside = (
-            recipe_shell.expanded(mount, {}).partition(":") if isinstance(mount, str) else ("", "", "")
+            recipe_shell.expanded(mount, variables).partition(":") if isinstance(mount, str) else ("", "", "")
         )
         found.mounts[inside.partition(":")[0].rstrip("/")] = outside.rstrip("/")
     words: list[str] = []
     for key in ("entrypoint", "command"):
         value = service.get(key)
         if isinstance(value, list):
-            words += [recipe_shell.expanded(_text(item), {}) for item in value]
+            words += [recipe_shell.expanded(_text(item), variables) for item in value]
         elif value:
             # Compose splits a text into words and runs no shell.
             for part in recipe_shell.commands(
-                recipe_shell.expanded(_text(value).replace("\\\n", " ").replace("\n", " "), {})
+                recipe_shell.expanded(_text(value).replace("\\\n", " ").replace("\n", " "), variables)
             ):
                 words += [*(f"{name}={given}" for name, given in part.assigned), *part.words]
     ours = re.search("vllm|sglang", found.image)

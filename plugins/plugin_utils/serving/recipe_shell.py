@@ -58,13 +58,13 @@ def expanded(text: str, variables: t.Mapping[str, str]) -> str:
     return _Lexer(text, dict(variables), compose=True).flat()
 
 
-def commands(text: str, variables: t.Mapping[str, str] | None = None) -> list[Command]:
-    """Split a text into its commands. variables: what is set before; what the text assigns itself is added in its order.
+def commands(text: str, given: t.Mapping[str, str] | None = None) -> list[Command]:
+    """Split a text into its commands. given: variables that stay as they are, whatever the text assigns to them.
 
     A variable that nothing set stays as `${NAME}`. Raises CollectionError for what is no shell text.
     """
     # As sparkrun has it: blanks after a backslash at the end of a line do not end the command.
-    lexer = _Lexer(re.sub(r"\\[ \t\r]+\n", "\\\\\n", text.replace("\r\n", "\n")), dict(variables or {}))
+    lexer = _Lexer(re.sub(r"\\[ \t\r]+\n", "\\\\\n", text.replace("\r\n", "\n")), dict(given or {}), given or {})
     lexer.run()
     return lexer.found
 
@@ -77,6 +77,7 @@ def _unknown(name: str) -> str:
 class _Lexer:
     text: str
     variables: dict[str, str]
+    given: t.Mapping[str, str] = field(default_factory=dict)
     compose: bool = False
     array: bool = False  # only the words up to a closing parenthesis
     at: int = 0
@@ -337,7 +338,7 @@ class _Lexer:
         inner.run()
         self.at = inner.at
         self.assigned.append((name, " ".join(inner.words)))
-        if not self.inside():
+        if not self.inside() and name not in self.given:
             self.arrays[name] = [*(self.arrays.get(name, []) if more else []), *inner.words]
 
     def closed(self) -> None:
@@ -430,9 +431,16 @@ class _Lexer:
         elif self.words or self.assigned or quoted or self.header or not self.keyword(word):
             self.words.append(word)
 
+    def declared(self, word: str) -> str:
+        name, equals, _value = word.partition("=")
+        return f"{name}={self.given[name]}" if equals and name in self.given else word
+
     def end_command(self, after: str) -> None:
         header, self.header = self.header, ""
-        words, assigned = tuple(self.words), tuple(self.assigned)
+        words = tuple(self.words)
+        assigned = tuple((name, self.given.get(name, value)) for name, value in self.assigned)
+        if words and words[0] in DECLARES:
+            words = tuple(self.declared(word) for word in words)
         self.words, self.assigned = [], []
         if header in ("for", "select", "case") or not (words or assigned):
             return

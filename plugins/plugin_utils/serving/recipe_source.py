@@ -40,6 +40,7 @@ class Source:
     lines: list[Line] = field(default_factory=list)
     mounts: dict[str, str] = field(default_factory=dict)  # folders in the container -> outside
     downloads: dict[str, str] = field(default_factory=dict)  # folders -> the hub's name of what a script puts there
+    given: dict[str, str] = field(default_factory=dict)  # what the owner says of its variables
 
     def told(self, text: str, became: Became, why: str = "") -> None:
         """Note how one thing was used."""

@@ -218,3 +218,10 @@ def test_a_recipe_that_cannot_be_planned_is_one_error(
     assert code != 0
     assert said in output, output
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_recipe_leaves_open_is_said_beside_it(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.sh").write_text("docker run $IMG vllm serve /m --port $PORT\n", encoding="utf-8")
+    values = {"IMG": "vllm/vllm-openai:v0.17.1", "PORT": 8100, "/m": "acme/Model-8B"}
+    code, output = plan(tmp_path, {"spark1": shown(110)}, k8s_dgx_recipe="a.sh", k8s_dgx_recipe_values=values)
+    assert code == 0 and "serve acme/Model-8B" in output and "--port 8100" in output, output

@@ -308,6 +308,78 @@ def test_a_folder_whose_model_the_recipe_says_is_that_model(text: str) -> None:
     assert recipe.profile_of(sparkrun, "x.yaml")["model"] == "acme/Model-8B"
 
 
+SPECULATES = '{"method": "eagle3", "model": "/d/y", "num_speculative_tokens": 2}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "values"),
+    [
+        (
+            "x.sh",
+            'IMG=$1\nMODEL=$(cat m)\nexport TP=${TP:-4} VLLM_X=1\nPORT=1\nARGS=(x)\ndocker run -e VLLM_X -e LOGS "$IMG" '
+            f"vllm serve $MODEL -tp $TP --port $PORT --speculative-config '{SPECULATES}' $ARGS",
+            {"IMG": "vllm/vllm-openai:v0.29.0", "MODEL": "/m", "/m": "acme/Model-8B", "ARGS": "--enforce-eager"},
+        ),
+        (
+            "compose.yaml",
+            "services: {one: {image: 'vllm/vllm-openai:${TAG}', environment: [LOGS, VLLM_X=1], "
+            f"command: [vllm, serve, '$DIR/m/', -tp, '${{TP:-4}}', --port, $PORT, --enforce-eager, --speculative-config, '{SPECULATES}']}}}}",
+            {"TAG": "v0.29.0", "DIR": "/models", "/models/m/": "acme/Model-8B"},
+        ),
+        (
+            "recipe.yaml",
+            "model: /m\ncontainer: vllm/vllm-openai:v0.29.0\ndefaults: {TP: 4, PORT: 8000}\nenv: {VLLM_X: 1, LOGS: '{LOGS}'}\n"
+            "command: >-\n  vllm serve {model} -tp {TP} --port {PORT} --enforce-eager "
+            f"--speculative-config '{SPECULATES.replace('{', '{{').replace('}', '}}')}'",
+            {"/m": "acme/Model-8B"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_recipe_leaves_open_its_owner_says(name: str, text: str, values: dict[str, t.Any]) -> None:
+    values = {"TP": 2, "PORT": 8100, "VLLM_X": "7", "LOGS": 1, "/d/y": "acme/draft", **values}
+    made = recipe.profile_of(text, name, values=values)
+    assert (made["model"], made["port"], made["engine"]["version"]) == ("acme/Model-8B", 8100, "0.29.0")
+    assert made["parallel"]["tp"] == 2 and made["environment"] == {"VLLM_X": "7", "LOGS": "1"}
+    assert made["settings"]["speculative_config"]["model"] == "acme/draft" and made["settings"]["enforce_eager"] is True
+    assert not [line for line in made["recipe"]["lines"] if line["became"] in ("refused", "passed on")]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"PRT": 1}, "the recipe has no variable PRT"),
+        ({"/models/y": "a/b"}, "the recipe reads no model from /models/y. It serves acme/Model-8B"),
+        ({"/models/x": "Model-8B"}, "'Model-8B' is no name of the hub"),
+        ({"PORT": True}, "PORT: a text or a number is needed"),
+        ({"PORT": []}, "PORT: a text or a number is needed"),
+        ({"a b": "x"}, "'a b' is neither a variable's name nor a folder"),
+        ({"HF_TOKEN": "hf_x"}, "HF_TOKEN: a secret"),
+    ],
+)
+def test_what_the_owner_says_and_no_recipe_has_is_refused(
+    tmp_path: pathlib.Path, values: dict[str, t.Any], said: str
+) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text("vllm serve ${MODEL} --port $PORT # HF_TOKEN", encoding="utf-8")
+    with pytest.raises(CollectionError) as caught:
+        recipe.read(str(script), values={"MODEL": "/models/x", "/models/x": "acme/Model-8B", **values})
+    assert f"recipe {script}: k8s_dgx_recipe_values" in str(caught.value).replace("recipe x.sh", f"recipe {script}")
+    assert said in str(caught.value) and "hf_x" not in str(caught.value)
+
+
+def test_the_remedy_for_what_is_open_works(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text("vllm serve $MODEL --port $PORT", encoding="utf-8")
+    with pytest.raises(CollectionError, match=r"sets \$\{MODEL\}: give it a value, k8s_dgx_recipe_values \{MODEL: …\}"):
+        recipe.read(str(script))
+    with pytest.raises(CollectionError, match=r"say what lies in it, k8s_dgx_recipe_values \{/m: org/name\}"):
+        recipe.read(str(script), values={"MODEL": "/m"})
+    made = recipe.read(str(script), values={"MODEL": "/m", "/m": "a/b"})
+    (line,) = [line for line in made["recipe"]["lines"] if line["became"] == "refused" and "PORT" in line["text"]]
+    assert line["why"] == "nothing in the recipe sets ${PORT}: give it a value, k8s_dgx_recipe_values {PORT: …}."
+    assert recipe.read(str(script), values={"MODEL": "/m", "/m": "a/b", "PORT": 8100})["port"] == 8100
+
+
 def test_one_of_several_is_named_behind_the_file(tmp_path: pathlib.Path) -> None:
     compose = tmp_path / "compose.yml"
     compose.write_text(
