@@ -37,7 +37,7 @@ BYTES = {
 }
 # How a kind of tensors is stored: one format, or numbers of weights by format and `rest` for what is left.
 Format = str | t.Mapping[str, t.Any]
-KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
+KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_ds_mla": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
 # vLLM's other words for formats of two bytes.
 KV_WIDE = frozenset(["auto", "bf16", "bfloat16", "float16", "fp8_inc"])
 NVFP4_GROUP = 16

@@ -240,6 +240,7 @@ def test_a_ratio_that_vllms_compressors_do_not_know_is_refused() -> None:
 def test_a_compressed_cache_without_a_format_is_wider() -> None:
     plain, fp8 = (laid(V4_FLASH, Cut(2), {"kv_cache_dtype": dtype}).block_bytes for dtype in ("auto", "fp8"))
     assert 1.5 * fp8 < plain < 2 * fp8
+    assert laid(V4_FLASH, Cut(2), {"kv_cache_dtype": "fp8_ds_mla"}).block_bytes == fp8
 
 
 def test_a_stage_caches_its_own_compressed_layers() -> None:
