@@ -228,6 +228,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def bare(fleet: Fleet) -> None:
     """Take away what a test before has left."""
+    for node in NODES:
+        sh(node, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
     if any(identity(*NODES).values()):
         fleet.write(ALL, SWITCH)
         run = fleet.play("teardown")
