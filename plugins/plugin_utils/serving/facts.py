@@ -241,7 +241,12 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document
         most = pools.free_most * (1 - pools.chosen)
     low, high = (pools.floor, pools.ceiling) if pools.floor < pools.ceiling else (floor_most, ceiling_most)
     middle = math.ceil((low + high) / 2 * 1000) / 1000
+    # Whether a profile run counts the graphs hangs on the release; a size that is given has none.
+    kv_high = pools.kv + (0.0 if settings.get("kv_cache_memory_bytes") else pools.graphs)
+    kv_high = kv_high * (1 + off) if off else pools.kv
+    larger = kv_high / pools.kv if pools.kv > 0 else 1.0
     return {
+        "kv_high_gib": kv_high,
         "reserve_gib": pools.reserve + spare,
         "reserve_most_gib": most + spare_most,
         "reserve_needed_gib": needed,
@@ -252,7 +257,7 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document
         "suggested": middle if low < middle < high else None,
         "kv_tokens": int(min(pools.kv_tokens, cap)),
         "kv_tokens_most": int(min(pools.kv_tokens_most, cap)),
-        "kv_tokens_high": int(min(pools.kv_tokens, cap) * (1 + off) * _narrower(settings.get("kv_cache_dtype"))),
+        "kv_tokens_high": int(min(pools.kv_tokens * larger, cap) * _narrower(settings.get("kv_cache_dtype"))),
     }
 
 
@@ -268,7 +273,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
     …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
     what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
     activations, which are an estimate. free_needed: of vLLM its share, and what the sampler needs outside it.
-    kv_tokens_high: the most that the cache may hold, where off is the error of a build that nobody knows.
+    kv_high, kv_tokens_high: the most that the cache may hold, where off is the error of a build that nobody knows.
     """
     if pools is None:
         return {"known": False}

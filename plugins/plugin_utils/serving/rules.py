@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import typing as t
@@ -24,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.condition
     compiled,
     failure,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, names_release
 
 KIND = "rules"
 TOOL = ("quant", "tool")
@@ -106,8 +107,23 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
 
 @functools.lru_cache(maxsize=64)
 def concerned(rules: tuple[Rule, ...], engine: str, version: str) -> tuple[Rule, ...]:
-    """Return the rules for an engine version."""
-    return tuple(rule for rule in rules if rule.concerns(engine, version))
+    """Return the rules for an engine version.
+
+    One that names no release counts as newer than all; what is an error since some release alone is a warning there.
+    """
+    found = [rule for rule in rules if rule.concerns(engine, version)]
+    return tuple(found if names_release(version) else (_unsure(rule, rule.engines.get(engine, "")) for rule in found))
+
+
+def _unsure(rule: Rule, since: str) -> Rule:
+    if rule.severity != "error" or not since:
+        return rule
+    return dataclasses.replace(
+        rule,
+        severity=_MILDER[rule.severity],
+        message=f"In releases {since}, and this build names none: {rule.message}",
+        remedy=f"{rule.remedy} Or have the image read before it is served: k8s_dgx_inspect_image.",
+    )
 
 
 def _shown(value: t.Any) -> str:

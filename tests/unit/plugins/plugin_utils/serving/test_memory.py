@@ -347,3 +347,23 @@ def test_a_context_above_the_cache_is_an_error_where_the_plan_is_sure(
     found = {f["rule"]: f["severity"] for f in made["findings"] if "below-one-context" in f["rule"]}
     assert list(found.values()) == [severity]
     assert made["memory"]["kv_tokens"] < 262144
+
+
+@pytest.mark.parametrize(
+    ("version", "severity"),
+    [("0.33.0", "error"), ("nightly", "warning"), ("0.33.0+image.0123456789ab", "error")],
+)
+def test_what_hangs_on_the_release_is_an_error_where_the_release_is_known(version: str, severity: str) -> None:
+    def planned(**own: t.Any) -> dict[str, t.Any]:
+        engine = {"version": version, "versions": ""}
+        return plan.launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {"free_gib": 115}, {"engine": engine, "settings": own})
+
+    def found(word: str, **own: t.Any) -> dict[str, str]:
+        return {f["rule"]: f["severity"] for f in planned(**own)["findings"] if word in f["rule"]}
+
+    # A little below the share that weights and a profile run take; far below, no release starts.
+    floor = planned()["memory"]["floor"]
+    assert list(found("no-cache", gpu_memory_utilization=floor - 0.01).values()) == [severity]
+    assert list(found("no-cache", gpu_memory_utilization=0.4).values()) == ["error"]
+    few = found("fewer-blocks", kv_cache_memory_bytes=4 * GIB, max_running_requests=2000)
+    assert list(few.values()) == [severity]
