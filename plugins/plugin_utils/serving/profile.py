@@ -151,9 +151,9 @@ def _on(base: Entry, own: Entry) -> Entry:
 
 
 def extended(entry: Entry, known: t.Mapping[str, Entry], above: tuple[str, ...] = ()) -> Entry:
-    """Lay a profile on what it extends, and drop the link. KnowledgeError for an unknown base or a circle."""
+    """Lay a profile on what it extends, and drop the link and variants of null. KnowledgeError for an unknown base or a circle."""
     if "extends" not in entry:
-        return entry
+        return _kept(entry)
     base, seen = entry["extends"], (*above, str(entry["id"]))
     if base in seen:
         raise knowledge.KnowledgeError(f"profile {seen[0]!r}: extends: {' → '.join([*seen, base])} is a circle.")
@@ -162,7 +162,14 @@ def extended(entry: Entry, known: t.Mapping[str, Entry], above: tuple[str, ...] 
             f"profile {seen[0]!r}: extends: there is no profile {base!r}. Known: {', '.join(sorted(known))}."
         )
     own = {key: value for key, value in entry.items() if key != "extends"}
-    return _on(extended(known[base], known, seen), own)
+    return _kept(_on(extended(known[base], known, seen), own))
+
+
+def _kept(entry: Entry) -> Entry:
+    variants = entry.get("variants")
+    if not isinstance(variants, t.Mapping) or None not in variants.values():
+        return entry
+    return {**entry, "variants": {name: variant for name, variant in variants.items() if variant is not None}}
 
 
 @functools.lru_cache(maxsize=256)

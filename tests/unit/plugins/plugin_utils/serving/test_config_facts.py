@@ -30,6 +30,8 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     "nvidia/Qwen3-235B-A22B-Thinking-2507-NVFP4": ("nvidia/Qwen3-235B-A22B-NVFP4", {"native_context": 262144}),
     "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8": ("Qwen/Qwen3-30B-A3B-FP8", {"native_context": 262144}),
     "RedHatAI/Qwen3-Coder-Next-NVFP4": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {}),
+    "Qwen/Qwen3-Coder-Next-FP8": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {"head": None}),
+    "Intel/Qwen3-Coder-Next-int4-AutoRound": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {"head": None}),
     "nvidia/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
     "RadixArk/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
     "local-inference-lab/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),

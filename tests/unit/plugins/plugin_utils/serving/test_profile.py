@@ -55,6 +55,14 @@ def test_another_engine_in_the_overrides_drops_it_too() -> None:
     assert len(changed(plan)) == 1
 
 
+def test_a_variant_of_null_is_taken_away() -> None:
+    base = "glm-4.7-flash-vllm"
+    mine = {"id": "mine", "title": "Ours", "extends": base, "proven": "untested", "source": SOURCE}
+    assert launch_plan({**mine, "variants": {"two": None}})["variant"] == "one"
+    with pytest.raises(CollectionError, match="variant 'two' is not one of one"):
+        launch_plan({**mine, "variants": {"two": None}}, {}, {"variant": "two"})
+
+
 def test_what_the_first_engine_s_image_must_have_is_not_asked_of_the_second_s() -> None:
     name = "qwen3.5-122b-a10b-nvfp4-vllm"
     rules = {f["rule"] for f in launch_plan(name)["findings"]}
