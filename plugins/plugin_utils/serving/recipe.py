@@ -30,11 +30,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 
 Plain = dict[str, t.Any]
 _KIND = "recipes"  # of knowledge: what other tools name otherwise, and what a plan sets itself
-_HUB = re.compile(r"[^/\s]+/[^/\s:]+")
+_HUB = re.compile(r"[A-Za-z0-9][^/\s]*/[^/\s:]+")
 _CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+)(?:/snapshots/([0-9a-f]{40})(?:/|$))?")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
 VALUES = "k8s_dgx_recipe_values"
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _HASH = re.compile(r"[0-9a-f]{40}")
 
 
@@ -94,8 +95,8 @@ def profile_of(
     """
     try:
         words = _words(values or {})
-        folders = {key.rstrip("/"): value for key, value in words.items() if "/" in key}
-        given = {key: value for key, value in words.items() if "/" not in key}
+        folders = {_folder(key): value for key, value in words.items() if not _VARIABLE.fullmatch(key)}
+        given = {key: value for key, value in words.items() if _VARIABLE.fullmatch(key)}
         if strange := [key for key in given if not re.search(rf"(?<!\w){key}(?!\w)", text)]:
             raise CollectionError(f"{VALUES}: the recipe has no variable {', '.join(strange)}.")
         return _Maker(recipe_formats.read(text, name, choice, given), name, overlays, folders).profile()
@@ -108,16 +109,20 @@ def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
             raise CollectionError(f"{VALUES}.{key}: a text or a number is needed. Put true and false in quotes.")
-        if "/" in str(key):
+        if not _VARIABLE.fullmatch(str(key)):
             if not _HUB.fullmatch(str(value)):
                 raise CollectionError(
-                    f"{VALUES}: {key} is a folder, and {value!r} is no name of the hub, such as org/name."
+                    f"{VALUES}: {key!r} is no variable's name, and as a folder it needs a name of the hub, such as org/name, "
+                    f"not {value!r}."
                 )
-        elif not re.fullmatch(r"[A-Za-z_]\w*", str(key)):
-            raise CollectionError(f"{VALUES}: {key!r} is neither a variable's name nor a folder.")
         elif secret_names.NAME.search(str(key)):
             raise CollectionError(f"{VALUES}.{key}: a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
     return {str(key): str(value) for key, value in values.items()}
+
+
+def _folder(name: str) -> str:
+    """Return a folder as it is compared. `./model` is one whose name could be a variable's."""
+    return name.removeprefix("./").rstrip("/")
 
 
 def _open(text: str) -> str:
@@ -129,7 +134,7 @@ def _open(text: str) -> str:
 def _nothing_sets(missing: str) -> str:
     """Say that a recipe leaves something open, and how to say it where it has a name."""
     name = missing.strip("${}").rpartition(".")[2]
-    more = f": give it a value, {VALUES} {{{name}: …}}" if re.fullmatch(r"[A-Za-z_]\w*", name) else ""
+    more = f": give it a value, {VALUES} {{{name}: …}}" if _VARIABLE.fullmatch(name) else ""
     return f"nothing in the recipe sets {missing}{more}."
 
 
@@ -338,7 +343,7 @@ class _Maker:
         for name, said in self.source.environment.items():
             value = self.source.given.get(name, said)
             missing = _open(value)
-            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            if not _VARIABLE.fullmatch(name):
                 self.told(f"env {name}", "refused", "no variable has such a name.")
             elif secret_names.NAME.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
@@ -353,7 +358,7 @@ class _Maker:
 
     def in_folder(self, value: t.Any) -> t.Any:
         """Return the hub's name for a folder whose model the owner says."""
-        folder = value.rstrip("/") if isinstance(value, str) else ""
+        folder = _folder(value) if isinstance(value, str) else ""
         if folder not in self.folders:
             return value
         self.read_from.add(folder)
@@ -366,7 +371,7 @@ class _Maker:
         base = max((m for m in mounts if m and (inside == m or inside.startswith(m + "/"))), key=len, default=None)
         outside = inside if base is None else mounts[base] + inside[len(base) :]
         name = self.source.downloads.get(inside) or self.source.downloads.get(outside)
-        own = next((self.in_folder(x) for x in (inside, outside) if x in self.folders), "")
+        own = next((self.in_folder(x) for x in (inside, outside) if _folder(x) in self.folders), "")
         cached = next((found for found in map(_CACHED.search, (inside, outside)) if found), None)
         said = self.source.model if _HUB.fullmatch(self.source.model) else ""
         if own:
@@ -384,15 +389,16 @@ class _Maker:
 
     def known_model(self) -> Plain:
         """Return what a profile at hand knows of the same model. CollectionError where the recipe names none of the hub."""
-        if not _HUB.fullmatch(self.model) or self.model in self.folders:
+        if not _HUB.fullmatch(self.model) or _folder(self.model) in self.folders:
             self.found_model()
         if missing := _open(self.model):
             raise CollectionError(f"model: {_nothing_sets(missing)} Or write the model's name there.")
         if not _HUB.fullmatch(self.model):
+            folder = f"./{self.model}" if _VARIABLE.fullmatch(self.model) else self.model
             more = " It is a file for llama.cpp, which is not served here." if ":" in self.model else ""
             raise CollectionError(
                 f"model: {self.model!r} is no name of the hub, such as org/name.{more} Weights come from the hub, "
-                f"and a folder in a container says nothing of them: say what lies in it, {VALUES} {{{self.model}: org/name}}."
+                f"and a folder in a container says nothing of them: say what lies in it, {VALUES} {{{folder}: org/name}}."
             )
         for entry in self.profiles.values():
             whole = extended(entry, self.profiles)

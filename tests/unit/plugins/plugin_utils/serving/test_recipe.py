@@ -349,10 +349,10 @@ def test_what_a_recipe_leaves_open_its_owner_says(name: str, text: str, values: 
     [
         ({"PRT": 1}, "the recipe has no variable PRT"),
         ({"/models/y": "a/b"}, "the recipe reads no model from /models/y. It serves acme/Model-8B"),
-        ({"/models/x": "Model-8B"}, "'Model-8B' is no name of the hub"),
+        ({"/models/x": "Model-8B"}, "such as org/name, not 'Model-8B'"),
         ({"PORT": True}, "PORT: a text or a number is needed"),
         ({"PORT": []}, "PORT: a text or a number is needed"),
-        ({"a b": "x"}, "'a b' is neither a variable's name nor a folder"),
+        ({"a b": "x"}, "'a b' is no variable's name"),
         ({"HF_TOKEN": "hf_x"}, "HF_TOKEN: a secret"),
     ],
 )
@@ -365,6 +365,16 @@ def test_what_the_owner_says_and_no_recipe_has_is_refused(
         recipe.read(str(script), values={"MODEL": "/models/x", "/models/x": "acme/Model-8B", **values})
     assert f"recipe {script}: k8s_dgx_recipe_values" in str(caught.value).replace("recipe x.sh", f"recipe {script}")
     assert said in str(caught.value) and "hf_x" not in str(caught.value)
+
+
+@pytest.mark.parametrize("folder", ["/m", "./m", "m", "Model-8B", "${HOME}/m", "~/m/", "a/b/c"])
+def test_the_remedy_for_a_folder_works_whatever_its_name(folder: str) -> None:
+    text = f"vllm serve {folder}"
+    values = {"HOME": "/home/x"} if "HOME" in folder else {}
+    with pytest.raises(CollectionError) as caught:
+        recipe.profile_of(text, "x.sh", values=values)
+    (key,) = re.findall(r"k8s_dgx_recipe_values \{(.*): org/name\}", str(caught.value))
+    assert recipe.profile_of(text, "x.sh", values={**values, key: "acme/Model-8B"})["model"] == "acme/Model-8B"
 
 
 def test_the_remedy_for_what_is_open_works(tmp_path: pathlib.Path) -> None:
