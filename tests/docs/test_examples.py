@@ -65,6 +65,7 @@ def owner_with_all(folder: pathlib.Path) -> Owner:
     for rank in (0, 1):
         (folder / f"logs/rank{rank}.log").write_text(f"{known}\n", encoding="utf-8")
     (folder / "recipe.yaml").write_text("model: Qwen/Qwen3-32B\ncontainer: vllm\ncommand: vllm serve {model} -tp 1\n")
+    (folder / "serve.sh").write_text("vllm serve /models/mine --port $PORT\n")
     matrix_driven.run(folder / "matrix/own-model", matrix_driven.Scripted(folder / "matrix/own-model"))
     bundles.lay(folder / "bundle", {"k3s": "v1.99.0+k3s1", "architectures": ["arm64"]})
     return owner
