@@ -312,6 +312,7 @@ def test_it_moves_to_another_number(fleet: Fleet) -> None:
 
 def test_one_dies_and_the_others_go_on(fleet: Fleet) -> None:
     before = identity(*OTHERS)
+    fleet.write(ALL | {CHANGED: 7}, SWITCH)
     with fleet.figures("One dies"), uninterrupted(fleet, "spark1", "spark2"):
         lab("power", "off", CHANGED)
         shown, changes = fleet.plan()
@@ -328,6 +329,7 @@ def test_one_dies_and_the_others_go_on(fleet: Fleet) -> None:
 
 def test_another_machine_takes_its_place(fleet: Fleet) -> None:
     before = identity(*OTHERS)
+    fleet.write(ALL | {CHANGED: 7}, SWITCH)
     card = "06:00:00:00:03:01"  # of the machine that died
     with fleet.figures("It is replaced"), uninterrupted(fleet, "spark1", "spark2"):
         lab("replace", CHANGED)
