@@ -151,7 +151,8 @@ class Stream:
         unit = "systemctl reset-failed 2>/dev/null; systemd-run -q -p CPUQuota=10% -p StandardOutput=truncate:"
         # Four seconds (-u 20) until something is sent again: an emulated node may not be scheduled for one.
         rdma = "ib_write_bw --run_infinitely -u 20 -t 1 -s 1024 -d {} -x {}"
-        sh(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; sleep 3")
+        listens = "for _ in $(seq 60); do ss -ltn | grep -q :18515 && break; sleep 1; done"
+        sh(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; {listens}")
         sh(
             self.near,
             f"{unit}/run/echo --unit=fleet-echo ping -n -q -i 0.5 -I {self.near_vf} {address};"
