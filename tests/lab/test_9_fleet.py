@@ -145,6 +145,7 @@ class Stream:
     far_vf: str
 
     def start(self) -> None:
+        """Start both ends, and see that the writes arrive."""
         assert sh(self.near, f"cat /sys/class/net/{self.near_vf}/operstate") == "up"
         address = sh(self.far, f"ip -4 -o address show dev {self.far_vf} | awk '{{print $4}}'").split("/")[0]
         # A tenth of an emulated core: a stream that takes all of it would slow down what is measured.
@@ -153,11 +154,23 @@ class Stream:
         rdma = "ib_write_bw --run_infinitely -u 20 -t 1 -s 1024 -d {} -x {}"
         listens = "for _ in $(seq 60); do ss -ltn | grep -q :18515 && break; sleep 1; done"
         sh(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; {listens}")
+        before = self.counters()
         sh(
             self.near,
             f"{unit}/run/echo --unit=fleet-echo ping -n -q -i 0.5 -I {self.near_vf} {address};"
             f" {unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('near'), self.gid('near'))} {address}",
         )
+        for _attempt in range(12):
+            time.sleep(5)
+            if self.counters()["rcvd_pkts"] > before["rcvd_pkts"] + 10:
+                break
+        else:
+            raise AssertionError(self.said())
+
+    def said(self) -> str:
+        """Return what both ends of the RDMA connection said."""
+        words = "systemctl status fleet-rdma --no-pager; cat /run/rdma"
+        return "\n".join(f"{node}: {sh(node, words, check=False)}" for node in (self.near, self.far))
 
     def hca(self, end: str) -> str:
         return "roce" + (self.near_vf if end == "near" else self.far_vf).removeprefix("en")
@@ -204,7 +217,7 @@ def uninterrupted(
     try:
         before = stream.counters()
         yield
-        after, alive = stream.counters(), stream.running()
+        after, ended = stream.counters(), "" if stream.running() else stream.said()
     finally:
         said = stream.stop()
     sent, received = stream.counted(said)
@@ -215,7 +228,7 @@ def uninterrupted(
         f"| meanwhile {near} to {far} | | {sent - received} of {sent} echoes lost; RDMA: one connection throughout,"
         f" {passed} packets received, {repeated} repeated or out of order |"
     )
-    assert alive, "the RDMA connection ended"
+    assert not ended, ended
     assert passed > 0
     assert sent > 10 and received == sent, said
 
