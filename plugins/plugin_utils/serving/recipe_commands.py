@@ -359,7 +359,7 @@ def container(found: Source, words: list[str]) -> dict[str, str] | None:
     for option, value in _options(words[2:], _docker_takes)[0]:
         if option in ("-e", "--env"):
             name, given, own = value.partition("=")
-            out[name] = own if given else found.given.get(name, f"${{{name}}}")
+            out[name] = own if given else f"${{{name}}}"
         else:
             found.told(" ".join(filter(None, [option, value])), "ours", TEMPLATE)
     return out
@@ -378,7 +378,7 @@ def _docker(found: Source, words: list[str], exported: dict[str, str], of_image:
         said = " ".join(filter(None, [option, value]))
         if option in ("-e", "--env"):
             name, given, own = value.partition("=")
-            environment[name] = own if given else exported.get(name, found.given.get(name, f"${{{name}}}"))
+            environment[name] = own if given else exported.get(name, f"${{{name}}}")
         elif option == "--entrypoint":
             entry = value.split() if value else []
         elif option == "--env-file":
@@ -437,9 +437,7 @@ def _launcher(found: Source, words: list[str], exported: dict[str, str]) -> Serv
             )
         elif option in ("-e", "--env"):
             name, given, own = value.partition("=")
-            one.environment.setdefault(
-                name, own if given else exported.get(name, found.given.get(name, f"${{{name}}}"))
-            )
+            one.environment.setdefault(name, own if given else exported.get(name, f"${{{name}}}"))
         else:
             one.told(said, "ours", TEMPLATE)
     return one
