@@ -49,64 +49,6 @@ def site(tmp_path: pathlib.Path) -> t.Iterator[StandIn]:
     made.server.shutdown()
 
 
-def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
-    """One way through, as an owner goes it; each step begins where the one before it ended."""
-    # Check mode on an empty cluster says what would come, and makes nothing.
-    assert site.good("--check", "--diff") > 0
-    assert site.cluster.writes == []
-    # Applied: one rank on each node, everything in place.
-    assert site.good() > 0
-    assert {name: pod["spec"]["nodeName"] for name, pod in site.cluster.pods().items()} == {
-        f"serve-default-rank{rank}-0": f"spark{rank + 1}" for rank in range(4)
-    }
-    assert site.names("NetworkAttachmentDefinition") == {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"}
-    assert site.names("DaemonSet") == {
-        "dgxspark-multus",
-        "dgxspark-sriov-device-plugin",
-        "dgxspark-nvidia-device-plugin",
-    }
-    # Workers were there before the head.
-    order = [name for name in site.cluster.writes if name.startswith("StatefulSet/")]
-    assert order == [f"StatefulSet/serve-default-rank{rank}" for rank in (1, 2, 3, 0)]
-    # Again, and in check mode: nothing changes, nothing is written.
-    site.cluster.writes.clear()
-    assert site.good() == 0
-    assert site.good("--check") == 0
-    assert site.cluster.writes == []
-    # What cannot start is refused before the old model is stopped.
-    code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_node_names={"spark4": "elsewhere"})
-    assert code != 0
-    assert "there is no node 'elsewhere' in the cluster (nodes: spark1, spark2, spark3, spark4)" in said
-    assert not [name for name in site.cluster.writes if "StatefulSet" in name]
-    assert len(site.cluster.pods()) == 4
-    site.cluster.writes.clear()
-    # What a switch would do is told without doing it.
-    assert site.good("--check", "--diff", k8s_dgx_model_profile=OTHER) > 0
-    assert site.cluster.writes == []
-    # The switch: the old group is gone before the new one begins; the service stays.
-    site.cluster.slow_collector = True
-    before = site.names("ConfigMap")
-    service = site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"]
-    assert site.good(k8s_dgx_model_profile=OTHER) > 0
-    order = [name for name in site.cluster.writes if "StatefulSet/" in name]
-    assert [name[0] for name in order] == ["-"] * 4 + ["S"] * 4
-    assert site.names("StatefulSet") == {f"serve-default-rank{rank}" for rank in range(4)}
-    assert site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]["metadata"]["uid"] == service
-    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
-        OTHER
-    }
-    assert len([name for name in site.names("ConfigMap") - before if name.startswith("serve-default-launch")]) == 1
-    assert len([name for name in site.names("ConfigMap") if name.startswith("serve-default-launch")]) == 1
-    # Stopped: the instance is gone, the platform stays; again: nothing to do.
-    assert site.good(k8s_dgx_state="absent") > 0
-    assert not site.cluster.pods()
-    assert not [
-        name for kind in ("StatefulSet", "Service", "ConfigMap") for name in site.names(kind) if "serve-" in name
-    ]
-    assert site.names("DaemonSet")
-    assert site.good(k8s_dgx_state="absent") == 0
-
-
 RECIPE = """
 recipe_version: "2"
 model: acme/Model-8B-FP8
@@ -119,39 +61,75 @@ command: |
 """
 
 
-def test_a_recipe_is_served_like_a_profile(site: StandIn) -> None:
-    """Said, served, served again without a change, and switched to a profile behind the same service."""
+def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandIn) -> None:
+    """One way through, as an owner goes it; each step begins where the one before it ended."""
     (site.folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     recipe = {"k8s_dgx_recipe": "recipe.yaml", "k8s_dgx_image": ""}
+    # Check mode on an empty cluster says what would come, and makes nothing.
     assert site.good("--check", "--diff", **recipe) > 0
     assert site.cluster.writes == []
+    # Applied: one rank on each node that the recipe takes, everything in place.
     assert site.good(**recipe) > 0
     pods = site.cluster.pods()
-    assert sorted(pods) == ["serve-default-rank0-0", "serve-default-rank1-0"]
+    assert {name: pod["spec"]["nodeName"] for name, pod in pods.items()} == {
+        f"serve-default-rank{rank}-0": f"spark{rank + 1}" for rank in range(2)
+    }
     assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in pods.values()} == {"recipe"}
     assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {"vllm/vllm-openai:v0.29.0"}
+    assert site.names("NetworkAttachmentDefinition") == {"p0f0v0", "p0f1v0", "p0f0v1", "p0f1v1"}
+    assert site.names("DaemonSet") == {
+        "dgxspark-multus",
+        "dgxspark-sriov-device-plugin",
+        "dgxspark-nvidia-device-plugin",
+    }
     launch = json.dumps([made for key, made in site.cluster.objects.items() if key[3].startswith("serve-default-")])
     for word in ("acme/Model-8B-FP8", "32000", "VLLM_LOGGING_LEVEL"):
         assert word in launch
     assert "distributed-executor-backend" not in launch
     service = site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]
     assert service["spec"]["ports"][0]["port"] == 8123
+    # Again, and in check mode: nothing changes, nothing is written.
     site.cluster.writes.clear()
     assert site.good(**recipe) == 0
     assert site.good("--check", **recipe) == 0
     assert site.cluster.writes == []
-    # What is no recipe is refused before anything is stopped.
+    # What is no recipe, and what cannot start, is refused before the old model is stopped.
     (site.folder / "other.sh").write_text("llama-server -hf a/b", encoding="utf-8")
     code, said, _changed = site.run(k8s_dgx_recipe="other.sh")
     assert code != 0 and "llama.cpp: vLLM and SGLang can be served here" in said, said
     assert site.cluster.writes == []
-    assert site.good("--check", k8s_dgx_model_profile=OTHER) > 0
+    code, said, _changed = site.run(k8s_dgx_node_names={"spark4": "elsewhere"})
+    assert code != 0
+    assert "there is no node 'elsewhere' in the cluster (nodes: spark1, spark2, spark3, spark4)" in said
+    assert not [name for name in site.cluster.writes if "StatefulSet" in name]
+    assert len(site.cluster.pods()) == 2
+    site.cluster.writes.clear()
+    # What a switch would do is told without doing it.
+    assert site.good("--check", "--diff") > 0
     assert site.cluster.writes == []
-    assert site.good(k8s_dgx_model_profile=OTHER) > 0
-    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
-        OTHER
-    }
+    # The switch: the old group is gone before the new one begins, workers before the head; the service stays.
+    site.cluster.slow_collector = True
+    before = site.names("ConfigMap")
+    assert site.good() > 0
+    order = [name for name in site.cluster.writes if "StatefulSet/" in name]
+    assert [name[0] for name in order[:2]] == ["-"] * 2
+    assert order[2:] == [f"StatefulSet/serve-default-rank{rank}" for rank in (1, 2, 3, 0)]
     assert site.names("StatefulSet") == {f"serve-default-rank{rank}" for rank in range(4)}
+    after = site.cluster.objects["v1", "services", "dgx-serving", "serve-default"]
+    assert after["metadata"]["uid"] == service["metadata"]["uid"]
+    assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
+        MODEL
+    }
+    assert len([name for name in site.names("ConfigMap") - before if name.startswith("serve-default-launch")]) == 1
+    assert len([name for name in site.names("ConfigMap") if name.startswith("serve-default-launch")]) == 1
+    # Stopped: the instance is gone, the platform stays; again: nothing to do.
+    assert site.good(k8s_dgx_state="absent") > 0
+    assert not site.cluster.pods()
+    assert not [
+        name for kind in ("StatefulSet", "Service", "ConfigMap") for name in site.names(kind) if "serve-" in name
+    ]
+    assert site.names("DaemonSet")
+    assert site.good(k8s_dgx_state="absent") == 0
 
 
 def waiting(reason: str, message: str) -> Plain:
