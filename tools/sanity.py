@@ -20,6 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import stage
 import yaml
 
+STAND_IN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "stand_ins" / "get_pip.py"
+
 
 def leave_what_is_shipped(collection: pathlib.Path) -> None:
     """Take out of the staged copy what the built collection has not, but for the lists of what sanity tests ignore."""
@@ -47,7 +49,7 @@ def main(venv: pathlib.Path, tests: list[str], everything: bool = False) -> int:
         cache = home / ".ansible" / "test" / "cache"
         cache.mkdir(parents=True)
         for release in ("24_2", "25_2"):
-            shutil.copy(pathlib.Path(__file__).with_name("get_pip_stand_in.py"), cache / f"get_pip_{release}.py")
+            shutil.copy(STAND_IN, cache / f"get_pip_{release}.py")
         collection = stage.main(pathlib.Path(folder, "staged"))
         if not everything:
             leave_what_is_shipped(collection)

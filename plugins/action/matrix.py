@@ -33,11 +33,11 @@ class ActionModule(ControllerAction):
         """Return what was measured; failed where a node was lost, or what served before does not serve."""
         # Texts of Ansible know where they come from, and YAML's writer does not take them.
         plain = json.loads(json.dumps(asked))
-        wishes = session.Wishes(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()})
+        request = session.MatrixRequest(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()})
         if self._task.check_mode:
-            matrix, found = session.planned(wishes)
+            matrix, found = session.planned(request)
             return {"table": report.plan_table(matrix.id, found)}
-        made = session.measure(wishes, _options(), say)
+        made = session.measure(request, _options(), say)
         failed = made["ended"] == "lost" or made.get("restored") is False
         return {**made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a matrix from the owner's wishes to what he finds in the folder: journal, rows, page and log."""
+"""One run of a matrix from the owner's request to what is in the folder at the end: journal, rows, page and log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE, LOG, SAID = "matrix.html", "matrix.md", "progress.log"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class MatrixRequest:
     """folder: of the journal; rows_to: the overlay that the rows go to; names: what a file to share must not hold."""
 
     matrix: str
@@ -63,31 +63,31 @@ class Stopping:
         return self.asked or os.getppid() != self._parent
 
 
-def planned(wishes: Wishes) -> tuple[cases.Matrix, list[cases.Case]]:
+def planned(request: MatrixRequest) -> tuple[cases.Matrix, list[cases.Case]]:
     """Return the matrix and its cases. Raises CollectionError."""
-    matrix = cases.load(wishes.matrix, wishes.knowledge_dirs)
-    return matrix, _cases(wishes, matrix)
+    matrix = cases.load(request.matrix, request.knowledge_dirs)
+    return matrix, _cases(request, matrix)
 
 
-def _cases(wishes: Wishes, matrix: cases.Matrix, done: t.Container[str] = ()) -> list[cases.Case]:
+def _cases(request: MatrixRequest, matrix: cases.Matrix, done: t.Container[str] = ()) -> list[cases.Case]:
     def made(overrides: t.Mapping[str, t.Any]) -> Plain:
-        return plan.launch_plan(matrix.profile, wishes.cluster, overrides, wishes.knowledge_dirs)
+        return plan.launch_plan(matrix.profile, request.cluster, overrides, request.knowledge_dirs)
 
-    return cases.planned(matrix, made, wishes.overrides, done)
+    return cases.planned(matrix, made, request.overrides, done)
 
 
-def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
+def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
     """Measure what is left. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
-    matrix = cases.load(wishes.matrix, wishes.knowledge_dirs)
-    folder = pathlib.Path(wishes.folder)
-    overlay = pathlib.Path(wishes.rows_to)
+    matrix = cases.load(request.matrix, request.knowledge_dirs)
+    folder = pathlib.Path(request.folder)
+    overlay = pathlib.Path(request.rows_to)
     written = overlay / "evidence" / f"matrix-{matrix.id}.yml"
-    base = profile.find(matrix.profile, wishes.knowledge_dirs)
+    base = profile.find(matrix.profile, request.knowledge_dirs)
     stopping = Stopping()
     with Journal(folder) as journal:
         # Its own rows may block all cases by now: still its results are shown, and what served before serves again.
-        found = _cases(wishes, matrix, journal.done)
-        journal.begin(driver.head(matrix, found), accept=wishes.accept_changed)
+        found = _cases(request, matrix, journal.done)
+        journal.begin(driver.head(matrix, found), accept=request.accept_changed)
 
         def tell(text: str) -> None:
             with (folder / SAID).open("a", encoding="utf-8") as file:
@@ -96,7 +96,7 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
                 say(text)
 
         def recorded() -> None:
-            own = rows.rows_of(found, journal.done, matrix.id, wishes.image)
+            own = rows.rows_of(found, journal.done, matrix.id, request.image)
             made = results.of_journal(journal.entries)
             if own:
                 rows.write(written, {"entries": own})
@@ -104,15 +104,15 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
                 rows.write(overlay / "model_profiles" / f"{won['id']}.yml", won)
             _write(folder / PAGE, matrix_page.page(made))
             _write(folder / LOG, report.markdown(made))
-            if wishes.share and own:
-                clean = rows.shared(own, [*wishes.names, socket.gethostname(), socket.getfqdn(), getpass.getuser()])
-                _write(pathlib.Path(wishes.share), yaml.safe_dump({"entries": clean}, sort_keys=False, width=120))
+            if request.share and own:
+                clean = rows.shared(own, [*request.names, socket.gethostname(), socket.getfqdn(), getpass.getuser()])
+                _write(pathlib.Path(request.share), yaml.safe_dump({"entries": clean}, sort_keys=False, width=120))
 
         recorded()
-        engines = knowledge.load("metrics", wishes.knowledge_dirs)
-        steps = Playbooks(folder, matrix, options, _platform(wishes), journal.lock, engines)
-        bounds = driver.Bounds(hours=wishes.hours, stopping=stopping, say=tell)
-        result = driver.run(matrix, found, journal, steps, bounds, wishes.knowledge_dirs, recorded)
+        engines = knowledge.load("metrics", request.knowledge_dirs)
+        steps = Playbooks(folder, matrix, options, _platform(request), journal.lock, engines)
+        bounds = driver.Bounds(hours=request.hours, stopping=stopping, say=tell)
+        result = driver.run(matrix, found, journal, steps, bounds, request.knowledge_dirs, recorded)
         made = results.of_journal(journal.entries)
     paths = {"page": str(folder / PAGE), "log": str(folder / LOG), "rows": str(written)}
     # To be served by shape: the winners as variants of a profile of the owner's.
@@ -120,12 +120,12 @@ def measure(wishes: Wishes, options: t.Sequence[str], say: t.Callable[[str], Non
     return {**result, **paths, "table": report.table(made, result, paths)}
 
 
-def _platform(wishes: Wishes) -> dict[str, str]:
+def _platform(request: MatrixRequest) -> dict[str, str]:
     """Return what the nodes run: all values where they differ, and what the owner says over that."""
-    seen = {key: sorted({str(each[key]) for each in wishes.versions if each.get(key)}) for key in ("driver", "kernel")}
+    seen = {key: sorted({str(each[key]) for each in request.versions if each.get(key)}) for key in ("driver", "kernel")}
     told = {
         key: str(value)
-        for key, value in (wishes.cluster.get("platform") or {}).items()
+        for key, value in (request.cluster.get("platform") or {}).items()
         if key in ("driver", "kernel", "nccl")
     }
     return {key: ", ".join(values) for key, values in seen.items() if values} | told

@@ -15,10 +15,10 @@ from ansible_collections.dgxspark.cluster.tests.unit.actions import run
 
 def test_what_an_owner_s_variables_say_can_be_written_as_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ansible's texts know where they come from, and are not YAML's: rows of a matrix have the image's name."""
-    seen: list[session.Wishes] = []
+    seen: list[session.MatrixRequest] = []
 
-    def measure(wishes: session.Wishes, *_rest: t.Any) -> dict[str, t.Any]:
-        seen.append(wishes)
+    def measure(request: session.MatrixRequest, *_rest: t.Any) -> dict[str, t.Any]:
+        seen.append(request)
         return {"ended": "whole", "measured": 0, "message": ""}
 
     monkeypatch.setattr(session, "measure", measure)

@@ -37,13 +37,13 @@ class Crashing(matrix_driven.Scripted):
 
 
 @pytest.fixture
-def wishes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> session.Wishes:
+def asked_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> session.MatrixRequest:
     entry = {**matrix_driven.ENTRY, "axes": {"chunked_prefill_size": [2048, 4096]}, "base": {"variant": "steps-6"}}
     (tmp_path / "mine.yml").write_text(yaml.safe_dump(entry))
     (tmp_path / "owner").mkdir()
     monkeypatch.setattr(session, "Playbooks", Crashing)
     monkeypatch.setattr(session, "Stopping", lambda: lambda: False)
-    return session.Wishes(
+    return session.MatrixRequest(
         matrix=str(tmp_path / "mine.yml"),
         folder=str(tmp_path / "mine"),
         cluster=CLUSTER,
@@ -54,26 +54,28 @@ def wishes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> session.W
 
 
 def test_a_run_killed_after_its_last_case_ends_well_though_all_cases_crashed(
-    wishes: session.Wishes, monkeypatch: pytest.MonkeyPatch
+    asked_for: session.MatrixRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their rows block all of them in the plan."""
-    folder = pathlib.Path(wishes.folder)
+    folder = pathlib.Path(asked_for.folder)
     monkeypatch.setattr(Crashing, "killed", True)
     with pytest.raises(KeyboardInterrupt):
-        session.measure(wishes, [], print)
+        session.measure(asked_for, [], print)
     assert (folder / "serving").read_text() != matrix_driven.BEFORE
     monkeypatch.setattr(Crashing, "killed", False)
     with pytest.raises(CollectionError, match="no case would run"):
-        session.planned(wishes)
-    ended = session.measure(wishes, [], print)
+        session.planned(asked_for)
+    ended = session.measure(asked_for, [], print)
     assert (folder / "serving").read_text() == matrix_driven.BEFORE
     assert (ended["measured"], ended["left"], ended["ended"]) == (0, 0, "done")
     assert "start-up crash" in "\n".join(ended["table"])
 
 
-def test_where_nothing_was_measured_and_nothing_would_run_it_is_refused(wishes: session.Wishes) -> None:
+def test_where_nothing_was_measured_and_nothing_would_run_it_is_refused(asked_for: session.MatrixRequest) -> None:
     refused = {"settings": {"tp_size": 3}, "parallel": {"nodes": 4, "tp": 3}}
     with pytest.raises(CollectionError, match="no case would run"):
         session.measure(
-            session.Wishes(**{k: getattr(wishes, k) for k in wishes.__slots__} | {"overrides": refused}), [], print
+            session.MatrixRequest(**{k: getattr(asked_for, k) for k in asked_for.__slots__} | {"overrides": refused}),
+            [],
+            print,
         )
