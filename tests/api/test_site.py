@@ -271,21 +271,21 @@ def test_teardown_stops_where_an_owner_s_cluster_does_not_answer(tmp_path: pathl
 def test_the_roles_name_one_kubeconfig() -> None:
     defaults = {
         role: yaml.safe_load((harness.ROOT / f"roles/{role}/defaults/main.yml").read_text(encoding="utf-8"))
-        for role in ("k3s", "k8s_dgx", "k8s_platform")
+        for role in ("k3s", "k8s_dgx", "k8s_platform", "model_weights", "engine_image")
     }
-    for role in ("k8s_dgx", "k8s_platform"):
+    for role in ("k8s_dgx", "k8s_platform", "model_weights", "engine_image"):
         chosen = defaults[role][f"{role}_kubeconfig"]
         assert f"k3s_kubeconfig | default('{defaults['k3s']['k3s_kubeconfig']}')" in chosen
 
 
 def test_what_roles_share_is_by_default_the_same() -> None:
-    """k8s_platform and model_weights take it of k8s_dgx; called by themselves they know its defaults."""
+    """The roles that k8s_dgx calls take it of k8s_dgx; called by themselves they know its defaults."""
     own, others = (
         [
             yaml.safe_load((harness.ROOT / f"roles/{role}/defaults/main.yml").read_text(encoding="utf-8"))
             for role in roles
         ]
-        for roles in (["k8s_dgx"], ["k8s_platform", "model_weights"])
+        for roles in (["k8s_dgx"], ["k8s_platform", "model_weights", "engine_image"])
     )
     shared = [
         found.groups()
