@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
 
 
 def resolved(profile: str, version: str, variant: str = "", **settings: t.Any) -> dict[str, tuple[t.Any, str]]:
@@ -62,6 +65,31 @@ def test_prefill_graphs_of_nemotron(version: str, off: bool) -> None:
 def test_the_experts_of_nemotron_are_not_asked_about_in_0_5_10(version: str, runner: tuple[str, str]) -> None:
     found = resolved("nemotron-3-super-120b-nvfp4", version, "ep1", moe_runner_backend="triton")
     assert found["moe_runner_backend"] == runner
+
+
+@pytest.mark.parametrize(
+    ("version", "runner"),
+    [("0.5.13", "triton_kernel"), ("0.5.14", "marlin"), ("0.5.16", "marlin"), ("0.5.17", "flashinfer_mxfp4")],
+)
+@pytest.mark.parametrize("asked", [None, "auto"])
+def test_the_experts_of_gpt_oss_in_mxfp4(version: str, runner: str, asked: str | None) -> None:
+    found = resolved("gpt-oss-120b-sglang", version, "one", moe_runner_backend=asked)
+    assert found["moe_runner_backend"] == (runner, "default")
+
+
+def test_the_experts_of_gpt_oss_that_are_asked_for_stay() -> None:
+    found = resolved("gpt-oss-120b-sglang", "0.5.14", "one", moe_runner_backend="triton_kernel")
+    assert found["moe_runner_backend"] == ("triton_kernel", "asked")
+
+
+def test_the_experts_of_gpt_oss_in_full_hang_on_what_is_installed() -> None:
+    known = verdict.base()
+    base = resolve(find("gpt-oss-120b-sglang"), {"settings": {"moe_runner_backend": None, "quantization": None}})
+    full = dataclasses.replace(base, precision={**base.precision, "experts": "bf16"})
+    assert verdict.running(full, None, known).by["moe_runner_backend"] == "unknown"
+    assert "moe_runner_backend" not in verdict.running(full, None, known).at_load
+    spread = dataclasses.replace(full, cut=dataclasses.replace(full.cut, tp=2, ep=2))
+    assert "moe_runner_backend" in verdict.running(spread, None, known).at_load
 
 
 def test_what_modelopt_wrote_is_unknown_where_nobody_states_it() -> None:

@@ -153,6 +153,7 @@ CASES: dict[str, Case] = {
     "experts.fp8-cutlass-ep": Case(
         FP8, {"moe_runner_backend": "cutlass", "quantization": "fp8"}, {"ep": 4}, version="0.5.12"
     ),
+    "experts.triton-kernel-ep": Case("gpt-oss-120b-sglang", {}, {"nodes": 2, "tp": 2, "ep": 2}),
     "experts.block-fp8": Case(FP8, {"moe_runner_backend": "flashinfer_cutlass"}, version="0.5.12"),
     "experts.fp8-ep": Case(FP8, {}, {"ep": 4}, version="0.5.10"),
     "experts.ep-load-balancer": Case(ULTRA, {"enable_eplb": True}),
@@ -431,6 +432,18 @@ def test_nvfp4_experts_with_ep_are_an_error_unpatched_and_worth_a_word_patched()
     assert patched["experts.cutlass-moe-fp4-ep-patched"].message.startswith("Patched:")
     assert "experts.cutlass-moe-fp4-ep" in errors(dataclasses.replace(bare, scheduled=("sglang-cutlass-moe-ep",)))
     assert "experts.cutlass-moe-fp4-ep" not in found(dataclasses.replace(bare, features={"moe_fp4_ep": True}))
+
+
+def test_triton_kernel_is_refused_with_ep_by_the_family_that_asserts_it_alone() -> None:
+    refused = CASES["experts.triton-kernel-ep"]
+    rule = "experts.triton-kernel-ep"
+    assert rule in errors(dataclasses.replace(refused, version="0.5.23"))
+    for left_alone in (
+        {"parallel": {"nodes": 2, "tp": 2, "ep": 1}},
+        {"settings": {"moe_runner_backend": "triton"}},
+        {"facts": {"architecture": "Qwen3MoeForCausalLM"}},
+    ):
+        assert rule not in found(dataclasses.replace(refused, **left_alone))  # type: ignore[arg-type]
 
 
 def test_ep_on_a_dense_model_is_said() -> None:
