@@ -154,6 +154,43 @@ def test_graphs_of_vllm_by_its_modes(version: str, settings: dict[str, t.Any], g
     assert resolved("qwen3.5-122b-a10b-nvfp4-vllm", version, **asked)["disable_cuda_graph"] == graphs
 
 
+@pytest.mark.parametrize(
+    ("profile", "version", "settings", "mode"),
+    [
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {}, "align"),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {"mamba_cache_mode": "all"}, "align"),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {"enable_prefix_caching": False}, "none"),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {"enable_prefix_caching": False, "mamba_cache_mode": "all"}, "none"),
+        ("nemotron-3-nano-30b-nvfp4-vllm", "0.25.1", {"enable_prefix_caching": True}, "all"),
+        (
+            "nemotron-3-nano-30b-nvfp4-vllm",
+            "0.25.1",
+            {"enable_prefix_caching": True, "mamba_cache_mode": "none"},
+            "all",
+        ),
+        (
+            "nemotron-3-nano-30b-nvfp4-vllm",
+            "0.25.1",
+            {"enable_prefix_caching": True, "mamba_cache_mode": "align"},
+            "align",
+        ),
+    ],
+)
+def test_how_a_hybrids_states_are_kept_for_prefixes(
+    profile: str, version: str, settings: dict[str, t.Any], mode: str
+) -> None:
+    assert resolved(profile, version, **settings)["mamba_cache_mode"][0] == mode
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"), [("0.19.1", "all"), ("0.20.0", "align"), ("0.21.0", "align"), ("0.22.0", "all")]
+)
+def test_two_releases_keep_fewer_states_with_drafts(version: str, mode: str) -> None:
+    drafts = {"method": "mtp", "num_speculative_tokens": 1}
+    settings = {"enable_prefix_caching": True, "speculative_config": drafts}
+    assert resolved("nemotron-3-nano-30b-nvfp4-vllm", version, **settings)["mamba_cache_mode"] == (mode, "default")
+
+
 @pytest.mark.parametrize(("version", "off"), [("0.25.1", True), ("0.26.0", True), ("0.27.1", True), ("0.28.0", False)])
 def test_a_hybrids_prefix_cache_is_on_from_0_28_on(version: str, off: bool) -> None:
     found = resolved("qwen3.8-27b-nvfp4-vllm", version, enable_prefix_caching=None)
