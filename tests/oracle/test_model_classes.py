@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 import yaml
-from engine_parsers import model_classes, vllm_classes
+from engine_parsers import model_classes, vllm_classes, vllm_drafts
 from engine_parsers.sources import ROOT, NotAvailable, source
 from engine_parsers.tables import VERSIONS
 
@@ -79,11 +79,11 @@ _MORE: dict[str, tuple[str, str]] = {
 _VLLM_MODELS = {**_TEXT, **_MORE}
 """
 ONE = """
-from .interfaces import SupportsPP
+from .interfaces import SupportsPP, SupportsStates
 class Plain(nn.Module):
     def forward(self, input_ids): ...
 class Mixed(Plain): ...
-class OneForCausalLM(Mixed, adapted(Plain), SupportsPP):
+class OneForCausalLM(Mixed, adapted(Plain), SupportsPP, SupportsStates):
     def forward(self, input_ids, **kwargs): ...
 class Deaf(nn.Module, SupportsPP):
     def forward(self, input_ids): ...
@@ -110,7 +110,8 @@ def vllm_wheel(tmp_path: pathlib.Path) -> pathlib.Path:
     models = "vllm/model_executor/models"
     files = {
         vllm_classes.REGISTRY: REGISTRY, vllm_classes.CONFIG: ENDINGS, f"{models}/one.py": ONE,
-        f"{models}/interfaces.py": "class SupportsPP(Protocol):\n    def forward(self, *, intermediate_tensors): ...",
+        f"{models}/interfaces.py": "class SupportsPP(Protocol):\n    def forward(self, *, intermediate_tensors): ...\n"
+        "class SupportsStates(Protocol):\n    supports_mamba_prefix_caching: ClassVar[Literal[True]] = True\n",
         "vllm/models/two/__init__.py": TWO, "vllm/models/two/nvidia.py": INNER,
     }  # fmt: skip
     for name, content in files.items():
@@ -122,7 +123,7 @@ def vllm_wheel(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_a_class_of_vllm_has_stages_where_its_nearest_forward_takes_them(vllm_wheel: pathlib.Path) -> None:
     stages: set[str] = {"pipeline"}
     assert vllm_classes.classes(vllm_wheel) == {
-        "OneForCausalLM": stages,
+        "OneForCausalLM": {*stages, "states_all"},
         "Two": stages,
         "OneModel": set(),
         "Deaf": set(),
@@ -202,6 +203,79 @@ def test_a_configuration_is_known_to_vllm_or_to_its_transformers(vllm_wheel: pat
         vllm_classes.configured(vllm_wheel, auto.parents[2])
 
 
+SPECULATIVE = """
+MTPModelTypes = Literal["one_mtp", "two_mtp", "mtp"]
+class SpeculativeConfig:
+    @staticmethod
+    def hf_config_override(hf_config, transformers_mtp_overrides=None):
+        if transformers_mtp_overrides is not None:
+            hf_config.update(transformers_mtp_overrides)
+            return hf_config
+        initial_architecture = hf_config.architectures[0]
+        if hf_config.model_type in {"one", "one_text"}:
+            hf_config.model_type = "one_mtp"
+        if (arch := hf_config.architectures[0]) in ("TwoForCausalLM", "TwoVL"):
+            hf_config.update({"n_predict": 1, "architectures": ["TwoMTP"]})
+        if hf_config.architectures[0] == "TwoMTP" and initial_architecture != "TwoVL":
+            hf_config.model_type = "two_mtp"
+        if hf_config.model_type == "some" and hasattr(hf_config, "layers") and hf_config.layers > 0:
+            hf_config.model_type = "mtp"
+        if hf_config.model_type == "wrong":
+            if len(hf_config.layers) != 1:
+                raise ValueError()
+            hf_config.model_type = "mtp"
+        if {"Set"}.intersection(getattr(hf_config, "architectures", None) or []):
+            hf_config = getattr(hf_config, "text_config", hf_config)
+        if "many" in hf_config.model_type or not hf_config.architectures:
+            hf_config.model_type = "many_mtp"
+        return hf_config
+"""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kinds", "refused"),
+    [
+        ("OneForCausalLM", {"one"}, False),
+        ("OneForCausalLM", {"one_text"}, False),
+        ("OneForCausalLM", {"other"}, True),
+        ("OneForCausalLM", {"other", "one"}, False),
+        ("TwoForCausalLM", {"two"}, False),
+        ("TwoVL", {"two"}, True),  # what it is made is no type of a drafter
+        ("SomeForCausalLM", {"some"}, False),  # hangs on what its config.json says
+        ("WrongForCausalLM", {"wrong"}, False),
+        ("Set", {"any"}, False),  # another configuration takes its place
+        ("ManyForCausalLM", {"how_many_more"}, True),
+    ],
+)
+def test_a_drafter_is_made_of_some_model_types(
+    vllm_wheel: pathlib.Path, architecture: str, kinds: set[str], refused: bool
+) -> None:
+    place = vllm_wheel / vllm_drafts.SPECULATIVE
+    place.write_text(SPECULATIVE, encoding="utf-8")
+    found = vllm_drafts.drafts(vllm_wheel)
+    assert found.refuses(architecture, kinds) is refused
+    assert found.backend
+    place.write_text(SPECULATIVE.replace(", transformers_mtp_overrides=None", ""), encoding="utf-8")
+    assert not vllm_drafts.drafts(vllm_wheel).backend
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("MTPModelTypes", "Types", "is not where it was"),
+        ("hf_config_override", "override", "is not where it was"),
+        ("initial_architecture =", "for _one in (1,): hf_config.model_type = 1; x =", "is not what it was"),
+    ],
+)
+def test_an_override_that_has_moved_stops_the_tool(
+    vllm_wheel: pathlib.Path, before: str, after: str, said: str
+) -> None:
+    place = vllm_wheel / vllm_drafts.SPECULATIVE
+    place.write_text(SPECULATIVE.replace(before, after), encoding="utf-8")
+    with pytest.raises(RuntimeError, match=said):
+        vllm_drafts.drafts(vllm_wheel).refuses("OneForCausalLM", {"one"})
+
+
 @pytest.mark.parametrize(("engine", "version"), IN_EVERY_RUN)
 def test_one_version_is_what_its_wheel_says(engine: str, version: str) -> None:
     reader = vllm_classes if engine == "vllm" else model_classes
@@ -216,7 +290,9 @@ def test_one_version_is_what_its_wheel_says(engine: str, version: str) -> None:
         return any(version in known[slice(*_bounds(one, known))] for one in ranges)
 
     shipped = {
-        e["architecture"]: {fact for fact in ("pipeline", *model_classes.ATTRIBUTES) if holds(e.get(fact, []))}
+        e["architecture"]: {
+            fact for fact in ("pipeline", "states_all", *model_classes.ATTRIBUTES) if holds(e.get(fact, []))
+        }
         for e in entries
         if holds(e.get("versions", []))
     }

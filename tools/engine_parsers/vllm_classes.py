@@ -18,6 +18,7 @@ CONFIG = "vllm/config/model.py"
 CONFIGURATIONS = "vllm/transformers_utils/config.py"
 HOME = "vllm.model_executor.models"
 INTERFACE, PARAMETER = "SupportsPP", "intermediate_tensors"
+STATES = "supports_mamba_prefix_caching"
 Class = tuple[str, str]
 # What a module asks of the platform when it is imported, answered for CUDA.
 CUDA = {"TYPE_CHECKING": True, "is_cuda": True, "is_cuda_alike": True}
@@ -151,7 +152,7 @@ class Sources:
         return self.find(*here.names[name], depth - 1)
 
     def shape(self, module: str, name: str) -> type | None:
-        """Return a class that has the bases of the one named, and of each class whether its `forward` takes PARAMETER.
+        """Return a class that has the bases of the one named, and of each class STATES and whether its `forward` takes PARAMETER.
 
         What makes a base of a class counts as that class. So Python itself says which `forward` is the nearest.
         """
@@ -166,7 +167,8 @@ class Sources:
                     if named and (one := self.shape(home, part.id)) and one not in bases:
                         bases.append(one)
             takes = _takes(node)
-            self.shapes[found] = type(node.name, tuple(bases), {} if takes is None else {"takes": takes})
+            says = {STATES: True} if _states(node) else {}
+            self.shapes[found] = type(node.name, tuple(bases), says if takes is None else {**says, "takes": takes})
         return self.shapes[found] if found else None
 
 
@@ -179,8 +181,20 @@ def _takes(node: ast.ClassDef) -> bool | None:
     return None
 
 
+def _states(node: ast.ClassDef) -> bool:
+    """Whether a class itself says that prefix caching can keep its states at every block."""
+    return any(
+        isinstance(own, ast.AnnAssign)
+        and isinstance(own.target, ast.Name)
+        and own.target.id == STATES
+        and isinstance(own.value, ast.Constant)
+        and own.value.value is True
+        for own in node.body
+    )
+
+
 def classes(folder: Path) -> dict[str, set[str]]:
-    """Return what the class of each registered architecture can do, as `supports_pp` asks it."""
+    """Return what the class of each registered architecture can do, as `supports_pp` and `supports_mamba_prefix_caching` ask it."""
     sources = Sources(folder)
     able: dict[str, set[str]] = {}
     lost = []
@@ -190,6 +204,7 @@ def classes(folder: Path) -> dict[str, set[str]]:
             lost.append(f"{architecture} ({module}.{name})")
         staged = any(one.__name__ == INTERFACE for one in (shape.__mro__ if shape else ()))
         able[architecture] = {"pipeline"} if staged and getattr(shape, "takes", False) else set()
+        able[architecture] |= {"states_all"} if getattr(shape, STATES, False) else set()
     if lost or not any(able.values()):
         raise RuntimeError(
             f"{folder}: no model class is found of {', '.join(lost) or 'any stage'}: the engine's code has moved"

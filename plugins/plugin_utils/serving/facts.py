@@ -8,9 +8,11 @@ expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_d
 attention caches one key for so many tokens; 0: none), value_dims_differ (layers with a window have values of another
 width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP), position, first_layer, head,
 drafter, frozen_drafter, sliding, vision, canvas (tokens of a block that is denoised; None: there is none),
-native_context; what its class can do in this engine version (None: not known): pipeline, start_layer, balanced; whether that has
+native_context; what its class can do in this engine version (None: not known): pipeline, start_layer, balanced, states_all (with
+prefix caching, states are kept at every block); whether that has
 the class: registered; where it has not, whether its Transformers backend may serve the model: transformers; where it has,
-whether nothing there knows its configuration: config_unknown; class_versions, which have it. quant:
+whether nothing there knows its configuration: config_unknown; whether it refuses method mtp: mtp_refused; class_versions, which
+have it. quant:
 tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts (precision), dense_fp4
 (FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version. image: name, features
 (true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the names of the variables
@@ -43,10 +45,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cach
 
 CLASSES = "model_classes"
 # What a model's class can do, by its entry in `knowledge/model_classes`.
-ABLE = ("pipeline", "start_layer", "balanced")
+ABLE = ("pipeline", "start_layer", "balanced", "states_all")
 # Whether a version has the class; where it has not, whether a class of transformers' may stand in for it; where it has, whether
 # nothing there knows the configuration.
 THERE = ("registered", "transformers", "config_unknown")
+# What a version says of an architecture whether it has the class or not.
+ANYWAY = ("mtp_refused",)
 _FP4 = {"nvfp4", "mxfp4"}
 Document = dict[str, t.Any]
 
@@ -65,12 +69,13 @@ def able(architecture: str, engine: str, version: str, overlays: t.Sequence[str]
     def holds(fact: str) -> bool:
         return any(matches(version, one) for one in entry.get(fact, ()))
 
-    said: dict[str, bool | None] = dict.fromkeys((*THERE, *ABLE))
+    said: dict[str, bool | None] = dict.fromkeys((*THERE, *ANYWAY, *ABLE))
     if holds("versions"):
         facts = (fact for fact in read.get("facts", ABLE) if fact != "transformers")
         return said | {"registered": True} | {fact: holds(fact) for fact in facts}
     if read and matches(version, read["versions"]):
-        return said | {"registered": False} | {fact: holds(fact) for fact in read["facts"] if fact == "transformers"}
+        facts = (fact for fact in read["facts"] if fact in ("transformers", *ANYWAY))
+        return said | {"registered": False} | {fact: holds(fact) for fact in facts}
     return said
 
 
@@ -300,6 +305,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "mamba_slots": pools.mamba_slots,
         "slots_per_request": pools.slots_per_request,
         "blocks": pools.blocks,
+        "block_tokens": pools.block_tokens,
         **_room(pools, settings or {}, off),
     }
 

@@ -113,8 +113,9 @@ class Pools:
     """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
 
     sampler, sampler_needed: what vLLM takes and needs for canvases outside its share.
-    free_most: free memory at best, where it was not measured; the same as free where it was. blocks and kv_tokens_logged:
-    of vLLM's cache, and what its log calls tokens; kv_tokens are those of requests at full length.
+    free_most: free memory at best, where it was not measured; the same as free where it was. blocks, block_tokens and
+    kv_tokens_logged: of vLLM's cache, of one of its blocks, and what its log calls tokens; kv_tokens are those of requests at
+    full length.
     """
 
     engine: str
@@ -143,6 +144,7 @@ class Pools:
     total: float | None = None
     weights_by_kind: dict[str, float] = field(default_factory=dict)
     blocks: int | None = None
+    block_tokens: int | None = None
     kv_tokens_logged: int | None = None
     sampler: float = 0.0
     sampler_needed: float = 0.0
@@ -416,7 +418,8 @@ def vllm_pools(
         sampler=need.sampler.taken(free - chosen * total) if need.sampler else 0.0,
     )
     logged = tokens if logs_concurrency else cache.logged_before_0_20(kv * GIB)
-    return replace(made, kv_tokens=tokens, blocks=cache.blocks(kv * GIB), kv_tokens_logged=logged)
+    blocks = cache.blocks(kv * GIB)
+    return replace(made, kv_tokens=tokens, blocks=blocks, block_tokens=cache.block, kv_tokens_logged=logged)
 
 
 def beside(pools: t.Sequence[Pools], free: float) -> float:

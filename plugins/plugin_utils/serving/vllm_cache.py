@@ -43,6 +43,9 @@ STATE_BLOCK = {4: 4, 128: 8}
 # v1/kv_cache_interface.py, MLAAttentionSpec: bytes of a token in a format of its own.
 MLA_TOKEN_BYTES = {"fp8_ds_mla": 656}
 
+# config/cache.py, MambaDType: bytes of a value of a recurrent state, where a type is set; else it is the checkpoint's.
+STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -76,6 +79,11 @@ class Layout:
     groups: tuple[Kind, ...]
     block_bytes: float
     in_flight: int
+
+    @property
+    def block(self) -> int:
+        """Tokens of the smallest block that has pages, which `block_size` becomes (vLLM 0.18.0 v1/engine/core.py:271); 0: none has."""
+        return min((group.block for group in self.groups if group.page), default=0)
 
     def blocks(self, size: float) -> int:
         """Return the blocks in that many bytes."""
@@ -169,7 +177,8 @@ def kinds(
     found: list[Kind] = []
     if facts.linear:
         layers = math.ceil(facts.linear.layers / cut.pp)
-        state = state_bytes(facts.linear, cut, drafts) / (facts.linear.layers / cut.pp)
+        kept = STATE_BYTES.get(str(settings.get("mamba_ssm_cache_dtype")), facts.linear.state_bytes)
+        state = state_bytes(replace(facts.linear, state_bytes=kept), cut, drafts) / (facts.linear.layers / cut.pp)
         if not merged:
             return [Kind(layers, state, BLOCK, None, 1 + drafts)]
         own = next(size for _layers, size in merged.values())

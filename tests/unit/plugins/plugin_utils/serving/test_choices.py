@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
 
 
 def resolved(profile: str, version: str, variant: str = "", **settings: t.Any) -> dict[str, tuple[t.Any, str]]:
@@ -62,6 +65,31 @@ def test_prefill_graphs_of_nemotron(version: str, off: bool) -> None:
 def test_the_experts_of_nemotron_are_not_asked_about_in_0_5_10(version: str, runner: tuple[str, str]) -> None:
     found = resolved("nemotron-3-super-120b-nvfp4", version, "ep1", moe_runner_backend="triton")
     assert found["moe_runner_backend"] == runner
+
+
+@pytest.mark.parametrize(
+    ("version", "runner"),
+    [("0.5.13", "triton_kernel"), ("0.5.14", "marlin"), ("0.5.16", "marlin"), ("0.5.17", "flashinfer_mxfp4")],
+)
+@pytest.mark.parametrize("asked", [None, "auto"])
+def test_the_experts_of_gpt_oss_in_mxfp4(version: str, runner: str, asked: str | None) -> None:
+    found = resolved("gpt-oss-120b-sglang", version, "one", moe_runner_backend=asked)
+    assert found["moe_runner_backend"] == (runner, "default")
+
+
+def test_the_experts_of_gpt_oss_that_are_asked_for_stay() -> None:
+    found = resolved("gpt-oss-120b-sglang", "0.5.14", "one", moe_runner_backend="triton_kernel")
+    assert found["moe_runner_backend"] == ("triton_kernel", "asked")
+
+
+def test_the_experts_of_gpt_oss_in_full_hang_on_what_is_installed() -> None:
+    known = verdict.base()
+    base = resolve(find("gpt-oss-120b-sglang"), {"settings": {"moe_runner_backend": None, "quantization": None}})
+    full = dataclasses.replace(base, precision={**base.precision, "experts": "bf16"})
+    assert verdict.running(full, None, known).by["moe_runner_backend"] == "unknown"
+    assert "moe_runner_backend" not in verdict.running(full, None, known).at_load
+    spread = dataclasses.replace(full, cut=dataclasses.replace(full.cut, tp=2, ep=2))
+    assert "moe_runner_backend" in verdict.running(spread, None, known).at_load
 
 
 def test_what_modelopt_wrote_is_unknown_where_nobody_states_it() -> None:
@@ -124,6 +152,43 @@ VLLM_GRAPHS: list[tuple[str, dict[str, t.Any], tuple[bool, str]]] = [
 def test_graphs_of_vllm_by_its_modes(version: str, settings: dict[str, t.Any], graphs: tuple[bool, str]) -> None:
     asked = {"disable_cuda_graph": None, **settings}
     assert resolved("qwen3.5-122b-a10b-nvfp4-vllm", version, **asked)["disable_cuda_graph"] == graphs
+
+
+@pytest.mark.parametrize(
+    ("profile", "version", "settings", "mode"),
+    [
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {}, "align"),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {"mamba_cache_mode": "all"}, "align"),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {"enable_prefix_caching": False}, "none"),
+        ("qwen3.5-122b-a10b-nvfp4-vllm", "0.17.1", {"enable_prefix_caching": False, "mamba_cache_mode": "all"}, "none"),
+        ("nemotron-3-nano-30b-nvfp4-vllm", "0.25.1", {"enable_prefix_caching": True}, "all"),
+        (
+            "nemotron-3-nano-30b-nvfp4-vllm",
+            "0.25.1",
+            {"enable_prefix_caching": True, "mamba_cache_mode": "none"},
+            "all",
+        ),
+        (
+            "nemotron-3-nano-30b-nvfp4-vllm",
+            "0.25.1",
+            {"enable_prefix_caching": True, "mamba_cache_mode": "align"},
+            "align",
+        ),
+    ],
+)
+def test_how_a_hybrids_states_are_kept_for_prefixes(
+    profile: str, version: str, settings: dict[str, t.Any], mode: str
+) -> None:
+    assert resolved(profile, version, **settings)["mamba_cache_mode"][0] == mode
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"), [("0.19.1", "all"), ("0.20.0", "align"), ("0.21.0", "align"), ("0.22.0", "all")]
+)
+def test_two_releases_keep_fewer_states_with_drafts(version: str, mode: str) -> None:
+    drafts = {"method": "mtp", "num_speculative_tokens": 1}
+    settings = {"enable_prefix_caching": True, "speculative_config": drafts}
+    assert resolved("nemotron-3-nano-30b-nvfp4-vllm", version, **settings)["mamba_cache_mode"] == (mode, "default")
 
 
 @pytest.mark.parametrize(("version", "off"), [("0.25.1", True), ("0.26.0", True), ("0.27.1", True), ("0.28.0", False)])

@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     facts,
     memory,
     patches,
+    plan,
     profile,
     rules,
     speculation,
@@ -153,6 +154,7 @@ CASES: dict[str, Case] = {
     "experts.fp8-cutlass-ep": Case(
         FP8, {"moe_runner_backend": "cutlass", "quantization": "fp8"}, {"ep": 4}, version="0.5.12"
     ),
+    "experts.triton-kernel-ep": Case("gpt-oss-120b-sglang", {}, {"nodes": 2, "tp": 2, "ep": 2}),
     "experts.block-fp8": Case(FP8, {"moe_runner_backend": "flashinfer_cutlass"}, version="0.5.12"),
     "experts.fp8-ep": Case(FP8, {}, {"ep": 4}, version="0.5.10"),
     "experts.ep-load-balancer": Case(ULTRA, {"enable_eplb": True}),
@@ -170,6 +172,7 @@ CASES: dict[str, Case] = {
     "graphs.cudnn-missing": Case(GLM, {"fp4_gemm_backend": "flashinfer_cudnn"}, features={"cudnn": False}),
     "graphs.cudnn-missing-auto": Case(GLM, {"fp4_gemm_backend": "auto"}, features={"cudnn": False}),
     "memory.fewer-blocks-than-requests": Case(VLLM, {"max_running_requests": 10**6}, version="0.20.2", need=STATES),
+    "memory.block-over-batch": Case(VLLM, {"mamba_cache_mode": "align", "chunked_prefill_size": 8}, need=STATES),
     "memory.below-floor": Case(GLM, {"mem_fraction_static": 0.3}, need=TIGHT),
     "memory.no-request": Case(QWEN, {"max_mamba_cache_size": 2, "mem_fraction_static": 0.8}, need=STATES),
     "memory.states-need-radix-cache": Case(QWEN, {**MTP, "mamba_scheduler_strategy": "extra_buffer", "disable_radix_cache": True}),
@@ -194,6 +197,9 @@ CASES: dict[str, Case] = {
     ),
     "speculation.indexer-ring": Case("qwen3.8-flash-next-nvfp4-sglang", {"speculative_num_steps": 4}),
     "speculation.vllm-no-drafter": Case(VLLM, {"speculative_config": {"method": "eagle3"}}),
+    "speculation.vllm-mtp-unknown": Case(
+        "qwen3.8-flash-next-nvfp4-vllm", {"speculative_config": {"method": "mtp"}}, version="0.28.0"
+    ),
     "speculation.vllm-moe-backend": Case(
         VLLM, {"speculative_config": {"method": "mtp", "moe_backend": "triton"}}, version="0.18.1"
     ),
@@ -299,6 +305,8 @@ def test_what_a_class_can_do_is_read_per_version() -> None:
         "pipeline": True,
         "start_layer": True,
         "balanced": False,
+        "mtp_refused": None,
+        "states_all": None,
     }
     assert facts.able("MiniMaxM2ForCausalLM", "sglang", "0.5.10")["start_layer"] is False
     assert facts.able("MiniMaxM2ForCausalLM", "sglang", "0.5.10")["pipeline"] is True
@@ -310,6 +318,8 @@ def test_what_a_class_can_do_is_read_per_version() -> None:
         "pipeline": True,
         "start_layer": None,
         "balanced": None,
+        "mtp_refused": False,
+        "states_all": False,
     }
 
 
@@ -366,6 +376,59 @@ def test_the_plan_warns_where_a_release_has_the_class_and_not_the_configuration(
     assert found(known)["load.config-unknown"].severity == "warning"
     for settings, version in ((own, "0.19.1"), (own, "0.18.1"), ({"trust_remote_code": True}, "0.19.0")):
         assert "load.config-unknown" not in found(dataclasses.replace(known, settings=settings, version=version))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "version", "refused"),
+    [
+        ("Qwen4ExpForConditionalGeneration", "0.28.0", True),
+        ("Qwen4ExpForConditionalGeneration", "0.29.0", False),
+        ("Step3p7ForConditionalGeneration", "0.22.1", True),  # a class that the release has not
+        ("Step3p7ForConditionalGeneration", "0.23.0", False),
+        ("Glm4MoeForCausalLM", "0.17.0", False),  # taken by its architecture, whatever its model type
+        ("NemotronHForCausalLM", "0.17.0", False),  # of some checkpoints: those with a prediction head
+        ("LlamaForCausalLM", "0.33.0", True),
+        ("Step5ForCausalLM", "0.17.0", False),  # its model type is not known here
+        ("LlamaForCausalLM", "0.16.0", None),  # nobody read that
+        ("NobodysForCausalLM", "0.33.0", None),
+    ],
+)
+def test_a_release_makes_a_drafter_of_some_model_types(architecture: str, version: str, refused: bool | None) -> None:
+    assert facts.able(architecture, "vllm", version)["mtp_refused"] is refused
+
+
+def test_a_prediction_head_that_a_release_does_not_know_is_refused() -> None:
+    rule = "speculation.vllm-mtp-unknown"
+    unknown = CASES[rule]
+    assert "Qwen4ExpForConditionalGeneration" in found(unknown)[rule].message
+    assert rule not in found(dataclasses.replace(unknown, version="0.29.0"))
+    for settings in (
+        {"speculative_config": None},
+        {"speculative_config": {"method": "ngram"}},
+        {"speculative_config": {"method": "mtp", "model": "somebody/drafter"}},  # its own model type counts
+        {**unknown.settings, "model_impl": "transformers"},
+    ):
+        assert rule not in found(dataclasses.replace(unknown, settings=settings))
+    assert rule in found(dataclasses.replace(unknown, settings={"speculative_config": {"method": "qwen3_next_mtp"}}))
+
+
+def test_a_block_of_a_hybrids_cache_fits_into_a_step_where_a_step_must_end_at_its_end() -> None:
+    """The numbers are those of vLLM 0.17.1 itself (tests/oracle): 2128 tokens with three drafts, and 2048 by default."""
+    rule = "memory.block-over-batch"
+
+    def said(**settings: t.Any) -> dict[str, str]:
+        made = plan.launch_plan(VLLM, {}, {"settings": {"chunked_prefill_size": None, **settings}})
+        return {one["rule"]: one["message"] for one in made["findings"]}
+
+    assert "has 2128 tokens" in said()[rule] and "2048 at most" in said()[rule]
+    assert rule in said(chunked_prefill_size=2127)
+    assert rule not in said(chunked_prefill_size=2128)
+    assert rule not in said(enable_prefix_caching=False)
+    assert "has 2096 tokens" in said(speculative_config=None)[rule]
+    assert rule not in said(mamba_ssm_cache_dtype="bfloat16")
+    of_engine = {"version": "0.27.0", "versions": "", "image": None}
+    made = plan.launch_plan(VLLM, {}, {"engine": of_engine, "settings": {"chunked_prefill_size": None}})
+    assert rule not in {one["rule"] for one in made["findings"]}
 
 
 def test_a_class_without_stages_is_not_refused_where_transformers_serves_it() -> None:
@@ -431,6 +494,18 @@ def test_nvfp4_experts_with_ep_are_an_error_unpatched_and_worth_a_word_patched()
     assert patched["experts.cutlass-moe-fp4-ep-patched"].message.startswith("Patched:")
     assert "experts.cutlass-moe-fp4-ep" in errors(dataclasses.replace(bare, scheduled=("sglang-cutlass-moe-ep",)))
     assert "experts.cutlass-moe-fp4-ep" not in found(dataclasses.replace(bare, features={"moe_fp4_ep": True}))
+
+
+def test_triton_kernel_is_refused_with_ep_by_the_family_that_asserts_it_alone() -> None:
+    refused = CASES["experts.triton-kernel-ep"]
+    rule = "experts.triton-kernel-ep"
+    assert rule in errors(dataclasses.replace(refused, version="0.5.23"))
+    for left_alone in (
+        {"parallel": {"nodes": 2, "tp": 2, "ep": 1}},
+        {"settings": {"moe_runner_backend": "triton"}},
+        {"facts": {"architecture": "Qwen3MoeForCausalLM"}},
+    ):
+        assert rule not in found(dataclasses.replace(refused, **left_alone))  # type: ignore[arg-type]
 
 
 def test_ep_on_a_dense_model_is_said() -> None:

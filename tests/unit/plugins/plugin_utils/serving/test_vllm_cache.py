@@ -167,6 +167,17 @@ def test_a_hybrids_tokens_are_those_that_its_log_says(
     assert made["kv_tokens_logged"] == tokens
 
 
+@pytest.mark.parametrize(
+    ("kept", "block"), [(None, 2096), ("auto", 2096), ("float32", 2096), ("bfloat16", 1072), ("float16", 1072)]
+)
+def test_a_hybrids_block_holds_a_state_of_the_type_that_is_set(kept: str | None, block: int) -> None:
+    assert laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Cut(), {"mamba_ssm_cache_dtype": kept}).block == block
+
+
+def test_a_cache_without_layers_has_no_block() -> None:
+    assert vllm_cache.layout([], NEW, 4096).block == 0
+
+
 @pytest.mark.parametrize(("aligned", "block", "blocks"), [(True, 384, 2730), (False, 272, 3855)])
 def test_a_hybrids_block_is_a_multiple_of_the_one_asked_for(aligned: bool, block: int, blocks: int) -> None:
     """Two layers of attention, six of states of 137,216 bytes, 1 GiB: what vLLM 0.32.0 logged on a CPU, whose block is 128."""
