@@ -155,7 +155,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
         if other:
             module.warn(
                 f"Another run was at work on this node's VFs: {other}. This one has waited for its end, and looked at the "
-                "node again. Run one at a time: the last one's inventory is what holds now."
+                "node again. Run one at a time: the last run's inventory now applies."
             )
         return work(module, sriov, planned, options)
 

@@ -111,7 +111,7 @@ def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> N
     for node in owner.cluster.nodes().values():
         node["status"]["images"].clear()
     text = owner.refused(k8s_dgx_restart=True)
-    assert f"{OLD} is {SECOND} now, and was {FIRST} when it came first" in text
+    assert f"{OLD} is {SECOND} now, and was {FIRST} at the first pull" in text
     assert "k8s_dgx_image_digest_change=accept" in text and owner.record() == f"{OLD} {FIRST}\n"
     owner.good(k8s_dgx_restart=True, k8s_dgx_image_digest_change="accept")
     assert owner.record() == f"{OLD} {SECOND}\n"
@@ -133,7 +133,7 @@ def test_ranks_that_run_two_images_are_judged_and_the_remedy_ends_it(owner: Owne
     # What it says: `crictl rmi` where it is the older one, and again.
     for name in ("spark1", "spark2", "spark4"):
         owner.cluster.nodes()[name]["status"]["images"].clear()
-    assert f"{OLD} is {SECOND} now, and was {FIRST} when it came first" in owner.refused()
+    assert f"{OLD} is {SECOND} now, and was {FIRST} at the first pull" in owner.refused()
     owner.good(k8s_dgx_image_digest_change="accept", k8s_dgx_restart=True)
     ids = [pod["status"]["containerStatuses"][0]["imageID"] for pod in owner.cluster.pods().values()]
     assert len(ids) == 4 and all(each.endswith(SECOND) for each in ids)
@@ -172,7 +172,7 @@ def test_what_is_gone_is_refused_by_name(owner: Owner) -> None:
 @pytest.mark.long
 def test_a_policy_of_never_and_a_platform_that_is_not_there(owner: Owner) -> None:
     text = owner.refused(k8s_dgx_serving={"image_pull": "Never"})
-    assert "spark1: it is not there, and k8s_dgx_serving.image_pull is Never" in text
+    assert "spark1: it is missing, and k8s_dgx_serving.image_pull is Never" in text
     owner.cluster.faults = {
         ("", "engine"): f"failed to pull and unpack image: no match for platform in manifest {FIRST}: not found"
     }

@@ -73,7 +73,7 @@ def _read(folder: Path) -> _Sources:
             ):
                 listed = node.value.elts if isinstance(node.value, (ast.List, ast.Tuple)) else [node.value]
                 if not all(isinstance(item, ast.Name) for item in listed):
-                    raise RuntimeError(f"{path}: EntryClass is no list of names any more: {ast.unparse(node.value)}")
+                    raise RuntimeError(f"{path}: EntryClass is not a list of names any more: {ast.unparse(node.value)}")
                 found.registered += [(module, item.id) for item in listed if isinstance(item, ast.Name)]
     return found
 
