@@ -42,14 +42,14 @@ PLACE = frozenset(
 )
 # Why the plan says a setting of which the seed's text says nothing, where no measured row does either.
 ADDED = {
-    "max_running_requests": "the plan stays within the states and the captured graphs",
-    "speculative_eagle_topk": "what NEXTN runs with; the parser wants it beside steps and draft tokens",
+    "max_running_requests": "the plan stays within the available states and captured graphs",
+    "speculative_eagle_topk": "what NEXTN runs with; the parser requires it with steps and draft tokens",
     "mamba_scheduler_strategy": "without it this version refuses speculation on a hybrid model",
     "enable_spec_v2": "without it this version refuses speculation on a hybrid model",
     "json_model_override_args": "the checkpoint's own limit is below this context",
-    "trust_remote_code": "the profile's, for code that comes with the checkpoint",
-    "reasoning_parser": "the profile's, for how answers are read",
-    "tool_call_parser": "the profile's, for how answers are read",
+    "trust_remote_code": "the profile's, for code in the checkpoint",
+    "reasoning_parser": "the profile's, for reading answers",
+    "tool_call_parser": "the profile's, for reading answers",
     "cuda_graph_max_bs": "the profile's, from the seed's other runs",
     "context_length": "the profile's, from the model",
     "disable_deep_gemm": "the profile's, from the other runs of this model",
@@ -62,15 +62,15 @@ INTRO = """\
 
 .. _ansible_collections.dgxspark.cluster.docsite.guide_seeds:
 
-What the seeds ran, and what the plan makes of it
-=================================================
+Owners' runs compared with the plan
+===================================
 
-Five reports of cluster owners in NVIDIA's developer forum are where this collection started: its *seeds*. Each run that they
-report as won or lost is one line here. *Asked* is what the report states of it, in the words of the engine. *Planned* is how you
-ask for it (profile, variant, overrides), and in what the plan's command differs from the report's, with the reason. *Verdict* is
-the plan's, on four Sparks of which nobody measured the free memory, with its errors and the measured row that it rests on.
-What each rank is told of its place (spread, addresses, ports, the model's name) is compared only where a report states it.
-Figures are tokens per second over all successful requests at 1, 4 and 8 at once.
+This collection started from five reports by cluster owners in NVIDIA's developer forum: its *seeds*. Each run that they report as
+won or lost is one line here. *Asked* is what the report states, in the engine's flags. *Planned* is how you request it (profile,
+variant, overrides), and how the plan's command differs from the report's, with the reason. *Verdict* is the plan's, on four Sparks
+whose free memory was not measured, with its errors and the measured row that it is based on. Each rank's own settings (spread,
+addresses, ports, the model's name) are compared only if a report states them. Figures are tokens per second over all successful
+requests at concurrency 1, 4 and 8.
 """
 
 

@@ -80,7 +80,7 @@ def load(environment: Mapping[str, str], user: int) -> Config:
     guest = Path.cwd() / environment["DGXSPARK_LAB_GUEST"] if environment.get("DGXSPARK_LAB_GUEST") else None
     if guest and not guest.is_dir():
         raise LabError(
-            f"DGXSPARK_LAB_GUEST is {str(guest)!r}, which is no folder.",
+            f"DGXSPARK_LAB_GUEST is {str(guest)!r}, which is not a folder.",
             "Name one that is laid out like lab/guest: packages.txt, modules.txt, files/.",
         )
     memory = environment.get("DGXSPARK_LAB_MEMORY") or str(DEFAULT_MEMORY_MIB)

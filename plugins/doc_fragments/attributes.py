@@ -52,7 +52,7 @@ attributes:
     ROOTS = r"""
 options:
   sysfs_root:
-    description: Where sysfs is. Tests put a tree of their own here.
+    description: Where sysfs is. Tests use their own tree.
     type: path
     default: /sys
 """
@@ -60,7 +60,7 @@ options:
     PROC_ROOT = r"""
 options:
   proc_root:
-    description: Where procfs is. Tests put a tree of their own here.
+    description: Where procfs is. Tests use their own tree.
     type: path
     default: /proc
 """
@@ -68,7 +68,7 @@ options:
     NETNS_ROOT = r"""
 options:
   netns_root:
-    description: Where named network namespaces are mounted. Tests put a folder of their own here.
+    description: Where named network namespaces are mounted. Tests use their own folder.
     type: path
     default: /run/netns
 """
@@ -76,7 +76,7 @@ options:
     SYSTEM_ROOT = r"""
 options:
   system_root:
-    description: What the paths of files on the node begin with. Tests put a tree of their own here.
+    description: Prefix of file paths on the node. Tests use their own tree.
     type: path
     default: /
 """

@@ -42,7 +42,7 @@ options:
     choices: [full, quick]
     default: full
   knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one. Kinds C(workloads), C(guards) and C(metrics) are used.
+    description: Your knowledge folders, on top of the shipped one. Kinds C(workloads), C(guards) and C(metrics) are used.
     type: list
     elements: path
     default: []

@@ -43,7 +43,7 @@ options:
     KNOWLEDGE = r"""
 options:
   knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
+    description: Your knowledge folders, on top of the shipped one.
     type: list
     elements: path
     default: []

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: bundle_list
-short_description: List what a site needs from outside, with checksums
+short_description: List what a site needs to download, with checksums
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - K3s and its images, the images of Multus and of the device plugins, the CNI plugins, the engine's image, that of the NCCL
     benchmark, and the wheels of huggingface_hub, each with where it comes from, what it is known by, and who takes it.
-  - Made of C(knowledge/k3s), C(knowledge/platform), C(knowledge/python) and the model's profile. Nothing is asked of anybody.
+  - Made of C(knowledge/k3s), C(knowledge/platform), C(knowledge/python) and the model's profile. Nothing is contacted.
 positional: knowledge_dirs
 options:
   _input:
@@ -23,7 +23,7 @@ options:
     type: dict
     required: true
   knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
+    description: Your knowledge folders, on top of the shipped one.
     type: list
     elements: str
     default: []

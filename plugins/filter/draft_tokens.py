@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: draft_tokens
-short_description: Say how many draft tokens SGLang really verifies
+short_description: Compute how many draft tokens SGLang really verifies
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -21,7 +21,7 @@ options:
     description: Draft steps.
     type: int
   tokens:
-    description: Draft tokens that somebody wants.
+    description: Requested draft tokens.
     type: int
   topk:
     description: Branches at each step.

@@ -9,7 +9,7 @@ short_description: Turn the outcome of a plan into a row of evidence
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns a row in the form in which rows come in, to be put into a file below C(evidence/) of an overlay, or handed on.
+  - Returns a row in the format of shipped rows, for a file in C(evidence/) of your knowledge folder, or for sharing.
   - What the plan added by itself is left out, so that the row speaks of what was asked for. A share of memory that the plan
     chose has to be written into the settings, else the row is near the plan and not equal to it.
   - Add C(complete) as V(true) where the whole command is known to be the plan's. Without it a decisive setting that was left
@@ -21,7 +21,7 @@ options:
     type: dict
     required: true
   row_id:
-    description: A name for the row that no other has.
+    description: A unique name for the row.
     type: str
     required: true
   outcome:
@@ -39,7 +39,7 @@ options:
     elements: str
     required: true
   note:
-    description: What else is to be said.
+    description: Any remark.
     type: str
     default: ""
 requirements:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gid_index
-short_description: Say whether one GID index fits all ranks
+short_description: Check whether one GID index fits all ranks
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

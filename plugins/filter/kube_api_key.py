@@ -9,9 +9,9 @@ short_description: Name the Secret of an API's key
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the name of the Secret for a key, and refuses what is no key. Another key has another name, so that ranks are
-    replaced when the key is. The name gives the key away to nobody who has not guessed it.
-  - The key itself is in no error and no result.
+  - Returns the name of the Secret for a key, and refuses an invalid key. Each key has its own name, so that ranks are
+    replaced when the key is. The name does not reveal the key.
+  - The key itself appears in no error or result.
 positional: namespace, instance
 options:
   _input:

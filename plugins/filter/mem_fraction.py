@@ -9,10 +9,10 @@ short_description: Plan the memory of one rank
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the engine's memory knob with floor, ceiling and choice, and the pools behind them, in GiB.
+  - Returns the engine's memory setting with floor, ceiling and choice, and the pools behind them, in GiB.
   - SGLang's C(mem_fraction_static) and vLLM's C(gpu_memory_utilization) are different things; the key C(knob) says which
     one it is.
-  - The settings that the engine runs with count, not those alone that are written down. A profile without facts is refused.
+  - The settings that the engine runs with count, not only the written ones. A profile without facts is refused.
 positional: cluster, overrides, knowledge_dirs
 extends_documentation_fragment:
   - dgxspark.cluster.serving

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nccl_bandwidth
-short_description: Work out NCCL's bandwidth by message size from the benchmark's lines
+short_description: Compute NCCL's bandwidth by message size from the benchmark's output
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

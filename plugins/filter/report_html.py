@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: report_html
-short_description: Make an HTML page of a report
+short_description: Render a report as an HTML page
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

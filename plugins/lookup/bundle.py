@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: bundle
-short_description: Return what a bundle on the controller has
+short_description: Return the contents of a bundle on the controller
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -14,7 +14,7 @@ description:
   - Of files above 64 MiB the sizes are compared here; what takes such a file compares its SHA-256.
 options:
   _terms:
-    description: The bundle's folder. A relative path begins where C(ansible-playbook) was started.
+    description: The bundle's folder. A relative path is relative to where C(ansible-playbook) was started.
     type: list
     elements: str
     required: true
@@ -23,7 +23,7 @@ options:
     type: list
     elements: dict
   kind:
-    description: Return this kind alone.
+    description: Return only this kind.
     type: str
     choices: [file, image, python]
   archives:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: every_host
-short_description: Return the pattern of all hosts, of an inventory that has one
+short_description: Return the pattern for all hosts, if the inventory has any
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -11,8 +11,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Looks for the lines that the knowledge base's kind C(signatures) knows, in logs of NCCL, SGLang, vLLM, K3s, the kernel
     and firmware, and says what each means, what to do about it, and where that is known from.
-  - What may have brought about something else that was found comes first, and the other is listed under it.
-  - Where nothing is known, that is said. Lines that look alarming and are harmless are named as such.
+  - Likely causes come first, with their consequences listed under them.
+  - If nothing is known, it says so. Alarming but harmless lines are named as such.
   - Logs may be of any size. Secrets in the lines that are shown are masked.
 options:
   _terms:
@@ -27,8 +27,8 @@ options:
     type: str
   dirs:
     description:
-      - The owner's folders of knowledge, in the layout of the shipped one.
-      - By default C(inventory_dir/dgxspark), where that folder exists.
+      - Your knowledge folders, in the layout of the shipped one.
+      - By default C(inventory_dir/dgxspark), if that folder exists.
     type: list
     elements: path
     vars:

@@ -19,8 +19,8 @@ options:
     required: true
   dirs:
     description:
-      - The owner's folders, in the layout of the shipped one.
-      - By default C(inventory_dir/dgxspark), where that folder exists.
+      - Your folders, in the layout of the shipped one.
+      - By default C(inventory_dir/dgxspark), if that folder exists.
     type: list
     elements: path
     vars:

@@ -15,8 +15,8 @@ options:
     description: None.
   dirs:
     description:
-      - The owner's folders, in the layout of the shipped one.
-      - By default C(inventory_dir/dgxspark), where that folder exists.
+      - Your folders, in the layout of the shipped one.
+      - By default C(inventory_dir/dgxspark), if that folder exists.
     type: list
     elements: path
     vars:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: owner_path
-short_description: Return where a path on the controller is that an owner gave
+short_description: Resolve an owner's path on the controller
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -13,7 +13,7 @@ description:
     one. This lookup takes it from the folder in which C(ansible-playbook) was started, and knows C(~).
 options:
   _terms:
-    description: The paths, as they were given.
+    description: The paths, as given.
     type: list
     elements: str
     required: true

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: recipe
-short_description: Make a profile of another tool's recipe
+short_description: Convert another tool's recipe to a profile
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -15,7 +15,7 @@ description:
   - The profile's key C(recipe) says how each line was used. Nothing of the file is run, and no file that it names is read.
 options:
   _terms:
-    description: The recipes' files, on the controller. A relative path begins where C(ansible-playbook) was started.
+    description: The recipes' files, on the controller. A relative path is relative to where C(ansible-playbook) was started.
     type: list
     elements: str
     required: true
@@ -26,8 +26,8 @@ options:
     default: []
   values:
     description:
-      - What the recipe leaves open. The value of a variable (C($NAME), C(${NAME}), C({name})) by its name, which wins over what the
-        recipe says; the model's name on the hub by the folder that the recipe reads it from (C(/models/x)).
+      - What the recipe leaves open. The value of a variable (C($NAME), C(${NAME}), C({name})) by its name, which
+        overrides the recipe; the model's name on the hub by the folder that the recipe reads it from (C(/models/x)).
       - A name that the recipe does not have is refused, and so is a secret.
     type: dict
     default: {}

@@ -120,7 +120,7 @@ class Beneath:
         """Return a descriptor as an unbuffered file, once it is known to be a plain one."""
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError(errno.EINVAL, "it is no plain file", f"{self.root}/{path}")
+            raise OSError(errno.EINVAL, "it is not a plain file", f"{self.root}/{path}")
         return t.cast("t.IO[bytes]", os.fdopen(descriptor, mode, buffering=0))
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:

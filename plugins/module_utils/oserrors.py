@@ -11,17 +11,17 @@ import os
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _REMEDIES = {
-    errno.ENOSPC: "the disk is full. Free room on it (`df -h`, and `df -i` for inodes), and run again.",
-    errno.EDQUOT: "the user's quota of the disk is used up. Free room, or raise the quota, and run again.",
+    errno.ENOSPC: "the disk is full. Free space on it (`df -h`, and `df -i` for inodes), and run again.",
+    errno.EDQUOT: "the user's disk quota is used up. Free space, or raise the quota, and run again.",
     errno.EROFS: (
         "its file system is read-only. A disk error makes it so: see `dmesg`; put it right, mount it read-write, and run "
         "again."
     ),
     errno.EIO: "the disk answers with an error. See `dmesg`: it may be failing.",
-    errno.EBUSY: "something still uses it. See what (`fuser -v`, `lsof`), end that, and run again.",
-    errno.EISDIR: "a folder stands in its place. Move it away, and run again.",
-    errno.ENOTDIR: "a part of its path is a file and no folder. Move that away, and run again.",
-    errno.ELOOP: "a link stands where none is followed, or leads back to itself. Put the file itself there, and run again.",
+    errno.EBUSY: "something still uses it. Find out what (`fuser -v`, `lsof`), stop that, and run again.",
+    errno.EISDIR: "a folder is in its place. Move it away, and run again.",
+    errno.ENOTDIR: "a part of its path is a file, not a folder. Move that away, and run again.",
+    errno.ELOOP: "there is a link where none is followed, or it points to itself. Put the file itself there, and run again.",
 }
 
 
@@ -30,9 +30,7 @@ def reason(exc: OSError) -> str:
     if exc.errno in (errno.EPERM, errno.EACCES):
         if os.geteuid() != 0:
             return f"{exc.strerror}. Run this as root (become: true)."
-        return (
-            f"{exc.strerror}, for root too. See whether it is immutable (`lsattr`), or mounted where root has no say."
-        )
+        return f"{exc.strerror}, for root too. See whether it is immutable (`lsattr`), or mounted without root access."
     if exc.errno in _REMEDIES:
         return _REMEDIES[exc.errno]
     return f"{exc.strerror or exc}. See to that, and run again."

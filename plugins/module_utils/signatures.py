@@ -88,7 +88,7 @@ class Reading:
 
 
 def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern]:
-    """Compile entries that have `id` and `pattern`. CollectionError names the entry whose pattern is no expression."""
+    """Compile entries that have `id` and `pattern`. CollectionError names the entry whose pattern is not an expression."""
     found = []
     for entry in entries:
         try:

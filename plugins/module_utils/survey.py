@@ -177,7 +177,7 @@ def _any(patterns: t.Iterable[str], text: str) -> bool:
     try:
         return any(re.search(pattern, text) for pattern in patterns)
     except re.error as exc:
-        raise CollectionError(f"{exc.pattern!r} is no regular expression: {exc}.") from exc
+        raise CollectionError(f"{exc.pattern!r} is not a regular expression: {exc}.") from exc
 
 
 def _containers(run: Run) -> dict[str, str]:

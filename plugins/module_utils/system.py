@@ -67,7 +67,7 @@ for path in sys.argv[1:]:
         answer["error"] = "line %s: not valid YAML" % (mark.line + 1) if mark else "not valid YAML"
         answer["stanzas"] = []
     except (OSError, ValueError, TypeError, AttributeError) as exc:
-        answer["error"] = "not laid out as netplan wants it (%s)" % type(exc).__name__
+        answer["error"] = "not in netplan's format (%s)" % type(exc).__name__
         answer["stanzas"] = []
 print(json.dumps(answers, default=str))
 """

@@ -6,28 +6,29 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bench
-short_description: Measure a served model at several numbers of requests at once
+short_description: Benchmark a served model at several concurrency levels
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Asks an OpenAI-compatible server, from the controller, with 1, 4, 8 … streamed requests at once, and returns the figures of
-    each request and of each level. Speed counts only of answers that pass the quality guards at that concurrency.
-  - Guards read each stream while it comes; others compare the requests of a level after their end. A level with garbage is
-    V(garbage), whatever its speed; one with a request that failed is V(failed).
-  - The task fails where a level is not good. Its result holds the whole report all the same, so that it can be written before
-    the play ends (C(failed_when) V(false), then an assertion).
-  - In check mode it asks nothing, and is skipped.
+  - Sends 1, 4, 8 … concurrent streamed requests to an OpenAI-compatible server, from the controller, and returns the
+    figures of each request and each level. Speed counts only for answers that pass the quality guards at that
+    concurrency.
+  - Guards read each stream as it arrives; others compare the requests of a level after they end. A level with garbage
+    is V(garbage), whatever its speed; one with a failed request is V(failed).
+  - The task fails if a level is not good. Its result still has the whole report, so it can be written before the play
+    ends (C(failed_when) V(false), then an assertion).
+  - Skipped in check mode; nothing is sent.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.bench
 options:
   url:
-    description: The server's address with the version, such as V(http://10.0.0.1:30000/v1).
+    description: The server's URL with the version, such as V(http://10.0.0.1:30000/v1).
     type: str
     required: true
   key_file:
-    description: A file on the controller with the server's API key. It is sent to the server and shown nowhere.
+    description: A file on the controller with the server's API key. It is sent only to the server and never shown.
     type: path
   api_key:
     description: The server's API key, instead of O(key_file).
@@ -55,7 +56,7 @@ options:
     type: bool
     default: true
   ca_path:
-    description: A file with the certificates of the authority that signed the server's.
+    description: A file with the CA certificates for the server's certificate.
     type: path
 requirements:
   - httpx (Python library, on the controller)

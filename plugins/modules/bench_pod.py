@@ -10,13 +10,15 @@ short_description: Measure a served model from a pod inside its cluster
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Measures as M(dgxspark.cluster.bench) does, by the same program, from a pod - for a controller whose way to the model is slow.
-  - The pod runs the engine's image once, without a GPU, weights, VFs or a token of the API, and is removed again, whatever the outcome.
-    Its log has the progress and the report, and no answer's whole text.
-  - Another run that measures the same instance is not disturbed; the task fails then. What killed runs have left is removed.
-  - The task fails where a level is not good. Its result holds the whole report all the same.
-  - In check mode it makes no pod, and is skipped.
-  - Runs on the controller, by its action plugin.
+  - Measures like M(dgxspark.cluster.bench), with the same program, from a pod - for a controller with a slow connection
+    to the model.
+  - The pod runs the engine's image once, without a GPU, weights, VFs or an API token, and is always deleted afterwards.
+    Its log has the progress and the report, but not the answers' full text.
+  - If another run is measuring the same instance, the task fails and leaves it alone. Leftovers of killed runs are
+    removed.
+  - The task fails if a level is not good. Its result still has the whole report.
+  - Skipped in check mode; no pod is created.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -36,14 +38,14 @@ options:
     type: str
     required: true
   secret:
-    description: The name of the Secret in the same namespace whose C(key) the server asks for. Without it, no key is sent.
+    description: The name of the Secret in the same namespace whose C(key) the server requires. Without it, no key is sent.
     type: str
   host:
     description: The host on which the pod runs.
     type: str
     required: true
   kubernetes:
-    description: Namespace, pull policy, secrets and names of nodes, as M(dgxspark.cluster.kube_serving) takes them.
+    description: Namespace, pull policy, secrets and node names, as M(dgxspark.cluster.kube_serving) takes them.
     type: dict
     default: {}
   timeout:

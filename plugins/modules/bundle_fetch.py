@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bundle_fetch
-short_description: Download one file that a site needs from outside, and check its checksum
+short_description: Download one file for a bundle, and verify its checksum
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Fetches a file, a wheel of a package index, or an image (as an OCI archive that K3s imports under its name) into a bundle's folder,
     and notes it in C(bundle.json) there, with size and SHA-256.
-  - What is there and whole stays. What broke off goes on where it was. What is not what its checksum says is thrown away.
-  - Of an image that is named by a tag alone, the first pull is trusted; its digest is noted, and kept until O(refresh).
-  - In check mode the sizes are asked for, and nothing is fetched.
-  - Runs on the controller, by its action plugin. Proxies are those of the environment.
+  - Complete files stay, partial downloads resume, and files with a wrong checksum are deleted.
+  - For an image named only by a tag, the first pull is trusted; its digest is recorded, and kept until O(refresh).
+  - In check mode only the sizes are queried.
+  - Runs on the controller through its action plugin. Proxies are those of the environment.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -29,14 +29,14 @@ options:
     type: dict
     required: true
   mirrors:
-    description: Where an owner has things, by the name of a registry (V(docker.io)) or by a prefix of URLs (V(https://github.com)).
+    description: Your mirrors, by the name of a registry (V(docker.io)) or by a prefix of URLs (V(https://github.com)).
     type: dict
     default: {}
   logins:
-    description: A file with logins of registries, in the form of Docker's C(config.json).
+    description: A file with registry logins, in the format of Docker's C(config.json).
     type: path
   refresh:
-    description: Ask the registry again what a tag stands for.
+    description: Resolve the tags again.
     type: bool
     default: false
 requirements:

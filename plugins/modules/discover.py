@@ -6,14 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: discover
-short_description: Make an inventory of what nodes showed
+short_description: Write an inventory from the nodes' readings
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Decides by what was read of the nodes how they are connected, the topology, how many VFs, and which networks are free, and
-    tries that on the plan of the fabric. Writes an inventory of it, and a page with a picture, into a folder on the controller.
-  - Nothing is written over that has other content, unless O(overwrite) says so. What stands in the way of an inventory is
-    returned, not guessed around.
+  - Derives from the nodes' readings how they are connected, the topology, the number of VFs and which networks are
+    free, and checks that with the fabric plan. Writes the inventory, and a page with a picture, into a folder on the
+    controller.
+  - Files with other content are not overwritten without O(overwrite). What prevents an inventory is returned, not
+    guessed around.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -31,7 +32,7 @@ options:
     type: path
     required: true
   overwrite:
-    description: Write over files that have other content.
+    description: Overwrite files that have other content.
     type: bool
     default: false
   keep_names:
@@ -39,7 +40,7 @@ options:
     type: bool
     default: false
   knowledge_dirs:
-    description: The owner's folders of knowledge.
+    description: Your knowledge folders.
     type: list
     elements: path
     default: []

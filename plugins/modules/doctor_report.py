@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: doctor_report
-short_description: Say what is wrong with a running cluster, by what its nodes showed
+short_description: Diagnose a running cluster from its nodes' readings
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Compares what was read of the nodes with the plan, with each other, and with what is known to be bad. Says of each thing
-    found the symptom, the cause and the remedy.
+  - Compares the nodes' readings with the plan, with each other, and with known problems. For each finding it gives
+    symptom, cause and remedy.
   - The verdict is V(error) where anything of severity error was found, else V(warning), else V(well). What could not be
-    judged is said.
+    judged is listed.
   - It reads the variables of the play's hosts itself. C(dgxspark_plan) is the plan; of each host C(dgxspark_roce),
     C(__sriov_roce_read) and C(__doctor_fault), what M(dgxspark.cluster.roce_info) said or why it said nothing, and C(__doctor_health),
     the result of M(dgxspark.cluster.node_health). C(nccl_gid_index), C(sriov_roce_trust), C(sriov_roce_spoof_check), C(netplan_vf_path)

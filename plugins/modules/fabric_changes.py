@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_changes
-short_description: Show what the roles of the fabric would change on a node, and what forbids it
+short_description: Show what the fabric's roles would change on a node, and what prevents it
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Compares the host's part of the plan (C(dgxspark_plan)) with what M(dgxspark.cluster.roce_info) has read of it (C(dgxspark_roce)),
-    without reaching the node. A node that is as planned needs no further remote step.
+  - Compares the host's part of the plan (C(dgxspark_plan)) with what M(dgxspark.cluster.roce_info) read from it
+    (C(dgxspark_roce)), without contacting the node. A node that is as planned needs no further remote step.
   - V(sriov) looks at functions and VFs, and at the files and units that restore them. Those must have been asked for,
     else they count as absent; the role P(dgxspark.cluster.sriov_roce#role) knows which.
   - V(netplan) looks at netplan's file and its mode, an unconfirmed change, stanzas of other files for the same

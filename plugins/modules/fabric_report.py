@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_report
-short_description: Judge what was seen of the fabric and say passed, failed or incomplete, with the causes
+short_description: Judge the fabric's readings as passed, failed or incomplete, with the causes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Judges link, MTU, ARP, GID and RDMA, step by step, then NCCL on the nodes and in the serving pod, tokens, and whether
     a request took the fabric. It returns a report and a table for the terminal.
   - The verdict is V(failed) where anything failed, V(incomplete) where something required could not be run, else
-    V(passed). What was not run is said, with the reason, and never counts as passed.
-  - Of what failed, the deepest causes come first, and each lists what follows from it.
+    V(passed). What was not run is listed with the reason, and never counts as passed.
+  - Root causes come first, and each lists its consequences.
   - It reads C(dgxspark_plan), and of each host of the play C(__verify_seen), what was seen of it - C(facts) or C(error), C(probe) or
     C(probe_error), and C(rdma), the list of all answers to RDMA tests, and C(rdma_error) where some are missing.
 extends_documentation_fragment:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_table
-short_description: Show the fabric's plan, and what would change on the nodes that were read
+short_description: Show the fabric plan, and what would change on the nodes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_inspect
-short_description: Read what is in an engine's image
+short_description: Inspect an engine's image
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -14,9 +14,9 @@ description:
     engine and its version, the flags of its own parser, packages, the architectures that torch was built for, and which start-up
     patches it has. The pod is removed again, whatever the outcome.
   - Returns entries of C(images/) and C(engines/) for the owner's folder, valid by their schemas. Nothing is written.
-  - What an image says is bounded and checked, and refused where it is not what was asked for.
-  - In check mode no pod is made.
-  - Runs on the controller, by its action plugin.
+  - The image's output is limited and validated, and refused if it is not what was asked for.
+  - Creates no pod in check mode.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -36,7 +36,7 @@ options:
     type: str
     required: true
   kubernetes:
-    description: Namespace, pull policy, secrets and names of nodes, as M(dgxspark.cluster.kube_serving) takes them.
+    description: Namespace, pull policy, secrets and node names, as M(dgxspark.cluster.kube_serving) takes them.
     type: dict
     default: {}
   timeout:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_info
-short_description: Read what a node is for K3s, and what there is of it
+short_description: Read a node's K3s and what K3s needs to know about the node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads architecture, platform versions, cgroups, addresses, open ports, free disk, the GPU's driver, and the installed
-    K3s with the digests of its files, in one go. It changes nothing.
-  - No token and no password is returned. Of secret files it says whether they are as wanted, no more.
+    K3s with the digests of its files, in one step. It changes nothing.
+  - No token or password is returned. For secret files it only says whether they are as planned.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

@@ -10,10 +10,10 @@ short_description: Install, change or remove K3s on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Checks the binary that lies in the staging folder, writes config, token, registries and unit, starts the unit, and
-    waits until it says that it is ready.
-  - Where any of this fails, the node is left as it was before - without K3s, or with the previous release, files and (on a
-    server without etcd) data - and the failure names its cause.
+  - Verifies the binary in the staging folder, writes config, token, registries and unit, starts the unit, and waits
+    until it reports ready.
+  - If any of this fails, the node is restored - without K3s, or with the previous release, files and (on a server
+    without etcd) data - and the failure names its cause.
   - Restarts the unit only when something differs.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
@@ -21,20 +21,21 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(absent) removes K3s with its data, containers, interfaces and firewall rules, and nothing that it did not make.
-      - A K3s that this module did not lay down is refused.
+      - V(absent) removes K3s with its data, containers, interfaces and firewall rules, and nothing that K3s did not
+        create.
+      - A K3s that this module did not install is refused.
     type: str
     choices: [present, absent]
     default: present
   role:
-    description: What the node is of the cluster. Needed with O(state=present).
+    description: What the node is of the cluster. Required with O(state=present).
     type: str
     choices: [server, agent]
   version:
-    description: The release, such as V(v1.36.4+k3s1). Needed with O(state=present).
+    description: The release, such as V(v1.36.4+k3s1). Required with O(state=present).
     type: str
   file:
-    description: The binary's name in C(/var/lib/dgxspark-k3s-staging), such as V(k3s-arm64). Needed with O(state=present).
+    description: The binary's name in C(/var/lib/dgxspark-k3s-staging), such as V(k3s-arm64). Required with O(state=present).
     type: str
   sha256:
     description: The binary's SHA-256.

@@ -10,10 +10,9 @@ short_description: Plan K3s for one node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns what a node is of the cluster, its C(config.yaml), which files of the release it needs and where they come
-    from, whether it differs, and what forbids it.
-  - The networks of pods and services are those that the fabric's plan keeps clear
-    (C(dgxspark_fabric.reserved_networks)).
+  - Returns the node's part in the cluster, its C(config.yaml), which release files it needs and where they come from,
+    whether it differs, and what prevents the change.
+  - The pod and service networks are those that the fabric plan avoids (C(dgxspark_fabric.reserved_networks)).
   - It reads the variables of the role P(dgxspark.cluster.k3s#role) and C(dgxspark_fabric), the inventory's groups, and of each server
     C(k3s_node_ip) and C(ansible_host).
 extends_documentation_fragment:

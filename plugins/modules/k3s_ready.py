@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_ready
-short_description: Wait until the cluster has the nodes that were planned
+short_description: Wait until the cluster has the planned nodes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Asks the cluster by kubectl until each planned node is there and Ready, of the release and with the address that were planned, and
-    fails with what is wrong where it is not when the time is over.
+  - Queries the cluster with kubectl until each planned node is present and Ready, with the planned release and address,
+    and fails with what is wrong when the time is over.
   - It runs where kubectl is, and reads the plans that the play's hosts have registered.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

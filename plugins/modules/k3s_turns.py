@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_turns
-short_description: Say which nodes change K3s at the same time
+short_description: Decide which nodes change K3s at the same time
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

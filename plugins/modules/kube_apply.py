@@ -11,23 +11,23 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Hands the objects to M(kubernetes.core.k8s), all in one step and with one field manager, and shows each one's difference.
-  - In check mode the API server itself tells what would change. An object that it cannot judge yet, since its namespace or
-    its kind would be made by this very run, is reported as one that would be made.
-  - An object that is being deleted takes what is applied to it, and goes with it. It is waited for, up to a minute, and applied
-    when it is gone.
-  - Runs on the controller, by its action plugin.
+  - In check mode the API server itself says what would change. An object that it cannot judge yet, because this run
+    would create its namespace or kind, is reported as one that would be created.
+  - An object that is being deleted would take the change with it. The module waits up to a minute until it is gone,
+    then applies.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.kube
 options:
   objects:
-    description: The objects, in the order in which they are put there.
+    description: The objects, in the order in which to apply them.
     type: list
     elements: dict
     required: true
   after:
-    description: Objects that earlier steps of the same run make. They count in check mode only.
+    description: Objects that earlier steps of the same run create. Used only in check mode.
     type: list
     elements: dict
     default: []

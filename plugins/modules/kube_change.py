@@ -6,13 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_change
-short_description: Decide what happens to an instance that is, or is not, being served
+short_description: Decide whether to keep, start or replace an instance
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Compares the ranks in the cluster with those planned, by the checksum of all that they are started with.
+  - Compares the ranks in the cluster with the planned ones, by the checksum of everything they are started with.
   - Ranks of two plans do not work together, so a group is kept, started, or replaced as a whole.
-  - A group of this plan is replaced, too, where its containers were made of images that differ, or of another one than came first.
+  - A group of this plan is also replaced if its containers run different images, or another image than the one pulled
+    first.
   - Says why the planned ranks could not start, before anything is stopped for them - nodes that are not in the cluster, not ready or
     cordoned, and network attachments that are not there.
 extends_documentation_fragment:
@@ -26,7 +27,7 @@ options:
     type: dict
     required: true
   restart:
-    description: Replace the group although its plan is the same.
+    description: Replace the group even if its plan is unchanged.
     type: bool
     default: false
   to_come:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_devices
-short_description: Check that nodes offer their VFs to pods, and restart the SR-IOV device plugin where they do not
+short_description: Check that nodes offer their VFs to pods, and restart the SR-IOV device plugin if not
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Compares each node's C(allocatable) with what the SR-IOV device plugin is told to offer there, or with what ranks ask for.
   - The plugin looks for devices once, when it starts. Where it runs and a node offers less, its pod is deleted, once, so that the
     DaemonSet replaces it; where it does not run yet, it is waited for.
-  - Says of each node that still offers less why, by what is read of the cluster and was read of the node (C(dgxspark_roce)).
+  - Explains for each node that still offers less why, from the cluster's state and the node's facts (C(dgxspark_roce)).
   - In check mode it looks once, and changes nothing.
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup

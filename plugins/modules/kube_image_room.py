@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_image_room
-short_description: Check that nodes that lack an engine's image have room for it
+short_description: Check that nodes without an engine's image have disk space for it
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_kept
-short_description: Write down what an instance has in the cluster, so that it can be served again
+short_description: Save an instance's objects, so that it can be served again
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

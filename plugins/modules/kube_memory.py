@@ -6,19 +6,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_memory
-short_description: Wait until a node has the memory that a launch plan counts on
+short_description: Wait until a node has the memory that a launch plan requires
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Compares the node's MemAvailable with what the plan wants free before weights are loaded, with a GiB of slack, until it is there
-    or the time is over. An engine that is gone may still hold memory for seconds.
-  - It reads the node by M(dgxspark.cluster.roce_info). It never fails for what the node lacks, so that all nodes can be told of at once.
+  - Compares the node's MemAvailable with what the plan requires before weights are loaded, with one GiB of slack, until
+    it is free or the time is over. Memory of an engine that has ended may take seconds to be freed.
+  - It reads the node by M(dgxspark.cluster.roce_info). It never fails for lack of memory, so that all nodes can be
+    reported at once.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   needed_gib:
-    description: Memory in GiB that the plan counts on. Without it none is needed, and the node is not read.
+    description: Memory in GiB that the plan requires. Without it the node is not read.
     type: float
   device_ids:
     description: Devices that count, as for M(dgxspark.cluster.roce_info).

@@ -12,9 +12,9 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads the ranks of all instances and the nodes, and returns for each Spark its memory, each instance's share, VFs and shares of
     the GPU, taken and free; and for each profile whether it would fit now, or what stands in its way.
-  - Whether a profile fits is the word of M(dgxspark.cluster.launch_plan) for the memory that is free. What was not seen is said, and
-    what hangs on it is V(not known).
-  - Fails where the API is not reached. Runs on the controller, by its action plugin.
+  - M(dgxspark.cluster.launch_plan) decides whether a profile fits into the free memory. What was not seen is listed,
+    and what depends on it is V(not known).
+  - Fails if the API cannot be reached. Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -26,7 +26,7 @@ options:
     type: dict
     required: true
   node_names:
-    description: The node of a host, where Kubernetes knows it under another name.
+    description: A host's Kubernetes node name, if it differs.
     type: dict
     default: {}
   hardware:
@@ -38,7 +38,7 @@ options:
     type: str
     default: ""
   without:
-    description: An instance that counts as stopped, to see what could take its place.
+    description: An instance to treat as stopped, to see what could take its place.
     type: str
     default: ""
 requirements:

@@ -11,8 +11,8 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Lists what M(kubernetes.core.k8s_info) lists, several kinds in one step, and without a process for each.
-  - A kind that the cluster does not have has no objects. Fails where the API is not reached.
-  - Runs on the controller, by its action plugin.
+  - A kind that the cluster does not have has no objects. Fails if the API cannot be reached.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

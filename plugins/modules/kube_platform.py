@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_platform
-short_description: Write down what a cluster needs before a model can be served on it
+short_description: Build the Kubernetes objects that a cluster needs before it can serve a model
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -14,7 +14,7 @@ description:
     SR-IOV device plugin, and one network attachment for each function and VF index in use. Applies nothing.
   - Versions and digests are those of C(knowledge/platform). The hosts are those of the fabric's plan, C(dgxspark_plan); a single
     Spark has none.
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

@@ -10,14 +10,15 @@ short_description: Pull an engine's image on all nodes of a plan, before anythin
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - A node that lists the image, with its digest, needs nothing. On each of the others a pod asks for it as the rank there would -
-    by the same name, pull policy and secrets - and starts nothing of it. The pods are always deleted afterwards.
-  - Says of each node that cannot have it why, by what its kubelet says, and what to do. What may pass (a registry that does not answer)
-    is waited for two minutes after the kubelet's last try.
-  - Refuses nodes that have different images of one name, and an image whose digest is not the one that came first, which the
-    ConfigMap C(dgxspark-images) of the namespace holds.
-  - In check mode it says which nodes lack the image, and makes no pod.
-  - Runs on the controller, by its action plugin.
+  - A node that lists the image, with its digest, needs nothing. On each of the others a pod requests it as the rank
+    there would - with the same name, pull policy and secrets - and runs nothing in it. The pods are always deleted
+    afterwards.
+  - For each node that cannot get it, gives the cause from its kubelet and the remedy. Transient causes (a registry that
+    does not answer) are waited for until two minutes after the kubelet's last try.
+  - Refuses nodes that have different images of one name, and an image whose digest is not that of the first pull,
+    recorded in the namespace's ConfigMap C(dgxspark-images).
+  - In check mode it says which nodes lack the image, and creates no pod.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -28,7 +29,7 @@ options:
     type: dict
     required: true
   accept:
-    description: Take a digest that is not the recorded one for the new one.
+    description: Accept a digest that differs from the recorded one.
     type: bool
     default: false
   timeout:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_running
-short_description: Say what an instance of a model server runs, on which hosts, and where it answers
+short_description: Find what an instance of a model server runs, on which hosts, and where it answers
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads the stateful sets, pods and services of one instance, and returns what M(dgxspark.cluster.nccl_transport) takes to
     read the logs of its ranks, and what M(dgxspark.cluster.serving_canary) takes to ask it.
   - Fails where the API is not reached and where the instance is not there.
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -21,7 +21,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube.instance
 options:
   node_names:
-    description: The node of a host, where Kubernetes knows it under another name.
+    description: A host's Kubernetes node name, if it differs.
     type: dict
     default: {}
 seealso:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_serving
-short_description: Write down a planned launch as Kubernetes objects
+short_description: Build Kubernetes objects for a planned launch
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns everything that serves one instance, from one pod template - a StatefulSet of one pod for each rank, pinned to
     its node with that rank's VF addresses, its files, services, disruption budget and priority class. Applies nothing.
-  - Nothing is computed again that the launch plan decides, and no secret is in the result.
+  - Nothing that the launch plan decides is recomputed, and the result contains no secret.
   - The hosts' VFs are those of the fabric's plan, C(dgxspark_plan), which is needed for more than one rank.
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

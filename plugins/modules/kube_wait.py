@@ -6,17 +6,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_wait
-short_description: Wait until a group of ranks serves, or is gone, and say why where it does not
+short_description: Wait until a group of ranks serves, or is gone, and explain why if not
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Looks at the pods of one instance and at their events again and again, until all ranks of the given plan are ready, or
-    until no pod and no StatefulSet is left.
-  - Fails at once for a cause that waiting cannot fix, such as an image that cannot be pulled, a preflight that refuses, or
-    a cluster that admits no such pod, and otherwise when the time is over, each time with the cause, the pod, the node, and what to do.
-  - What was wrong before it began to look may have been fixed since. It is reported, and counts when it happens again.
+  - Polls the pods of one instance and their events until all ranks of the given plan are ready, or until no pod and no
+    StatefulSet is left.
+  - Fails at once for a cause that waiting cannot fix, such as an image that cannot be pulled, a failed preflight, or a
+    cluster that does not admit the pod, and otherwise when the time is over, always with the cause, the pod, the node,
+    and what to do.
+  - Problems from before it started may have been fixed since. They are reported, and count when they recur.
   - Changes nothing. In check mode it looks once and never fails, since nothing was started.
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -29,17 +30,17 @@ options:
     choices: [ready, gone]
     default: ready
   plan:
-    description: The checksum of the plan that must serve. Needed for O(state=ready).
+    description: The checksum of the plan that must serve. Required for O(state=ready).
     type: str
   ranks:
-    description: How many ranks it has. Needed for O(state=ready).
+    description: How many ranks it has. Required for O(state=ready).
     type: int
   timeout:
     description: Seconds to wait.
     type: int
     default: 1800
   interval:
-    description: Seconds between looks.
+    description: Seconds between checks.
     type: int
     default: 5
 """

@@ -10,11 +10,10 @@ short_description: Plan how a model is launched on Sparks
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Says before any weight is loaded whether a model will run, why not, how much memory it takes, and what each rank is
-    started with. It decides on the controller, where profiles and knowledge lie, and touches no node.
-  - What is judged is what will run - the settings that are asked for, those that the plan adds, and what the engine makes
-    of the rest.
-  - The verdict is V(blocked) where there is a finding of severity error (a rule, an equal measured configuration that went
+  - Says before any weights are loaded whether a model will run, why not, how much memory it takes, and each rank's
+    command. It decides on the controller, where profiles and knowledge are, and touches no node.
+  - It judges what will run - the requested settings, those that the plan adds, and the engine's choices for the rest.
+  - The verdict is V(blocked) if there is a finding of severity error (a rule, an equal measured configuration that went
     wrong, an image of another version), V(proven) where an equal configuration was stable, else V(unproven).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -42,7 +41,7 @@ options:
       The same, as M(dgxspark.cluster.weights_info) read it of a node's weights - C(config.json), C(hf_quant_config.json).
     type: dict
   fail_when_blocked:
-    description: Fail where the verdict is V(blocked), with every error and its remedy.
+    description: Fail if the verdict is V(blocked), with every error and its remedy.
     type: bool
     default: true
 """

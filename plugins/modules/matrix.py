@@ -10,11 +10,12 @@ short_description: Measure many configurations of a model, one after the other
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Plans the cases of a matrix, leaves out what is blocked and what is equal to another, and takes the rest through switch, quick
-    proof and benchmark, the most promising first. What served before serves again at the end.
+  - Plans the cases of a matrix, skips blocked and duplicate ones, and takes the rest through switch, quick verification
+    and benchmark, the most promising first. At the end the previous model serves again.
   - Each step is a run of one of the collection's playbooks (C(serve), C(verify), C(bench), C(ranks)) in a process of its own, with
-    the options of the run that this task is in. One case's failure never ends the rest; a node that is lost does.
-  - Every case ends with a line of the journal. A run that was killed goes on where it was; Ctrl-C stops it after the case.
+    the options of the run that this task is in. A failed case does not stop the others; a lost node does.
+  - Every case ends with a line of the journal. A killed run resumes where it was; Ctrl-C stops it after the current
+    case.
   - In check mode it plans and shows the cases only.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
@@ -47,10 +48,10 @@ options:
     type: dict
     default: {}
   hours:
-    description: No case is begun that would likely end later. By default there is no bound.
+    description: No case is started that would probably end later. By default there is no limit.
     type: float
   accept_changed:
-    description: Go on although the matrix is no longer the one that the journal began with.
+    description: Continue although the matrix has changed since the journal was started.
     type: bool
     default: false
   share:
@@ -71,7 +72,7 @@ options:
     type: str
     default: ""
   knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
+    description: Your knowledge folders, on top of the shipped one.
     type: list
     elements: path
     default: []

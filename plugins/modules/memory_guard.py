@@ -18,7 +18,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
 options:
   state:
-    description: V(absent) removes what was laid down and nothing else.
+    description: V(absent) removes only what was installed.
     type: str
     choices: [present, absent]
     default: present

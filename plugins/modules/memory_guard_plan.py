@@ -10,7 +10,8 @@ short_description: Decide what the memory guard installs on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Makes the files of the role memory_guard of the figures of a hardware class (C(knowledge/memory_guard)), the owner's laid over.
+  - Builds the files of the role memory_guard from the figures of a hardware class (C(knowledge/memory_guard)) and your
+    overrides.
   - Figures that contradict each other are refused.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -22,11 +23,11 @@ options:
     required: true
   overrides:
     description: >-
-      Figures over the class's own, in its shape, such as C({kill: {term_mib: 768}}).
+      Overrides of the class's figures, in the same format, such as C({kill: {term_mib: 768}}).
     type: dict
     default: {}
   parts:
-    description: What is wanted of V(protected), V(kill) and V(load).
+    description: Any of V(protected), V(kill) and V(load).
     type: list
     elements: str
     default: [kill, load, protected]

@@ -10,7 +10,7 @@ short_description: Decide what the role spark_metrics installs on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Makes the files of the role spark_metrics of the host's part of the fabric's plan (C(dgxspark_plan)).
+  - Builds the files of the role spark_metrics from the host's part of the fabric plan (C(dgxspark_plan)).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

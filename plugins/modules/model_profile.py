@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_profile
-short_description: Make a profile of a model from its own files
+short_description: Generate a profile from a model's own files
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads a model's configuration and its list of tensors, no weight, and makes a whole profile of them - facts, precision by
     kind, size, parsers, engine, spread, context - with a first plan for the cluster. It runs on the controller and writes nothing.
-  - What a person has to decide is marked in the text by C(# decide:) and listed in RV(decide).
+  - What you have to decide is marked C(# decide:) in the text and listed in RV(decide).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -62,7 +62,7 @@ options:
       Where the text will be written. A file there that somebody edited, or made by hand, is refused unless O(overwrite).
     type: path
   overwrite:
-    description: Take an edited file at O(path) for granted.
+    description: Overwrite an edited file at O(path).
     type: bool
     default: false
 requirements:

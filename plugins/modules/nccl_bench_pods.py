@@ -15,9 +15,9 @@ description:
   - The pods and what they need are always deleted afterwards, and those of a run that was killed before it begins. The namespace
     stays.
   - Fails where no pod could be made. Where no pod ran, since no node takes it or its image is not there, that is the fault of each host.
-  - In check mode it makes no pod.
+  - Creates no pod in check mode.
   - The hosts' VFs are those of the fabric's plan, C(dgxspark_plan).
-  - Runs on the controller, by its action plugin. The role P(dgxspark.cluster.nccl#role) calls it with C(nccl_bench_in=pods).
+  - Runs on the controller through its action plugin. The role P(dgxspark.cluster.nccl#role) calls it with C(nccl_bench_in=pods).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup

@@ -10,12 +10,12 @@ short_description: Configure NCCL for a node's own processes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Writes NCCL's environment, limits on locked memory and stack, and sysctls, each into a file of its own, and leaves
-    those out for which there is nothing to say.
-  - A file that is there already and was not written by this module is never touched. The module then fails, names it,
-    and changes nothing.
-  - With O(state=absent) its files go, sysctls go back to the values before, and folders that it made go where they are
-    empty.
+  - Writes NCCL's environment, limits on locked memory and stack, and sysctls, each into its own file, and skips those
+    for which nothing is set.
+  - An existing file that this module did not write is never touched. The module then fails, names it, and changes
+    nothing.
+  - With O(state=absent) its files are removed, sysctls return to their previous values, and folders that it created are
+    removed if empty.
   - Running services and logins keep their limits. RV(restart) says whether they have to be restarted.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes

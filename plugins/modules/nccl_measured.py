@@ -6,13 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_measured
-short_description: Say what the NCCL benchmark came to
+short_description: Return the outcome of the NCCL benchmark
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Takes what the role P(dgxspark.cluster.nccl#role) registered of each host, reads the logs of all ranks, and returns the evidence
-    for the step C(nccl) of M(dgxspark.cluster.fabric_report), or the reason why nothing was measured. Fails for nothing of the kind.
-  - Runs on the controller, by its action plugin.
+    for the step C(nccl) of M(dgxspark.cluster.fabric_report), or the reason why nothing was measured. Never fails for a
+    benchmark that failed.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -30,7 +31,7 @@ options:
     description: What M(dgxspark.cluster.nccl_bench_pods) returned, failed or not. Without it the ranks are processes.
     type: dict
   expect:
-    description: What is to have carried the traffic, as for M(dgxspark.cluster.nccl_transport).
+    description: What should have carried the traffic, as for M(dgxspark.cluster.nccl_transport).
     type: str
     choices: [ib, socket, any]
     default: ib

@@ -12,9 +12,9 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads the logs of all ranks (NCCL 2.20 to 2.30, C(NCCL_DEBUG=INFO)) and says whether every channel of every
     communicator between nodes uses RDMA, which HCA and GID it uses, and if not, why.
-  - V(ib) is said of complete evidence alone. Every rank of the job, every channel, both ends of each, and no sign of
-    failure. A missing rank or channel makes it V(unknown).
-  - The task fails where the verdict is not the one in O(expect), with the cause and its remedy.
+  - V(ib) requires complete evidence. Every rank of the job, every channel, both ends of each, and no sign of failure. A
+    missing rank or channel makes it V(unknown).
+  - The task fails if the verdict is not the one in O(expect), with the cause and its remedy.
   - A log to which a later run was appended is no proof. A process without a communicator, where others have one, and a
     chosen network that no channel uses make it V(unknown), too; several runs in the logs are said.
   - Logs of any size are read in constant memory, long lines in time that grows with their length. Launcher prefixes,
@@ -88,7 +88,7 @@ options:
     type: bool
     default: false
   knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one.
+    description: Your knowledge folders, on top of the shipped one.
     type: list
     elements: path
     default: []

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: netplan_vf
-short_description: Write the netplan file of the fabric so that a node never stays cut off
+short_description: Write the fabric's netplan file, with rollback if a node is cut off
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Writes one netplan file and has C(netplan apply) use it, under a timer on the node that goes back to the old files.
-    Only a new connection from the controller once netplan is done stops that timer. A change that cuts the node
-    off, a killed controller and a reboot in the middle all end with the old configuration.
-  - Before anything is written, the file is laid beside the node's other netplan files in a scratch folder, where
+  - Writes one netplan file and runs C(netplan apply), with a timer on the node that restores the old files. Only a new
+    connection from the controller once netplan is done stops that timer. A change that cuts the node off, a killed
+    controller and a reboot in the middle all end with the old configuration.
+  - Before anything is written, the file is combined with the node's other netplan files in a scratch folder, where
     C(netplan generate) must accept it, and every stanza of every file is resolved to the devices that it means. Two
     stanzas for one device are refused, which netplan itself lets pass.
   - Interfaces in O(devices) that lack an address or have another MTU are given them again, though every file is right.
@@ -38,12 +38,12 @@ options:
     type: path
     default: /etc/netplan/90-dgxspark-fabric.yaml
   content:
-    description: Its text, as M(dgxspark.cluster.fabric_changes) makes it. Needed with O(state=present).
+    description: Its text, as M(dgxspark.cluster.fabric_changes) makes it. Required with O(state=present).
     type: str
   state:
     description:
-      - V(present) writes the file, V(absent) removes it and gives back what was absorbed of other files, byte for byte
-        and with mode and owner.
+      - V(present) writes the file, V(absent) removes it and restores what was absorbed from other files, byte for byte
+        with mode and owner.
     type: str
     choices: [present, absent]
     default: present
@@ -76,7 +76,7 @@ options:
     choices: [refuse, absorb]
     default: refuse
   rollback_timeout:
-    description: Seconds after which an unconfirmed change goes back. netplan itself takes some of them.
+    description: Seconds after which an unconfirmed change is rolled back. netplan itself takes some of them.
     type: int
     default: 60
   phase:

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_health
-short_description: Read how a node is doing, beside its fabric
+short_description: Read a node's health apart from its fabric
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads versions, memory, the GPU's clock and power, heat and PCIe links, and looks for known lines in the journal, in one
-    go. It changes nothing.
+  - Reads versions, memory, the GPU's clock and power, heat and PCIe links, and looks for known lines in the journal, in one step. It changes nothing.
   - The journal is searched on the node. Only the lines that matched come back, secrets in them masked.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -49,11 +48,11 @@ options:
     type: int
     default: 5000
   proc_root:
-    description: Where procfs is. Tests put a tree of their own here.
+    description: Where procfs is. Tests use their own tree.
     type: path
     default: /proc
   system_root:
-    description: What the paths of other files begin with. Tests put a tree of their own here.
+    description: Prefix of other file paths. Tests use their own tree.
     type: path
     default: /
 requirements:

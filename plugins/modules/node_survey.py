@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads the IPv4 networks in use (routes, Docker's and K3s's configuration), who LLDP says is at the other end of interfaces, and
-    which other stacks are there with the ports and the memory that they hold, in one go. It changes nothing.
+    which other stacks are there with the ports and the memory that they hold, in one step. It changes nothing.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

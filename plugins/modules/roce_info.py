@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_info
-short_description: Read what a node's RoCE fabric functions, VFs and network configuration are
+short_description: Read a node's RoCE fabric functions, VFs and network configuration
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads the fabric's physical functions (PFs), their virtual functions (VFs) with RDMA devices and GID tables, netplan's
-    configuration, and the digests of files, in one go. It changes nothing.
-  - An RDMA device belongs to a netdev by what the kernel links together, never by a name.
+    configuration, and the digests of files, in one step. It changes nothing.
+  - RDMA devices are matched to netdevs by the kernel's links, never by name.
   - A VF whose netdev is in another network namespace is read there. V(pod) means that processes run in that namespace,
     V(stranded) that none did for 20 seconds (a pod's gets its VFs before its first process), V(unbound) that the VF has no
     driver or no netdev anywhere.

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_canary
-short_description: Send one chat request to each rank group and judge what comes
+short_description: Send one chat request to each rank group and judge the answer
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Sends one streamed chat request to each OpenAI-compatible server, from the controller, and fails where one is refused,
-    hangs, breaks off, brings nothing, brings reasoning alone, or garbage. A server whose C(/health) answers may do any of
+  - Sends one streamed chat request to each OpenAI-compatible server, from the controller, and fails if one is refused,
+    hangs, breaks off, or returns nothing, only reasoning, or garbage. A server whose C(/health) answers may do any of
     these.
-  - Guards read the text while it comes (a phrase again and again, an exact loop, very few words, one single token), and
+  - Guards read the text as it arrives (a phrase over and over, an exact loop, very few words, one single token), and
     compare the requests after the end (equal speeds, no content, all cut at the token limit).
   - It sends requests in check mode, too; they change nothing on any node.
 extends_documentation_fragment:
@@ -43,18 +43,19 @@ options:
         elements: str
         default: []
   prompt:
-    description: What is asked.
+    description: The prompt.
     type: str
     default: >-
       Write the numbers from one to twenty in English words, separated by commas. Then say in two sentences what a
       lighthouse is for.
   expect:
     description:
-      - A regular expression that the answer must hold, regardless of case. No guard sees fluent nonsense; this does.
-      - By default the answer may be any text that is no garbage.
+      - A regular expression that the answer must contain, regardless of case. No guard detects fluent nonsense; this
+        does.
+      - By default the answer may be any text that is not garbage.
     type: str
   max_tokens:
-    description: Most tokens of the answer, with its reasoning.
+    description: Maximum tokens of the answer, reasoning included.
     type: int
     default: 512
   timeout:
@@ -62,17 +63,17 @@ options:
     type: float
     default: 120
   api_key:
-    description: The servers' API key. It is sent to them and shown nowhere.
+    description: The servers' API key. It is sent only to them and never shown.
     type: str
   validate_certs:
     description: Whether a server's certificate is checked.
     type: bool
     default: true
   ca_path:
-    description: A file with the certificates of the authority that signed the servers'.
+    description: A file with the CA certificates for the servers' certificates.
     type: path
   knowledge_dirs:
-    description: The owner's folders of knowledge, laid over the shipped one. The guards' limits are of kind C(guards).
+    description: Your knowledge folders, on top of the shipped one. The guards' limits are of kind C(guards).
     type: list
     elements: path
     default: []

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: sriov_vf
-short_description: Make the planned VFs of a node's RoCE fabric functions, and keep them over reboots
+short_description: Create the planned VFs of a node's RoCE fabric functions, and keep them across reboots
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -17,8 +17,8 @@ description:
     settings again when it comes back from a pod.
   - Nothing changes while it would take a VF away that is in a live pod, or whose RDMA device a process has open. The failure names
     the VF and who uses it.
-  - What was there before the first change is noted on the node and comes back with O(state=absent), and on a function that was
-    planned once and is no longer.
+  - The state before the first change is recorded on the node and restored with O(state=absent), and for functions that
+    are no longer planned.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -155,7 +155,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
         if other:
             module.warn(
                 f"Another run was at work on this node's VFs: {other}. This one has waited for its end, and looked at the "
-                "node again. Run one at a time: the last one's inventory is what holds now."
+                "node again. Run one at a time: the last run's inventory now applies."
             )
         return work(module, sriov, planned, options)
 

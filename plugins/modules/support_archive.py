@@ -6,11 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: support_archive
-short_description: Make one redacted archive of what nodes said, for a bug report
+short_description: Write a redacted archive for a bug report
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Lays down a C(.tar.gz) on the controller, mode 0600, of what was read of the nodes, of plans, and of the newest reports.
+  - Writes a C(.tar.gz) on the controller, mode 0600, with what was read from the nodes, plans, and the newest reports.
   - Secrets become C(***). Names of hosts and users, domains, addresses (IPv4, IPv6, MAC, GID, GUID), serial numbers and other
     identifiers become pseudonyms such as C(addr-3), the same one for the same thing in all of its forms.
   - What is private is read of the inventory (names, addresses, users, and every variable whose name ends in C(token), C(password),

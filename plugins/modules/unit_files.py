@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: unit_files
-short_description: Install or remove a set of files with systemd units on a node
+short_description: Install or remove a set of files and systemd units on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Writes files, all of them or none, and enables the units among them. Files of an earlier run are removed.
-  - A record on the node says which files are of the set; no other file is touched.
+  - A record on the node lists the files of the set; no other file is touched.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -21,7 +21,7 @@ options:
     type: str
     required: true
   state:
-    description: V(absent) removes what was laid down and nothing else.
+    description: V(absent) removes only what was installed.
     type: str
     choices: [present, absent]
     default: present

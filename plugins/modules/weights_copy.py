@@ -10,10 +10,10 @@ short_description: Copy verified weights from node to node over the fabric
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Runs on all nodes of a chain at the same time. Each pulls from the node before it and serves the one after it, by HTTP with
-    byte ranges on its own address of the fabric, to who has the run's token, until all have everything.
-  - A file counts only when its SHA-256 is that of the list. What an interrupted run received is gone on with.
-  - Start it with C(async), and M(dgxspark.cluster.weights_wait) shows how far it is.
+  - Runs on all nodes of a chain at the same time. Each pulls from the node before it and serves the one after it, over
+    HTTP with byte ranges on its own fabric address, to whoever has the run's token, until all have everything.
+  - A file counts only when its SHA-256 is that of the list. An interrupted run is resumed.
+  - Start it with C(async); M(dgxspark.cluster.weights_wait) shows its progress.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_fetch
-short_description: Put a model's weights on a node, from the hub or a folder, or remove them
+short_description: Install a model's weights on a node, from the hub or a folder, or remove them
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Downloads a repository with the hub's own library (C(snapshot_download)) into the layout of its cache, reads every file,
-    compares it with what the hub promised (SHA-256 of LFS files, git's id of the others), and lays a list beside it.
-  - Files that came whole stay where a download was interrupted; the next one goes on with the others.
-  - In check mode the hub is asked what would come, and nothing is moved.
-  - Runs for as long as the download takes. Start it with C(async), and M(dgxspark.cluster.weights_wait) shows how far it is.
+  - Downloads a repository with the hub's own library (C(snapshot_download)) into the layout of its cache, verifies
+    every file against the hub's list (SHA-256 of LFS files, git id of the others), and writes a list beside it.
+  - Complete files of an interrupted download stay; the next run continues with the others.
+  - In check mode the hub is asked what would be downloaded, and nothing is moved.
+  - Runs for as long as the download takes. Start it with C(async); M(dgxspark.cluster.weights_wait) shows its progress.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_info
-short_description: Read which models' weights a node has
+short_description: Read which model weights a node has
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_wait
-short_description: Wait for a download or a copy on a node, and show how far it is
+short_description: Wait for a download or a copy on a node, and show its progress
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   interval:
-    description: Seconds between two looks, at the least. A node that takes long to answer is asked less often.
+    description: Seconds between checks, at the least. A node that takes long to answer is asked less often.
     type: float
     default: 5
 seealso:

@@ -36,19 +36,19 @@ _MAKE = "Run site.yml --tags fabric."
 
 # Why verify's causes come about on a cluster that once was well. By their ids' beginnings, the longest first.
 _WHY = {
-    "function.": "The ConnectX-7 leaves the PCI bus while no cable is in, and comes back when one is.",
+    "function.": "The ConnectX-7 leaves the PCI bus without a cable, and returns when one is plugged in.",
     "link.down": "The cable, its plug, the switch port, or the node at the other end.",
-    "link.speed": "The cable or the switch port carries less, or they agreed on less.",
-    "link.mtu": "It was set back since: a pod gave the VF back, a firmware update reset it, or somebody changed it.",
-    "vf.stranded": "A pod was deleted by force, and its dead network namespace kept the VF.",
+    "link.speed": "The cable or the switch port supports less, or they negotiated less.",
+    "link.mtu": "It was changed since: a pod returned the VF, a firmware update reset it, or somebody changed it.",
+    "vf.stranded": "A pod was force-deleted, and its dead network namespace kept the VF.",
     "vf.unbound": "Its driver was taken away, or failed.",
-    "vf.mac": "It was created again without the settings, as by another tool.",
-    "vf.": "The VFs were not made after the last boot, or their number was changed.",
+    "vf.mac": "It was recreated without the settings, for example by another tool.",
+    "vf.": "The VFs were not created after the last boot, or their number was changed.",
     "gid.no-ipv4": "The VF lost its address, netplan was not applied after the VF came back from a pod, or a file in "
     "/etc/systemd/network wins over netplan's (`networkctl status INTERFACE` names the file in use).",
     "gid.": "The GID table follows addresses and link events, and did not follow this one.",
     "rdma.exclusive": "Somebody set it (rdma system set netns exclusive, or ib_core's option netns_mode=0).",
-    "plan.": "The inventory does not fit what the nodes have.",
+    "plan.": "The inventory does not match the nodes.",
 }
 
 
@@ -110,8 +110,8 @@ def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
                 "error",
                 name,
                 f"it answers, but {absent[0]}.",
-                "The node is up; what reads its fabric failed there, as it does without root.",
-                "Give Ansible root on it (become: true; -K where sudo asks for a password), or see to what the error names.",
+                "The node is up, but reading its fabric failed there, as happens without root.",
+                "Give Ansible root on it (become: true; -K where sudo asks for a password), or fix what the error names.",
             )
         elif absent and absent[1]:
             yield Diagnosis(
@@ -119,14 +119,14 @@ def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
                 "error",
                 name,
                 f"{absent[0]}.",
-                "It is off, hangs, or cannot be reached over ssh; or what reads it failed.",
+                "It is off, hangs, or cannot be reached over ssh; or reading it failed.",
                 "See whether it answers ping and ssh. One that answers ping alone has most likely run out of memory, and "
                 "needs its power cut.",
                 follows=("Every model that has a rank there is down, though its health page may say otherwise.",),
             )
         elif name in state.health_errors:
             message = state.health_errors[name]
-            cause = "The module node_health could not do its work there."
+            cause = "The module node_health failed there."
             yield Diagnosis(
                 "node.unread", "warning", name, f"its health could not be read: {message}", cause, "See why."
             )
@@ -166,7 +166,7 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
                 "warning",
                 name,
                 f"site.yml would change {signatures.count(len(found), 'thing')} there: {shown}{more}.",
-                "It was changed by hand, by an update or a pod, or the inventory has changed since.",
+                "It was changed by hand, an update or a pod, or the inventory has changed since.",
                 f"Look at it with plan.yml. {_MAKE}",
             )
 
@@ -214,7 +214,7 @@ def _versions(state: SiteState) -> t.Iterator[Diagnosis]:
             ", ".join(host for version in others for host in versions[version]),
             f"{component} differs between nodes: {told}.",
             "The nodes were updated at different times.",
-            "Bring all nodes to one version, and restart them where it is a kernel, driver or firmware.",
+            "Bring all nodes to one version, and restart them for a kernel, driver or firmware.",
         )
 
 
@@ -231,7 +231,7 @@ def _known_bad(state: SiteState) -> t.Iterator[Diagnosis]:
             key,
             finding.severity,
             ", ".join(hosts[key]),
-            f"{finding.names[0]} {version} is on the list of versions that are known to be bad.",
+            f"{finding.names[0]} {version} is on the list of known-bad versions.",
             finding.message,
             finding.remedy,
             source=tuple(map(str, finding.source)),
@@ -252,9 +252,9 @@ def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
                 "memory.low",
                 "error" if low else "warning",
                 name,
-                f"{free:.1f} GiB of memory are left; at least {limits['error_gib' if low else 'warning_gib']} are due.",
-                "CPU and GPU share it. What is served there, or beside it, takes more than was planned.",
-                "Lower mem_fraction_static or gpu_memory_utilization, or take other loads off the node, before it hangs.",
+                f"{free:.1f} GiB of memory are free; at least {limits['error_gib' if low else 'warning_gib']} are due.",
+                "CPU and GPU share it. What runs there uses more than was planned.",
+                "Lower mem_fraction_static or gpu_memory_utilization, or stop other workloads on the node, before it hangs.",
                 source=tuple(state.limits["source"]),
             )
         elif state.needed_gib is not None and free < state.needed_gib and not _busy(state, name):
@@ -263,8 +263,8 @@ def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
                 "warning",
                 name,
                 f"{free:.1f} GiB are free and nothing is served there; the plan counts on {state.needed_gib:.1f}.",
-                "Something else has taken memory since it was measured, or a model that ended has not given it back.",
-                "See what (ps, free -g). What an ended engine leaves behind goes with a restart of the node.",
+                "Something else has used memory since it was measured, or a model that ended has not released it.",
+                "Find out what (ps, free -g). Restarting the node frees what an ended engine leaves behind.",
             )
         stray = (health.memory.get("CmaFree", 0) - health.memory.get("CmaTotal", 0)) / KIB_PER_GIB
         if "stray_cma_gib" in limits and stray > limits["stray_cma_gib"]:
@@ -273,7 +273,7 @@ def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
                 "error",
                 name,
                 f"CmaFree is {stray:.1f} GiB above CmaTotal.",
-                "The kernel keeps memory for its next start (KHO), in which RDMA cannot register anything: ibv_reg_mr "
+                "The kernel reserves memory for its next boot (KHO), in which RDMA cannot register anything: ibv_reg_mr "
                 "fails with ENOMEM under load.",
                 "Add kho=off to the kernel's command line and restart, or boot a 6.17 kernel.",
                 source=("NVIDIA/NV-Kernels#591", "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259"),
@@ -300,19 +300,19 @@ def _gpus(state: SiteState) -> t.Iterator[Diagnosis]:
                 name,
                 f"the GPU cannot be read: {health.gpu_error}.",
                 "The driver is not loaded, does not fit the kernel, or the GPU does not answer.",
-                "See dmesg for NVRM lines. Where nothing speaks against it, cut the node's power for a minute.",
+                "Check dmesg for NVRM lines. If nothing there explains it, cut the node's power for a minute.",
             )
         for gpu in health.gpus:
             stuck = low_power(gpu, limits)
             if stuck is None:
-                state.unjudged.append((name, "whether the GPU is in its low-power state: that shows at work only"))
+                state.unjudged.append((name, "whether the GPU is in its low-power state: that shows only under load"))
             elif stuck:
                 yield Diagnosis(
                     "gpu.low-power",
                     "error",
                     name,
                     f"the GPU is {gpu.utilisation:.0f} % busy at {gpu.clock_mhz:.0f} MHz and {gpu.power_w:.0f} W.",
-                    "It is stuck in a low-power state of the platform, which outlives restarts of programs and of the node.",
+                    "It is stuck in a low-power state of the platform, which survives restarts of programs and of the node.",
                     "Shut the node down, pull its power plug for a minute, and start it again.",
                     source=tuple(state.limits["source"]),
                 )
@@ -322,8 +322,8 @@ def _gpus(state: SiteState) -> t.Iterator[Diagnosis]:
                     "warning",
                     name,
                     f"the GPU has {gpu.temperature_c:.0f} degrees.",
-                    "It gets too little air, or the node stands on another one.",
-                    "Give it air. nvidia-smi -lgc 0,2000 took 10 degrees off in the field, and no speed.",
+                    "It gets too little air, or the node is stacked on another one.",
+                    "Improve its airflow. nvidia-smi -lgc 0,2000 lowered the temperature by 10 degrees in the field, without costing speed.",
                     source=("MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",),
                 )
 

@@ -71,9 +71,9 @@ def check_limit(
         end = None if match["range"] and not match["last"] else int(last) + 1
         got = list(groups.get(stem, ()))[int(first) : end]
         if meant and set(meant) != set(got):
-            means = f"the group's members at these positions, counted from 0: {', '.join(got) or 'nobody'}"
+            means = f"the group's members at these positions, counted from 0: {', '.join(got) or 'none'}"
             if stem not in groups:
-                means = f"positions in a group {stem!r}, which this inventory does not have: nobody"
+                means = f"positions in a group {stem!r}, which this inventory does not have: no hosts"
             findings.append(
                 Finding(
                     "limit.subscript",

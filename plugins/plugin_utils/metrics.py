@@ -90,7 +90,7 @@ def outcome(report: str) -> metrics.Verify:
         return {"passed": str(said["verdict"]) == "passed", "finished": finished}
     except (OSError, ValueError, TypeError, KeyError) as exc:
         raise CollectionError(
-            f"spark_metrics_report: {report} is no report of verify ({exc}). Name its JSON file, or none (null)."
+            f"spark_metrics_report: {report} is not a report of verify ({exc}). Name its JSON file, or none (null)."
         ) from None
 
 

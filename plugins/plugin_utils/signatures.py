@@ -167,7 +167,7 @@ def _read_file(path: pathlib.Path, name: str, table: Table) -> Reading:
         try:
             reading = scanner.scan(name, _text_only(file), table.patterns)
         except (_NoText, EOFError, gzip.BadGzipFile):
-            return Reading(name, error="no log: this is no text (UTF-8, or gzip of it).")
+            return Reading(name, error="no log: this is not text (UTF-8, or gzip of it).")
     if not reading.lines:
         return Reading(name, error="it is empty.")
     return reading

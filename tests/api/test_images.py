@@ -116,7 +116,7 @@ def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> N
     for name in ("spark1", "spark2", "spark4"):
         owner.cluster.nodes()[name]["status"]["images"].clear()
     text = owner.refused()
-    assert f"{OLD} is {SECOND} now, and was {FIRST} when it came first" in text
+    assert f"{OLD} is {SECOND} now, and was {FIRST} at the first pull" in text
     assert "k8s_dgx_image_digest_change=accept" in text and owner.record() == f"{OLD} {FIRST}\n"
     owner.good(k8s_dgx_image_digest_change="accept", k8s_dgx_restart=True)
     assert owner.record() == f"{OLD} {SECOND}\n"
@@ -161,7 +161,7 @@ def test_what_is_gone_is_refused_by_name(owner: Owner) -> None:
 @pytest.mark.long
 def test_a_policy_of_never_and_a_platform_that_is_not_there(owner: Owner) -> None:
     text = owner.refused(k8s_dgx_serving={"image_pull": "Never"})
-    assert "spark1: it is not there, and k8s_dgx_serving.image_pull is Never" in text
+    assert "spark1: it is missing, and k8s_dgx_serving.image_pull is Never" in text
     owner.cluster.faults = {
         ("", "engine"): f"failed to pull and unpack image: no match for platform in manifest {FIRST}: not found"
     }

@@ -73,9 +73,9 @@ def test_an_image_that_cannot_be_had_or_says_nothing_or_nonsense_is_one_sentence
     owner.cluster.faults = {("spark1", "fork"): f"failed to resolve reference {REPO}: not found"}
     assert "spark1: there is no such image." in owner.refused()
     owner.cluster.faults, owner.cluster.logs[POD] = {}, "exec: python3: no such file\n"
-    assert "the image said nothing of itself. Its last words: exec: python3: no such file" in owner.refused()
+    assert "the image returned nothing. Its last output: exec: python3: no such file" in owner.refused()
     owner.cluster.logs[POD] = framed(SAID | {"version": "../../x"})
-    assert "is no version of vllm. Nothing was written." in owner.refused()
+    assert "is not a version of vllm. Nothing was written." in owner.refused()
     ended = {"exitCode": 1, "reason": "Error"}
     status = {"name": "inspect", "imageID": f"{REPO}@{DIGEST}", "state": {"terminated": ended}}
     owner.cluster.said[POD] = {"phase": "Failed", "containerStatuses": [status]}

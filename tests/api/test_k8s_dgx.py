@@ -190,7 +190,7 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
 def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn) -> None:
     code, said, _changed = site.run(k8s_dgx_memory_check=True, k8s_dgx_memory_timeout=5)
     assert code != 0
-    assert re.search(r"spark1: [\d.]+ GiB are free, the plan counts on \d+\.\d GiB", said)
+    assert re.search(r"spark1: [\d.]+ GiB are free, the plan requires \d+\.\d GiB", said)
     assert "Nothing is served as serve-default now." in said
     assert not site.cluster.pods()
 
@@ -200,7 +200,7 @@ def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> Non
     site.say({"dgxspark-multus-spark3": creating})
     code, said, _changed = site.run(k8s_platform_networks_timeout=1)
     assert code != 0
-    assert "Multus is not at work on spark3 after 1 s" in " ".join(said.split())
+    assert "Multus is not running on spark3 after 1 s" in " ".join(said.split())
     assert not site.cluster.pods()
     # Who has a Multus of his own, or no need of one, is not asked for ours.
     site.good(k8s_platform_parts={"cni_plugins": "unmanaged", "multus": "unmanaged"}, k8s_platform_networks_timeout=1)

@@ -100,7 +100,7 @@ def test_refusals_read_as_shown(settings: dict[str, t.Any]) -> None:
 
 
 def test_the_table_of_what_the_plan_says_itself_is_whole() -> None:
-    table = GUIDE.partition("The plan says this itself")[2].partition("A name that the engine")[0]
+    table = GUIDE.partition("The plan sets this")[2].partition("A name that the engine")[0]
     assert set(ELSEWHERE) <= set(re.findall(r"``(\w+)``", table))
 
 

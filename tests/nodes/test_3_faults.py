@@ -29,7 +29,7 @@ def test_a_missing_image_is_named_and_the_model_before_serves_on(site: Site) -> 
     before = site.ask("/v1/models")["data"][0]["id"]
     code, said, _changed = site.run(k8s_dgx_image="localhost/absent:lab")
     assert code != 0
-    assert "spark2: it is not there, and k8s_dgx_serving.image_pull is Never" in plain(said)
+    assert "spark2: it is missing, and k8s_dgx_serving.image_pull is Never" in plain(said)
     assert "Nothing was stopped." in plain(said)
     assert not [each for each in site.listed("pods", "-n", NAMESPACE) if "-pull-" in each["metadata"]["name"]]
     assert all(condition(pod) for pod in site.ranks().values())

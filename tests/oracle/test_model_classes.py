@@ -52,7 +52,7 @@ def test_a_class_can_do_what_it_or_its_bases_define(wheel: pathlib.Path) -> None
 
 def test_code_that_has_moved_stops_the_tool(wheel: pathlib.Path) -> None:
     (wheel / model_classes.MODELS / "own.py").write_text("EntryClass = made()", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="no list of names any more"):
+    with pytest.raises(RuntimeError, match="not a list of names any more"):
         model_classes.classes(wheel)
 
 
@@ -199,7 +199,7 @@ def test_a_configuration_is_known_to_vllm_or_to_its_transformers(vllm_wheel: pat
     assert vllm_classes.model_types(auto.parents[2])["C1ForCausalLM"] == {"kind_1", "kind-b"}
     assert vllm_classes.configured(vllm_wheel, auto.parents[2]) == {"kind_1", "kind_2"}
     place.write_text("_CONFIG_REGISTRY = {}", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="is no list of names any more"):
+    with pytest.raises(RuntimeError, match="is not a list of names any more"):
         vllm_classes.configured(vllm_wheel, auto.parents[2])
 
 

@@ -21,7 +21,7 @@ def test_a_missing_image_is_named_and_the_model_before_serves_on(served: Served)
     model = served.ask("/v1/models")["data"][0]["id"]
     failed = served.run(playbook="playbooks/serve.yml", k8s_dgx_image="localhost/absent:lab")
     assert failed.code != 0
-    assert "spark4: it is not there, and k8s_dgx_serving.image_pull is Never" in plain(failed.output)
+    assert "spark4: it is missing, and k8s_dgx_serving.image_pull is Never" in plain(failed.output)
     assert "Nothing was stopped." in plain(failed.output)
     assert not [name for name in served.listed("pods", "-n", NAMESPACE) if "-pull-" in name["metadata"]["name"]]
     assert all(condition(pod) for pod in served.ranks().values())

@@ -27,8 +27,9 @@ ABOUT = {
 """,
     "vllm": """\
 # versions: the registry has the architecture, or one of another ending that it takes for it. pipeline: the class implements
-# SupportsPP, and `forward` takes intermediate_tensors. states_all: it says supports_mamba_prefix_caching. transformers: the registry has it not, and the newest transformers that
-# the release allows has a class that its Transformers backend takes, or the release allows any newer transformers.
+# SupportsPP, and `forward` takes intermediate_tensors. states_all: it says supports_mamba_prefix_caching. transformers: the registry
+# does not have it, and the newest transformers that the release allows has a class that its Transformers backend takes, or the
+# release allows any newer transformers.
 # config_unknown: the registry has it, but neither vLLM nor the newest transformers that the release allows knows its model_type.
 # mtp_refused: SpeculativeConfig.hf_config_override makes one of MTPModelTypes of none of its model_types, so that method mtp ends
 # in NotImplementedError; not said where transformers does not tell its model_type.
@@ -78,7 +79,7 @@ def _read(folder: Path) -> _Sources:
             ):
                 listed = node.value.elts if isinstance(node.value, (ast.List, ast.Tuple)) else [node.value]
                 if not all(isinstance(item, ast.Name) for item in listed):
-                    raise RuntimeError(f"{path}: EntryClass is no list of names any more: {ast.unparse(node.value)}")
+                    raise RuntimeError(f"{path}: EntryClass is not a list of names any more: {ast.unparse(node.value)}")
                 found.registered += [(module, item.id) for item in listed if isinstance(item, ast.Name)]
     return found
 

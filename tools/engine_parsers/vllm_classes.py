@@ -258,7 +258,7 @@ def configured(folder: Path, packages: Path) -> set[str]:
     tree = ast.parse((folder / CONFIGURATIONS).read_text(encoding="utf-8"))
     own = _assigned(tree, "_CONFIG_REGISTRY")
     if not isinstance(own, ast.Call) or not own.keywords:
-        raise RuntimeError(f"{folder}: _CONFIG_REGISTRY is no list of names any more: {ast.unparse(own)[:80]}")
+        raise RuntimeError(f"{folder}: _CONFIG_REGISTRY is not a list of names any more: {ast.unparse(own)[:80]}")
     known = {word.arg for word in own.keywords if word.arg}
     for path in sorted((packages / "transformers" / "models" / "auto").glob("*.py")):
         known |= set(re.findall(r'^ +\("([\w-]+)", "\w+Config"\),$', path.read_text(encoding="utf-8"), re.MULTILINE))

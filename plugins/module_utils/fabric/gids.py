@@ -181,20 +181,20 @@ def _judge_table(
             "wrong-netdev",
             at,
             f"entry {gid.index} of {hca.name} has {planned.address}, but for the netdev {gid.netdev or '(none)'}.",
-            "Take the address from that other interface.",
+            "Remove the address from that other interface.",
         )
     if own:
         return _finding(
             "roce-v1-only",
             at,
-            f"{planned.address} stands in {hca.name}'s GID table as RoCE v1 only (entry {own[0][1].index}).",
+            f"{planned.address} is in {hca.name}'s GID table as RoCE v1 only (entry {own[0][1].index}).",
             "The device offers no RoCE v2 there: update its firmware and driver.",
         )
     return _finding(
         "not-in-table",
         at,
         f"the netdev has {has}, but {hca.name}'s GID table was not updated: {_contents(hca)}.",
-        "Set the link down and up again; if that does not help, bind the VF's driver again.",
+        "Set the link down and up again; if that does not help, rebind the VF's driver.",
     )
 
 

@@ -215,7 +215,7 @@ def unreadable(files: Sequence[NetplanFile]) -> list[Finding]:
             "netplan.unreadable",
             "error",
             file.path,
-            f"this netplan file cannot be read ({file.error}), so nobody knows which interfaces it configures.",
+            f"this netplan file cannot be read ({file.error}), so the interfaces it configures are unknown.",
             "Correct it or move it away.",
         )
         for file in files
@@ -343,7 +343,7 @@ def _refusal(clash: Clash, remedy: str) -> Finding:
         "error",
         str(clash.device),
         f"{' and the '.join(('the ' if i == 0 else '') + str(c) for i, c in enumerate(clash.claims))} all configure it; "
-        "netplan lets that pass, and which one wins hangs on file names."
+        "netplan accepts that, and the file names decide which one wins."
         if len(clash.claims) > 2
         else f"the {first} and the {second} both configure it; netplan lets that pass, and which one wins hangs on "
         "file names.",

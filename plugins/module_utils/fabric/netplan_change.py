@@ -286,16 +286,16 @@ def settle(host: Host, outcome: Outcome) -> None:
                 continue
             last = rollback.roll_back(host, identity, "an interrupted run")
         if last and host.text("pending"):
-            raise CollectionError(f"An earlier change could not be taken back: {'; '.join(last['failed'])}")
+            raise CollectionError(f"An earlier change could not be rolled back: {'; '.join(last['failed'])}")
         if last:
             waited = None
-            outcome.warnings.append(f"An earlier unconfirmed change was taken back first ({last['summary']}).")
+            outcome.warnings.append(f"An earlier unconfirmed change was rolled back first ({last['summary']}).")
     if waited:
         state = rollback.ended(host, waited[0]).get("state")
-        how = {"confirmed": "confirmed", "rolled_back": "taken back"}.get(str(state), "over")
+        how = {"confirmed": "confirmed", "rolled_back": "rolled back"}.get(str(state), "over")
         outcome.warnings.append(
-            f"Another run was at work on this node's netplan files: {waited[1]}. This one has waited until that change was "
-            f"{how}, and looked at the node again. Run one at a time: the last one's inventory is what holds now."
+            f"Another run was changing this node's netplan files: {waited[1]}. This one has waited until that change was "
+            f"{how}, and looked at the node again. Run one at a time: the last run's inventory now applies."
         )
 
 
@@ -315,7 +315,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
     if check_mode:
         if host.text("pending"):
             other = rollback.who(host.document("journal.json"))
-            early.warnings.append(f"An unconfirmed change is pending ({other}); a real run waits for its end first.")
+            early.warnings.append(f"An unconfirmed change is pending ({other}); a real run first waits for it to end.")
         outcome = plan_change(host, run, sysfs, request, scratch)[1]
         outcome.changes += _left_behind(host, request)
         outcome.warnings += early.warnings
@@ -358,7 +358,7 @@ def _start(host: Host, request: Request, images: Images, summary: str) -> None:
         rollback.prepare(host, identity, images, source, deadline, asked)
     except OSError as exc:
         raise CollectionError(
-            f"The change could not be written down, so nothing was changed: {exc.filename}: {reason(exc)}"
+            f"The change could not be recorded, so nothing was changed: {exc.filename}: {reason(exc)}"
         ) from exc
     rc, out, err = host.command(rollback.guard_command(identity))
     if rc != 0:
@@ -422,7 +422,7 @@ def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
         if found or why:
             told = "\n".join([*map(str, found), *([why] if why else [])])
             raise CollectionError(
-                f"{request.path} is written and confirmed, and has no effect:\n{told}", findings=found
+                f"{request.path} is written and confirmed, but has no effect:\n{told}", findings=found
             )
         if late or not live:
             return
@@ -442,7 +442,7 @@ def _confirm(host: Host, request: Request) -> Outcome:
         _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}")
     wrong = rollback.unwritten(host)
     if wrong:
-        _undo(host, identity, f"{', '.join(wrong)} was changed by somebody else meanwhile.")
+        _undo(host, identity, f"{', '.join(wrong)} was changed by someone else meanwhile.")
     rollback.note(host, identity, "confirmed")
     rollback.forget(host)  # the guard sees this and ends
     return Outcome(state="confirmed")
@@ -455,9 +455,9 @@ def _ended(host: Host, identity: str) -> Outcome:
         return Outcome(state="confirmed")
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")
-        message = "The node knows nothing of it, and will not begin it."
+        message = "The node does not know it, and will not start it."
         if host.text("pending"):
-            message += f" Another run is at work there: {rollback.who(host.document('journal.json'))}."
+            message += f" Another run is active there: {rollback.who(host.document('journal.json'))}."
         return Outcome(state="unknown", message=message)
     failed = f" Going back was not complete: {'; '.join(last['failed'])}" if last["failed"] else ""
     return Outcome(state="rolled_back" if last["applied"] else "too_slow", message=f"{last['summary']}.{failed}")

@@ -197,7 +197,7 @@ def busy(host: Host) -> t.Iterator[None]:
                 break
             except OSError as exc:
                 if host.clock() > until:
-                    raise RestoreError(f"another run has been at work for {LOCK_WAIT:.0f} s ({mark} names it)") from exc
+                    raise RestoreError(f"another run has been active for {LOCK_WAIT:.0f} s ({mark} names it)") from exc
                 host.sleep(0.1)
         with open(mark, "w", encoding="utf-8") as file:
             file.write(f"DGXSPARK_BUSY={os.getpid()}\n")

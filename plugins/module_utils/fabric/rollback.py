@@ -229,7 +229,7 @@ class Host:
                         file.seek(0)
                         raise RollbackError(
                             f"{LOCK} has been held by another process ({file.read().strip() or 'unknown'}) for "
-                            f"{LOCK_WAIT:g} s: another run is at work on this node's netplan files."
+                            f"{LOCK_WAIT:g} s: another run is changing this node's netplan files."
                         ) from None
                     time.sleep(0.1)
             file.truncate(0)

@@ -55,7 +55,7 @@ class Sriov:
                 other = path.read_text(encoding="utf-8").strip() or other
             if self.host.clock() > until:
                 raise CollectionError(
-                    f"Another run has been at work on this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
+                    f"Another run has been changing this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
                     "Wait for its end, or end it, then run again."
                 )
             other = other or "a run whose name is not known"
@@ -246,7 +246,7 @@ class Sriov:
                     self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
                 except restore.RestoreError as exc:
                     raise CollectionError(
-                        f"{entry['slot']}: {exc}. What was there before is still noted: run again."
+                        f"{entry['slot']}: {exc}. The previous state is still recorded: run again."
                     ) from exc
         self._restore(before)
 
@@ -270,7 +270,7 @@ class Sriov:
         except restore.RestoreError as exc:
             problems = [str(exc)]
         if problems:
-            raise CollectionError(f"Not all could be set: {'; '.join(problems)}. Put that right and run again.")
+            raise CollectionError(f"Not everything could be set: {'; '.join(problems)}. Fix that and run again.")
 
 
 def _bare(entry: t.Mapping[str, t.Any]) -> vfs.Document:

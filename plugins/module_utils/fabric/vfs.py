@@ -242,7 +242,7 @@ def drift(
 # --- what speaks against it -------------------------------------------------------------------------------------------
 
 _FIRMWARE = (
-    "Switch SR-IOV on in the firmware, with mlxconfig (or mstconfig): "
+    "Enable SR-IOV in the firmware, with mlxconfig (or mstconfig): "
     "`mlxconfig -d {pci} set SRIOV_EN=1 NUM_OF_VFS={count}`; then power the node off (a reboot is not enough) and on."
 )
 
@@ -253,14 +253,14 @@ def _using(slot: str, vf: Vf) -> Finding | None:
     if vf.place.state == "pod":
         where = vf.place.netns or "another network namespace"
         message = f"it is in use in a live pod: its interface is in {where}, with {vf.place.pids} processes."
-        return Finding("sriov.in-use", "error", name, message, "Stop the pod that has it, then run again.")
+        return Finding("sriov.in-use", "error", name, message, "Stop the pod that uses it, then run again.")
     if vf.users:
         message = f"it is in use: {', '.join(vf.users)} {'have' if len(vf.users) > 1 else 'has'} queue pairs on it."
         return Finding("sriov.in-use", "error", name, message, "End these processes, then run again.")
     if vf.open_by:
         device = f"its RDMA device{f' {vf.hca.name}' if vf.hca else ''}"
         message = f"it is in use: {', '.join(vf.open_by)} {'have' if len(vf.open_by) > 1 else 'has'} {device} open."
-        remedy = "End these processes, for which the kernel would wait without end, then run again."
+        remedy = "End these processes, for which the kernel would wait forever, then run again."
         return Finding("sriov.in-use", "error", name, message, remedy)
     return None
 
@@ -296,7 +296,7 @@ def _missing(slot: str, netdev: str, pci: str | None) -> Finding:
         "sriov.missing",
         "error",
         f"{slot} ({pci or netdev})",
-        "this function is not there. The ConnectX-7 shows a port's functions only with its cable plugged in.",
+        "this function is missing. The ConnectX-7 shows a port's functions only with its cable plugged in.",
         "Plug the cable in (see `lspci -D -d 15b3:`), or leave the port out of dgxspark_fabric.ports, or name the function "
         "in the host's dgxspark_fabric_functions.",
     )
@@ -341,7 +341,7 @@ def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options 
                     "error",
                     f"{name} ({vf.pci})",
                     f"its interface was left in a dead network namespace ({vf.place.netns or 'without a name'}).",
-                    "Set sriov_roce_reset_stranded: true to bring it back (live pods are never touched)."
+                    "Set sriov_roce_reset_stranded: true to recover it (live pods are never touched)."
                     if vf.place.netns
                     else "Nothing can enter it: reboot the node.",
                 )

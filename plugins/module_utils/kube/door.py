@@ -54,12 +54,12 @@ def passed(head: bytes, key: bytes) -> bytes:
     """Return the head of a request as the engine is to see it; Refused where it does not have the key."""
     request, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if any(line[:1] in (b" ", b"\t") or b":" not in line or b"\n" in line for line in lines) or b"\n" in request:
-        raise Refused(400, "The request has a header that is none.")
+        raise Refused(400, "The request has a malformed header.")
     headers = [(line.split(b":", 1)[0].strip().lower(), line) for line in lines]
     shown = [line.split(b":", 1)[1].strip() for name, line in headers if name == b"authorization"]
     scheme, _space, given = (shown[0] if len(shown) == 1 else b"").partition(b" ")
     if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), key):
-        raise Refused(401, "This API wants its key, in the header Authorization: Bearer KEY.")
+        raise Refused(401, "This API requires its key in the header Authorization: Bearer KEY.")
     kept = [line for name, line in headers if name not in DROPPED]
     return b"\r\n".join([request, *kept, b"Connection: close", b"", b""])
 

@@ -174,14 +174,14 @@ class Installation:
         if seen != expected:
             raise CollectionError(
                 f"{self.wanted.file} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and it must be "
-                f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
+                f"{expected}. Nothing was changed. Download the file again from k3s_source (a mirror may have a broken copy)."
             )
         path.chmod(0o755)
         said = k3s.binary_version(self.run, str(path))
         if said != self.wanted.version:
             raise CollectionError(
                 f"{self.wanted.file} says that it is {said or 'nothing that runs here'}, not {self.wanted.version}. "
-                "Nothing was changed. See to k3s_source and k3s_checksums: release and architecture must be the node's."
+                "Nothing was changed. Check k3s_source and k3s_checksums: release and architecture must be the node's."
             )
         return path
 
@@ -192,13 +192,13 @@ class Installation:
         if known and named != known:
             raise CollectionError(
                 f"{sums.name} is not the list of K3s {self.wanted.version}: for {self.wanted.file} it has {named}, and it must "
-                f"be {known}. Nothing was changed. Get the list again from k3s_source, or see to k3s_checksums."
+                f"be {known}. Nothing was changed. Download the list again from k3s_source, or check k3s_checksums."
             )
         expected, seen = _listed(sums, archive.name), node_files.digest(str(archive))
         if seen != expected:
             raise CollectionError(
                 f"{archive.name} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and the release's list says "
-                f"{expected}. Nothing was changed. Get the file again from k3s_source (a mirror may hold a broken copy)."
+                f"{expected}. Nothing was changed. Download the file again from k3s_source (a mirror may have a broken copy)."
             )
         return archive
 
@@ -253,7 +253,7 @@ class Installation:
             return _token_file(there[0].decode(), path)
         if not self.wanted.first:
             raise CollectionError(
-                "there is no token of the server. Let the server be reached, so that it can be read there."
+                "the server's token is missing. Make the server reachable, so that it can be read there."
             )
         return _token_file(secrets.token_hex(32), path)
 
@@ -272,7 +272,7 @@ class Installation:
             k3s_remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=self.installed.data)
             self.undo.restore()
             k3s_remove.forget()
-            return "Everything that was laid down has been removed: the node is as it was before."
+            return "Everything that was installed has been removed: the node is in its previous state."
         self.run(["systemctl", "stop", self.service.name])
         self.undo.restore()
         node_files.remove(k3s.STAGING)
@@ -312,6 +312,6 @@ def _listed(sums: pathlib.Path, name: str) -> str:
         if len(words) == 2 and words[1].lstrip("*") == name and len(words[0]) == 64:
             return words[0].lower()
     raise CollectionError(
-        f"{sums.name} names no {name}: it is not the release's list. See to k3s_source, or give a binary's SHA-256 in "
+        f"{sums.name} names no {name}: it is not the release's list. Check k3s_source, or give a binary's SHA-256 in "
         "k3s_checksums."
     )

@@ -285,7 +285,7 @@ def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str]
     if status >= http.client.BAD_REQUEST:
         say(f"the API server did not let this pod be replaced ({status}). `kubectl delete pod {own['pod']}` does it.")
     else:
-        say("this pod is replaced, for its VFs were not moved into it")
+        say("this pod is replaced, because its VFs were not moved into it")
 
 
 def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str], None] = lambda _text: None) -> None:

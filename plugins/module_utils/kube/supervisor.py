@@ -200,7 +200,7 @@ def _join(rank: Rank) -> None:
     while not rank.ending:
         if time.monotonic() > until:
             rank.end(
-                "lost", f"the head at {head[0]} did not take this rank in within {rank.bounds['peers_s']:g} s: {reason}"
+                "lost", f"the head at {head[0]} did not accept this rank within {rank.bounds['peers_s']:g} s: {reason}"
             )
             return
         try:

@@ -40,7 +40,7 @@ def read_lines(name: str) -> t.Iterator[str]:
                     f"{name}: the file is empty. Give the log of a rank that ran with NCCL_DEBUG=INFO."
                 )
             if b"\0" in start:
-                raise CollectionError(f"{name}: this is no text but a binary file. Give NCCL's log as text (UTF-8).")
+                raise CollectionError(f"{name}: this is not text but a binary file. Give NCCL's log as text (UTF-8).")
             file.seek(0)
             while raw := file.readline(LONGEST):
                 yield raw.decode("utf-8", "replace")

@@ -69,7 +69,7 @@ def check(wish: HostSettings) -> None:
     """Refuse what cannot be written, or would not be read as it is meant; CollectionError names the key."""
     for name, value in wish.environment.items():
         if not _NAME.fullmatch(name):
-            raise CollectionError(f"environment: {name!r} is no name of a variable.")
+            raise CollectionError(f"environment: {name!r} is not a name of a variable.")
         if not value:
             raise CollectionError(
                 f"environment: {name} is empty, and NCCL takes that for a value. Leave it out instead."
@@ -87,7 +87,7 @@ def check(wish: HostSettings) -> None:
         )
     for domain in wish.domains:
         if not _DOMAIN.fullmatch(domain):
-            raise CollectionError(f"domains: {domain!r} is no user, @group or * of limits.conf.")
+            raise CollectionError(f"domains: {domain!r} is not a user, @group or * of limits.conf.")
     for name, value in wish.sysctls.items():
         if not _SYSCTL.fullmatch(name) or not value.strip() or "\n" in value:
             raise CollectionError(

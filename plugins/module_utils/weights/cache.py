@@ -71,7 +71,7 @@ class Manifest:
 def folder(repo: str) -> str:
     """Return a repository's folder in the cache; CollectionError for what is no name of one."""
     if not _REPO.match(repo):
-        raise CollectionError(f"{repo!r} is no repository of the hub: those are ORG/NAME.")
+        raise CollectionError(f"{repo!r} is not a repository of the hub: those are ORG/NAME.")
     return "models--" + repo.replace("/", "--")
 
 
@@ -83,7 +83,9 @@ def checked(given: t.Any, where: str) -> Manifest:
         file.path for file in made.files if not _BLOB.match(file.blob) or not re.match(r"^[0-9a-f]{64}$", file.sha256)
     ]
     if wrong or not COMMIT.match(made.revision):
-        raise CollectionError(f"{where}: {(wrong or [made.revision])[0]!r}: it is no list of ours. Download it again.")
+        raise CollectionError(
+            f"{where}: {(wrong or [made.revision])[0]!r}: it is not a list of ours. Download it again."
+        )
     return made
 
 
@@ -152,12 +154,12 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
         content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob), file.size)
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
             raise CollectionError(
-                f"{where} is not there, or not what our list says. Have the weights verified (model_weights_verify=true)."
+                f"{where} is missing, or differs from our list. Have the weights verified (model_weights_verify=true)."
             )
         try:
             found[file.path] = json.loads(content)
         except ValueError as exc:
-            raise CollectionError(f"{where} is no JSON: {exc}.") from exc
+            raise CollectionError(f"{where} is not JSON: {exc}.") from exc
     return found
 
 
@@ -177,7 +179,7 @@ def _list(root: str, path: str, revision: str | None) -> Manifest | None:
         return checked(json.loads(there), f"{root}/{path}")
     except ValueError as exc:
         raise CollectionError(
-            f"{root}/{path} is no JSON: {exc}. Remove it, and have the weights downloaded again."
+            f"{root}/{path} is not JSON: {exc}. Remove it, and have the weights downloaded again."
         ) from exc
 
 
@@ -217,9 +219,7 @@ def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: p
     files = Beneath(root)
     path = next((place for below in (COMING, HUB) if files.stat(place := _blob(below, repo, blob))), None)
     if path is None:
-        raise CollectionError(
-            f"{repo}: {each['path']} did not come with the download. Run again: the rest goes on from here."
-        )
+        raise CollectionError(f"{repo}: {each['path']} was not downloaded. Run again: the rest continues from here.")
     sha1, sha256, size = hashlib.sha1(b"blob %d\0" % each["size"], usedforsecurity=False), hashlib.sha256(), 0
     with files.open(path) as file:
         while data := file.read(parcels.CHUNK):

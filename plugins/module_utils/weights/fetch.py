@@ -25,19 +25,19 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache imp
 Plain = dict[str, t.Any]
 GIT = 40  # hexadecimal digits of a blob that is no LFS file
 _REMEDIES = {
-    "token": "The hub wants a token (401): the repository is private or gated, or there is none of this name. Set "
+    "token": "The hub requires a token (401): the repository is private or gated, or does not exist. Set "
     "k8s_dgx_hf_token to a token that may read it.",
     "gated": "The repository is gated, and this token may not read it. Accept its terms on its page as the token's owner, and "
     "see that the token may read gated repositories (k8s_dgx_hf_token).",
-    "unknown": "The hub has no such repository, or shows it to nobody without a token (k8s_dgx_hf_token).",
+    "unknown": "The hub has no such repository, or hides it without a token (k8s_dgx_hf_token).",
     "revision": "The hub has no such revision. Name a commit of it in model_weights_revisions.",
     "disabled": "The hub has switched this repository off.",
-    "name": "That is no name that the hub takes.",
-    "busy": "The hub asks for patience (429). Run again later; a token (k8s_dgx_hf_token) has a higher limit.",
-    "network": "The hub could not be asked. See that this node has a way to it (a proxy goes into model_weights_hub_environment), or "
+    "name": "That is not a name that the hub takes.",
+    "busy": "The hub limits the request rate (429). Run again later; a token (k8s_dgx_hf_token) has a higher limit.",
+    "network": "The hub could not be reached. Check that this node can reach it (a proxy goes into model_weights_hub_environment), or "
     "give the weights in a folder (model_weights_source).",
     "full": "The disk is full. Free room on it and run again.",
-    "library": "This Python has no huggingface_hub. Name one that has in model_weights_hub_python, or leave it empty to have one made.",
+    "library": "This Python has no huggingface_hub. Name one that has in model_weights_hub_python, or leave it empty to have one created.",
 }
 
 
@@ -163,7 +163,7 @@ def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -
     except HubError as exc:
         if exc.cause not in ("network", "library", "busy"):
             raise
-        warn(f"The files were compared with this node's own list alone, since the hub was not asked: {exc}")
+        warn(f"The files were compared only with this node's own list, since the hub was not reached: {exc}")
         return there
     promised = {each["path"]: (each["sha256"] or each["blob"], each["size"]) for each in told["files"]}
     # A blob is named by what the hub promises of it: git's id, or the SHA-256.
@@ -221,7 +221,7 @@ def source_manifest(wanted: Wanted) -> Manifest:
         raise CollectionError(
             f"{source} has no list of {wanted.repo}{f' at {wanted.revision}' if wanted.revision else ''} "
             f"({cache.folder(wanted.repo)}/dgxspark-COMMIT.json and refs/main), so its weights cannot be verified. Copy the folder "
-            f"{cache.folder(wanted.repo)} as a whole (cp -a) from a node on which this collection has put it."
+            f"{cache.folder(wanted.repo)} as a whole (cp -a) from a node where this collection downloaded it."
         )
     return manifest
 

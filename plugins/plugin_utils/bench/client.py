@@ -213,21 +213,21 @@ def target_of(request: ChatRequest) -> _Target:
         parts = urlsplit(request.url)
         port = parts.port
     except ValueError as exc:
-        raise CollectionError(f"{request.name}: {request.url!r} is no URL: {exc}.") from exc
+        raise CollectionError(f"{request.name}: {request.url!r} is not a URL: {exc}.") from exc
     if parts.username or parts.password:
         raise CollectionError(
             f"{request.name}: the URL holds a name or password. Leave them out; a key goes into api_key."
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise CollectionError(
-            f"{request.name}: {request.url!r} is no URL of a server, such as http://10.0.0.1:30000/v1."
+            f"{request.name}: {request.url!r} is not a URL of a server, such as http://10.0.0.1:30000/v1."
         )
     if request.expect:
         try:
             re.compile(request.expect)
         except re.error as exc:
             raise CollectionError(
-                f"{request.name}: expect: {request.expect!r} is no regular expression: {exc}."
+                f"{request.name}: expect: {request.expect!r} is not a regular expression: {exc}."
             ) from exc
     tls = parts.scheme == "https"
     return _Target(tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"))

@@ -195,9 +195,9 @@ class ChatStream:
         try:
             event = _DECODE(data)
         except ValueError:
-            raise StreamError(f"an event of the stream is no JSON: {data[:80]!r}.") from None
+            raise StreamError(f"an event of the stream is not JSON: {data[:80]!r}.") from None
         if not isinstance(event, dict):
-            raise StreamError(f"an event of the stream is no object: {data[:80]!r}.")
+            raise StreamError(f"an event of the stream is not an object: {data[:80]!r}.")
         if event.get("error"):
             raise _gave_up(_said(data))
         self.model = _clean(str(event.get("model") or "")) or self.model

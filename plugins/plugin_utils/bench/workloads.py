@@ -51,7 +51,7 @@ def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
             re.compile(prompt.get("expect", ""))
         except re.error as exc:
             where = f"workload {name}: prompts.{position}.expect"
-            raise CollectionError(f"{where}: {prompt['expect']!r} is no regular expression: {exc}.") from exc
+            raise CollectionError(f"{where}: {prompt['expect']!r} is not a regular expression: {exc}.") from exc
     known = ("max_tokens", "temperature", "seed", "timeout_s", "cut", "fill")
     return Workload(
         name=name, prompts=tuple(entry["prompts"]), **{key: entry[key] for key in known if entry.get(key) is not None}

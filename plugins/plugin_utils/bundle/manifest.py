@@ -49,7 +49,7 @@ def read(folder: str) -> Manifest:
     for each in made.artefacts:
         parts = pathlib.PurePosixPath(each.path)
         if parts.is_absolute() or ".." in parts.parts or not each.path:
-            raise CollectionError(f"{path}: {each.path!r} is no path below the bundle's folder. {REMEDY}")
+            raise CollectionError(f"{path}: {each.path!r} is not a path below the bundle's folder. {REMEDY}")
         if each.size is None or not DIGEST.match(f"sha256:{each.sha256}"):
             raise CollectionError(f"{path}: {each.path} has no size, or no SHA-256. {REMEDY}")
     return made
@@ -120,7 +120,7 @@ def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -
     whole: read large files, too. Whoever takes one of those compares its SHA-256.
     """
     if not pathlib.Path(folder, NAME).is_file():
-        raise CollectionError(f"{folder} is no bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")
+        raise CollectionError(f"{folder} is not a bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")
     found, problems = [], []
     for artefact in wanted:
         there = noted(folder, artefact)

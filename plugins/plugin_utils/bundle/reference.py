@@ -38,7 +38,7 @@ def parse(text: str) -> Reference:
     """Return a reference; CollectionError for what is none."""
     found = _NAME.match(text)
     if not found or (found["digest"] and not DIGEST.match(found["digest"])):
-        raise CollectionError(f"{text!r} is no image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")
+        raise CollectionError(f"{text!r} is not an image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")
     registry, _slash, rest = full(found["repository"]).removesuffix(":latest").partition("/")
     digest = found["digest"]
     return Reference(registry, rest, found["tag"] or (f"sha256-{digest[7:19]}" if digest else "latest"), digest)

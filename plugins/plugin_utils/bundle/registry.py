@@ -79,7 +79,7 @@ class Registry:
                 )
             for each in fit:
                 if not DIGEST.match(str(each.get("digest"))):
-                    raise CollectionError(f"{wanted.name}: {each.get('digest')!r} is no digest.")
+                    raise CollectionError(f"{wanted.name}: {each.get('digest')!r} is not a digest.")
                 small[each["digest"]] = self._manifest(wanted, each["digest"])[1]
         blobs: dict[str, int] = {}
         for each, text in small.items():
@@ -89,10 +89,10 @@ class Registry:
             try:
                 blobs |= {str(part["digest"]): int(part["size"]) for part in (manifest["config"], *manifest["layers"])}
             except (KeyError, TypeError, ValueError) as exc:
-                raise CollectionError(f"{wanted.name}: {each} is no manifest of an image ({exc}).") from exc
+                raise CollectionError(f"{wanted.name}: {each} is not a manifest of an image ({exc}).") from exc
         wrong = [each for each in blobs if not DIGEST.match(each)]
         if wrong:
-            raise CollectionError(f"{wanted.name}: {wrong[0]!r} is no digest.")
+            raise CollectionError(f"{wanted.name}: {wrong[0]!r} is not a digest.")
         return Image(digest, str(top.get("mediaType") or kind), small, blobs)
 
     def archive(self, wanted: Reference, image: Image, arch: str, target: pathlib.Path) -> str:
@@ -144,7 +144,7 @@ class Registry:
             )
         if kind not in KINDS:
             raise CollectionError(
-                f"{wanted.name}: the registry gave {kind or 'nothing named'}, which is no manifest of OCI or Docker v2."
+                f"{wanted.name}: the registry gave {kind or 'nothing named'}, which is not a manifest of OCI or Docker v2."
             )
         return kind, data
 
@@ -254,7 +254,7 @@ def _json(data: bytes, what: str) -> Plain:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise CollectionError(f"{what}: the answer is no JSON object.")
+        raise CollectionError(f"{what}: the answer is not a JSON object.")
     return found
 
 

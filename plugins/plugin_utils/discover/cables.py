@@ -132,7 +132,7 @@ def _direct_or_ring(made: Layout, hosts: t.Sequence[str], cables: t.Sequence[Wir
     made.topology = "direct" if len(hosts) == 2 else "triangle" if len(hosts) == 3 else "ring"
     made.cables = tuple((wire.ends[0], wire.ends[1]) for wire in cables)
     made.assumed.append(
-        "Two ports that hear each other and nobody else, where LLDP names no switch, are taken for the two ends of a cable."
+        "Two ports that hear only each other, and for which LLDP names no switch, are assumed to be the two ends of a cable."
     )
 
 
@@ -147,7 +147,7 @@ def _switched(made: Layout, hosts: t.Sequence[str], switches: t.Sequence[Wire], 
             "ports",
             "error",
             ", ".join(hosts),
-            f"there is no port by which all hosts hang on one switch: {told}.",
+            f"no port connects all hosts to one switch: {told}.",
             "Plug the same port of each host, such as port 0, into the switch; or cable them to each other without a switch.",
         )
         return

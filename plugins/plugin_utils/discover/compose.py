@@ -135,7 +135,7 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
             "warning" if alone else "error",  # a Spark that stands alone needs no fabric
             host.shown,
             "no ConnectX-7 is on its PCI bus.",
-            "A port's functions leave the bus while no cable is in: plug it in. If it is no DGX Spark, leave it out of -i.",
+            "A port's functions leave the bus without a cable: plug one in. If it is not a DGX Spark, leave it out of -i.",
         )
     elif not alone and not any(function.netdev and function.netdev.carrier for function in host.node.functions):
         names = [function.netdev.name if function.netdev else function.pci for function in host.node.functions]

@@ -42,7 +42,7 @@ class FileChange:
 def changes(folder: pathlib.Path, files: t.Mapping[str, str]) -> list[FileChange]:
     """Return what writing the files would change. Raises CollectionError for what cannot be read, or does not go together."""
     if folder.exists() and not folder.is_dir():
-        raise CollectionError(f"{folder}: it is there, and it is no folder. Name another one in dgxspark_discover_to.")
+        raise CollectionError(f"{folder}: it exists, but is not a folder. Name another one in dgxspark_discover_to.")
     inventory = (folder / HOSTS).parent
     for path in sorted(inventory.iterdir()) if inventory.is_dir() else ():
         if path.is_file() and path != folder / HOSTS and path.suffix in _READ and not path.name.endswith("~"):

@@ -83,7 +83,7 @@ def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
         yield "    # K3s: no node has it. Take the comments away to have it; the server may be another machine, without a GPU."
         servers, agents = [seen[0].name], [host.name for host in seen[1:]]
     elif ours:
-        yield "    # K3s, as this collection laid it there."
+        yield "    # K3s, as this collection installed it."
     else:
         told = ", ".join(f"{name} {k3s.role or 'of an unknown role'} {k3s.version}" for name, k3s in installed.items())
         by = "and not by this collection" if not all(k3s.ours for k3s in installed.values()) else "by this collection"

@@ -64,7 +64,7 @@ def parse_network(text: str) -> Network:
     """Read `10.100.0.0/16`. Raises ValueError that says what is wrong."""
     network = _parse(text)
     if network.value != network.first:
-        raise ValueError(f"has bits set behind its prefix: the network is {network.network}/{network.prefixlen}")
+        raise ValueError(f"has host bits set: the network is {network.network}/{network.prefixlen}")
     return Network(network.first, network.last, network.prefixlen)
 
 

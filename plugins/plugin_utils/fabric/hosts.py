@@ -108,7 +108,7 @@ def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
             other = by_address.setdefault((address, *host.by), host.name)
             if other != host.name:
                 told.add((other, host.name))
-                message = f"both are reached at {address}: that is one machine, and it would be given two identities."
+                message = f"both are reached at {address}: that is one machine, and it would get two identities."
                 findings.append(_wrong("one-machine", f"{other} and {host.name}", message, remedy))
         for function in host.node.functions if host.node else ():
             mac = function.netdev.mac.lower() if function.netdev and function.netdev.mac else ""
@@ -234,7 +234,7 @@ def _missing(host: HostInput, missing: t.Sequence[Expected], hardware: Hardware)
         "missing-function",
         f"{host.name}: {names}",
         f"{what} not there. Functions seen: {seen}.",
-        f"A port's functions vanish while it has no cable: plug it in. Or leave the port out of {VARIABLE}.ports, name the "
+        f"A port's functions vanish without a cable: plug it in. Or leave the port out of {VARIABLE}.ports, name the "
         f"function in the host's {FUNCTIONS}, or correct {VARIABLE}.hardware ({hardware.id}).",
     )
 
@@ -242,7 +242,7 @@ def _missing(host: HostInput, missing: t.Sequence[Expected], hardware: Hardware)
 def _capacity(host: str, slot: str, function: Function, vf_count: int) -> t.Iterator[Finding]:
     subject = f"{host}: {slot} {_shown(function)}"
     firmware = (
-        f"switch SR-IOV on in the firmware: `mstconfig -d {function.pci} set SRIOV_EN=1 NUM_OF_VFS={vf_count}` "
+        f"enable SR-IOV in the firmware: `mstconfig -d {function.pci} set SRIOV_EN=1 NUM_OF_VFS={vf_count}` "
         "(or mlxconfig), then power the node off and on: a reboot is not enough."
     )
     if not function.totalvfs:

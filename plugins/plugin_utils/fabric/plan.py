@@ -272,11 +272,11 @@ def _mac_clashes(
 
 def _notes(settings: Settings, inputs: t.Sequence[HostInput], joined: t.Sequence[segments.Segment]) -> t.Iterator[str]:
     if settings.topology == "single":
-        yield f"{inputs[0].name} stands alone (topology single): there is no fabric to make."
+        yield f"{inputs[0].name} is a single host (topology single): there is no fabric to build."
     elif len(inputs) == 1:
-        yield f"{inputs[0].name} is alone on the switch: its VFs are made, and there is no pair to prove."
+        yield f"{inputs[0].name} is alone on the switch: its VFs are created, but there is no pair to prove."
     elif settings.topology == "ring" and len(inputs) > 3:
-        yield "In a ring, each host reaches its two neighbours alone: pairs that share no cable are not proven."
+        yield "In a ring, each host reaches only its two neighbours: pairs that share no cable are not proven."
     if any(segment.id != segments.SWITCH for segment in joined):
         yield "Cables: " + "; ".join(
             f"{segment.id} {' to '.join(f'{host} port {port}' for host, port in segment.members)}" for segment in joined

@@ -57,7 +57,7 @@ def segments(
                 "topology",
                 f"topology {settings.topology} joins {wanted} host{'s' if least > 1 else ''}, "
                 f"but the group {settings.group} has {len(hosts)}: {_some(hosts)}.",
-                f"Choose another topology, or put the right hosts into the group {settings.group}.",
+                f"Choose another topology, or correct the hosts in the group {settings.group}.",
             )
         ]
     if settings.topology == "single":
@@ -147,7 +147,7 @@ def _check_shape(settings: Settings, hosts: t.Sequence[str], cables: t.Sequence[
         return [_wrong("no-cable", "cables", message, remedy)]
     apart = _apart(ends)
     if apart:
-        message = f"the hosts fall apart: no way leads from {hosts[0]} to {_some(apart)}."
+        message = f"the hosts are not connected: no path leads from {hosts[0]} to {_some(apart)}."
         return [_wrong("disconnected", "cables", message, f"A {settings.topology} joins them all.")]
     if settings.topology in ("triangle", "ring"):
         for host in hosts:

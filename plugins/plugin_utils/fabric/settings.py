@@ -304,7 +304,7 @@ def _purposes(reader: _Reader, stride: int) -> tuple[str, ...]:
     count = reader.typed("vf_count", int, "a whole number")
     if not 1 <= count <= most:
         remedy = (
-            f"Plan fewer, or raise {VARIABLE}.vf_stride (which renumbers the subnets) if the nodes have as many."
+            f"Configure fewer, or raise {VARIABLE}.vf_stride (which renumbers the subnets) if the nodes have as many."
             if count > most
             else GUIDE
         )

@@ -89,7 +89,7 @@ def subnets(
                 "error",
                 f"{VARIABLE}.address_pool",
                 f"{settings.pool} has room for {room} subnets of {VARIABLE}.subnet_prefix /{settings.subnet_prefix}, "
-                f"but number {max(short)}, counted from 0, is needed ({settings.vf_stride} are kept for each function: "
+                f"but number {max(short)}, counted from 0, is needed ({settings.vf_stride} are reserved for each function: "
                 f"{VARIABLE}.vf_stride).",
                 "Choose a larger pool, or a longer subnet_prefix.",
             )
@@ -195,7 +195,7 @@ def overlaps(made: t.Sequence[Subnet], found: t.Iterable[Obstacle]) -> list[Find
         a, b = made[first], made[second]
         a, b = (b, a) if b.by_hand and not a.by_hand else (a, b)
         twins = a.segment == b.segment and a.vf == b.vf
-        why = " Twins on one wire in one subnet would answer for each other." if twins else ""
+        why = " Twin functions on one wire in one subnet would answer for each other." if twins else ""
         message = f"{a.network} ({a.key}) overlaps {b.network} ({b.key}, {b.origin}).{why}"
         findings.append(Finding("subnets.overlap", "error", a.origin, message, "Give each a subnet of its own."))
     for obstacle in found:

@@ -22,7 +22,9 @@ _SENTENCES = {
 def page(report: t.Any) -> str:
     """Return the page of a report. Raises CollectionError for what is no report of this form."""
     if not isinstance(report, t.Mapping) or report.get("format") != form.FORMAT:
-        raise CollectionError(f"this is no report of a benchmark of form {form.FORMAT}. Make it again with bench.yml.")
+        raise CollectionError(
+            f"this is not a report of a benchmark of form {form.FORMAT}. Generate it again with bench.yml."
+        )
     with frame.reading("the report is damaged: {}. Its form is in docs/schema/bench-report.json."):
         return frame.render("bench.html.j2", _content(report), {})
 

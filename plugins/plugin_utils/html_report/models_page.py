@@ -28,7 +28,7 @@ _STATES = {"fits": "ok", "not known": "none", "does not fit": "fail"}
 
 def page(picture: Picture) -> str:
     """Return the page of `kube.models.picture`."""
-    with frame.reading("this is no picture of what is served: {!r}."):
+    with frame.reading("this is not a picture of what is served: {!r}."):
         fits = [fit for fit in picture.fits if fit.state == "fits"]
         content = {
             "picture": picture,

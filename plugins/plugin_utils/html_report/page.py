@@ -42,7 +42,9 @@ def page(report: t.Any) -> str:
     """Return the page of a report. Raises CollectionError for what is no report of this version."""
     if not isinstance(report, t.Mapping) or report.get("schema") != SCHEMA:
         form = report.get("schema") if isinstance(report, t.Mapping) else type(report).__name__
-        raise CollectionError(f"this is no report of the form {SCHEMA}, but {form!r}. Make it again with verify.yml.")
+        raise CollectionError(
+            f"this is not a report of the form {SCHEMA}, but {form!r}. Generate it again with verify.yml."
+        )
     filters: dict[str, t.Callable[..., t.Any]] = {
         "mark": MARKS.__getitem__,
         "word": lambda status: WORDS.get(status, status),

@@ -198,7 +198,7 @@ def _objects(asked: Plain, labels: t.Sequence[str]) -> list[Plain]:
     try:
         lookup = lookup_loader.get("kubernetes.core.k8s")
         if lookup is None:
-            raise CollectionError("the collection kubernetes.core is not there. Install it (requirements.yml).")
+            raise CollectionError("the collection kubernetes.core is missing. Install it (requirements.yml).")
         return list(lookup.run([], {}, **asked, label_selector=",".join(labels) or None) or [])
     except ResourceNotFoundError:  # a kind that the cluster does not have has no objects
         return []

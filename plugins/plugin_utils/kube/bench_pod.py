@@ -131,7 +131,7 @@ def report(log: str, where: str) -> Plain:
     before, mark, text = log.partition(f"{in_pod.MARK}\n")
     if not mark:
         raise CollectionError(
-            f"{where}: the pod said no report. Its last words: {printable(before) or '(none)'}. Is it an engine's image, with python3?"
+            f"{where}: the pod returned no report. Its last output: {printable(before) or '(none)'}. Is it an engine's image, with python3?"
         )
     try:
         said = json.loads(text) if len(log) <= _LARGEST else {}
@@ -140,11 +140,11 @@ def report(log: str, where: str) -> Plain:
         made: Plain = said["report"]
     except (ValueError, LookupError, TypeError, RecursionError) as exc:
         raise CollectionError(
-            f"{where}: what the pod said is no whole report: {printable(str(exc))}. Run again."
+            f"{where}: the pod's output is not a complete report: {printable(str(exc))}. Run again."
         ) from exc
     if wrong := knowledge.faults(json.loads(SCHEMA.read_text(encoding="utf-8")), made):
         raise CollectionError(
-            f"{where}: what the pod said is no report: {printable(wrong[0])}. See docs/schema/{SCHEMA.name}."
+            f"{where}: the pod's output is not a report: {printable(wrong[0])}. See docs/schema/{SCHEMA.name}."
         )
     return made
 

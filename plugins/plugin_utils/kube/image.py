@@ -52,12 +52,12 @@ CAUSES = (
     Cause(
         r"no space left on device|disk quota exceeded",
         "the disk is full",
-        "Free room there: `k3s crictl rmi --prune` removes images of which nothing runs.",
+        "Free space there: `k3s crictl rmi --prune` removes unused images.",
     ),
     Cause(
         r"\b40[13] (?:Unauthorized|Forbidden)|authorization failed|access denied|insufficient_scope|no basic auth"
         r"|unauthorized|authentication required|may require authorization",
-        "the registry requires authentication, or does not let this login read the repository",
+        "the registry requires authentication, or does not allow this login to read the repository",
         "Give a login for the registry in k3s_registries (role k3s), or a Secret in k8s_dgx_serving.image_pull_secrets.",
     ),
     Cause(
@@ -68,14 +68,14 @@ CAUSES = (
     ),
     Cause(
         r"ErrImageNeverPull|is not present with pull policy of Never",
-        "it is not there, and k8s_dgx_serving.image_pull is Never",
-        "Bring it as an archive (k3s_image_archives of role k3s), or let the kubelet pull it.",
+        "it is missing, and k8s_dgx_serving.image_pull is Never",
+        "Provide it as an archive (k3s_image_archives of role k3s), or let the kubelet pull it.",
     ),
     Cause(
         r"dial tcp|\blookup\b|i/o timeout|connection refused|connection reset|unreachable|no route to host|\bEOF\b|\btls:|x509"
         r"|context deadline exceeded|\b50[234] ",
         "the registry cannot be reached from there",
-        "See to the node's network, proxy and mirrors (k3s_registries), or bring the image as an archive (k3s_image_archives).",
+        "Check the node's network, proxy and mirrors (k3s_registries), or provide the image as an archive (k3s_image_archives).",
         final=False,
     ),
     Cause(
@@ -202,7 +202,7 @@ def judge(
         one = before
     if one and "@" not in image and before not in (None, one) and not accept:
         problems.append(
-            f"{image} is {one} now, and was {before} when it came first: somebody has moved its tag. Look at what changed, then "
+            f"{image} is {one} now, and was {before} at the first pull: its tag has moved. Look at what changed, then "
             "serve again with k8s_dgx_image_digest_change=accept and k8s_dgx_restart=true, once, or name the digest that you trust in "
             "k8s_dgx_image."
         )
@@ -237,7 +237,7 @@ def room(
         left = free - need
         words = f"{host}: {free:.1f} GiB are free where containerd keeps images, and {image} takes about {need:.1f} GiB"
         words += "" if size else " (an assumption: k8s_dgx_image_room_gib)"
-        prune = "Free room there: `k3s crictl rmi --prune` removes images of which nothing runs."
+        prune = "Free space there: `k3s crictl rmi --prune` removes unused images."
         if left < reserve:
             problems.append(f"{words}; {reserve:g} GiB are to stay free. Nothing was stopped. {prune}")
         elif (full_percent := 100 * (1 - left / total)) >= percent:
@@ -267,7 +267,7 @@ def record(config_maps: t.Sequence[Object]) -> dict[str, str]:
     wrong = next((image for image, digest in found.items() if not DIGEST.fullmatch(digest)), None)
     if wrong is not None:
         raise CollectionError(
-            f"ConfigMap {RECORD}: {wrong or 'a line'} has no digest. Correct it, or delete it: what comes next is then trusted."
+            f"ConfigMap {RECORD}: {wrong or 'a line'} has no digest. Correct it, or delete it: the next pull is then trusted."
         )
     return found
 

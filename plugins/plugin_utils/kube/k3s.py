@@ -130,7 +130,7 @@ def plan(
         findings += more
     architecture = ARCHITECTURES.get(machine.architecture)
     if architecture is None:
-        message = f"K3s is not laid on its architecture, {machine.architecture}."
+        message = f"K3s is not installed on its architecture, {machine.architecture}."
         findings.append(Finding("k3s.architecture", "error", name, message, f"Known: {', '.join(ARCHITECTURES)}."))
     if architecture is None or flannel is None:
         return _refused(findings)
@@ -221,7 +221,7 @@ def cluster_findings(name: str, servers: t.Sequence[str], agents: t.Sequence[str
         message = f"{', '.join(both)}: in both groups. A server runs pods as well."
         return [Finding("k3s.both-groups", "error", "inventory", message, "Take it out of the agents' group.")]
     if len(servers) % 2 == 0:
-        message = f"{len(servers)} servers: etcd needs an odd number, else one more can fail less."
+        message = f"{len(servers)} servers: etcd needs an odd number: an even one tolerates no more failures."
         return [Finding("k3s.even-servers", "error", "inventory", message, "Have one or three.")]
     return []
 
@@ -258,7 +258,7 @@ def node_findings(
     there = machine.k3s
     findings = []
     if there.version and there.ours is None:
-        message = f"K3s {there.version} is on it, and this collection did not lay it there."
+        message = f"K3s {there.version} is on it, but this collection did not install it."
         findings.append(
             Finding(
                 "k3s.foreign", "error", name, message, "Remove it with its k3s-uninstall.sh, or leave the node out."
@@ -271,7 +271,7 @@ def node_findings(
         )
     old = str((there.ours or {}).get("data", settings.data_dir))
     if old != settings.data_dir:
-        message = f"its data lies in {old}, and k3s_data_dir is {settings.data_dir}: it is not moved."
+        message = f"its data is in {old}, and k3s_data_dir is {settings.data_dir}: it is not moved."
         findings.append(Finding("k3s.data-dir", "error", name, message, f"Set k3s_data_dir to {old}."))
     if not machine.memory_controller:
         message = "its kernel offers no cgroup v2 memory controller, which the kubelet needs."

@@ -63,9 +63,9 @@ def plan(
         ending = next((ending for ending in sorted(ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
         digest = archive.sha256 or file.sha256
         if not _NAME.match(name) or ending is None:
-            wrong(archive.path, f"{name} is no name that K3s imports.", f"It must end in {', '.join(ENDINGS)}.")
+            wrong(archive.path, f"{name} is not a name that K3s imports.", f"It must end in {', '.join(ENDINGS)}.")
         elif archive.sha256 and not _SHA256.match(archive.sha256):
-            wrong(archive.path, f"{archive.sha256} is no SHA-256.", "Give 64 hexadecimal digits, or leave it out.")
+            wrong(archive.path, f"{archive.sha256} is not a SHA-256.", "Give 64 hexadecimal digits, or leave it out.")
         elif name in planned:
             wrong(archive.path, f"{planned[name]['path']} has the name {name}, too.", "Give one of them another name.")
         elif file.size is None or digest is None:

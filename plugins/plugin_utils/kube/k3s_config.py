@@ -129,7 +129,7 @@ def node_ip(own: str | None, ansible_host: t.Any, name: str) -> tuple[str | None
             f"its address on the management network is not known: k3s_node_ip is not set and ansible_host is {text!r}."
         )
         if own is not None:
-            found = f"k3s_node_ip {own!r} is no address that other nodes can reach."
+            found = f"k3s_node_ip {own!r} is not an address that other nodes can reach."
         return None, [Finding("k3s.node-ip", "error", name, found, "Set k3s_node_ip for this host.")]
     return str(address), []
 
@@ -221,12 +221,14 @@ def check(settings: Settings, role: k3s.Role, name: str, keys: t.Mapping[str, t.
             message = f"agents, the kubeconfig and the ranks' NetworkPolicy have port {PORT}."
             wrong("own-key", f"k3s_config.{key}", message, "Leave it out.")
         elif plain_key == "disable-network-policy" and settings.config[key]:
-            message = "nobody holds ranks to their NetworkPolicy then: a model's code reaches all of the network."
+            message = "ranks' NetworkPolicy is then not enforced: a model's code reaches the whole network."
             remedy = "Leave it out, or have another controller of policies."
             findings.append(Finding("k3s.no-policies", "warning", f"{name}: k3s_config.{key}", message, remedy))
     for label, value in settings.labels.items():
         if not _LABEL.match(label) or (value is not None and not _VALUE.match(word(value))):
-            wrong("label", f"k3s_labels.{label}", f"{label}={value} is no label.", "Letters, digits, - _ . and one /.")
+            wrong(
+                "label", f"k3s_labels.{label}", f"{label}={value} is not a label.", "Letters, digits, - _ . and one /."
+            )
         elif re.match(r"^(?:[^/]*\.)?(?:kubernetes\.io|k8s\.io)/", label) and not _ALLOWED.match(label):
             remedy = "Choose another prefix, such as dgxspark.cluster/."
             wrong("label", f"k3s_labels.{label}", "a node may not give itself labels of Kubernetes's own.", remedy)

@@ -16,7 +16,7 @@ def problems(listed: t.Any, plans: t.Mapping[str, t.Mapping[str, t.Any]]) -> lis
     listed: a NodeList of the API. plans: by host; those without a node_name are passed over.
     """
     if not isinstance(listed, t.Mapping) or not isinstance(listed.get("items"), list):
-        raise CollectionError("the cluster's answer is no list of nodes. See k3s kubectl get nodes on the server.")
+        raise CollectionError("the cluster's answer is not a list of nodes. See k3s kubectl get nodes on the server.")
     nodes = {node["metadata"]["name"]: node for node in listed["items"]}
     findings = []
     for host, plan in plans.items():

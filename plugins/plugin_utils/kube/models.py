@@ -236,7 +236,7 @@ def _unseen(sparks: t.Sequence[Spark], served: t.Sequence[Served]) -> t.Iterator
             yield f"{spark.host}: its node does not say how many shares its GPU has, so these are not judged."
     for each in served:
         if each.gib is None:
-            yield f"{each.name}: does not say what it holds; it does once role k8s_dgx has served it again."
+            yield f"{each.name}: does not state its memory; it will once role k8s_dgx has served it again."
         if any(rank.vfs is None for rank in each.ranks):
             yield f"{each.name}: its ConfigMap is gone, so its VFs are not known and count as free."
 
@@ -315,7 +315,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     """Say of a profile on these hosts what stands in its way; where nothing does, what it is started with."""
     sparks = [asked.sparks[host] for host in fit.hosts]
     full = [spark.host for spark in sparks if _full(spark)]
-    reasons = [f"no share of the GPU is left on {', '.join(full)}: raise k8s_platform_gpu_shares"] if full else []
+    reasons = [f"no GPU share is left on {', '.join(full)}: raise k8s_platform_gpu_shares"] if full else []
     free = _vf(fit.hosts, asked)
     if fit.nodes > 1 and not free:
         reasons.append(f"no VF index is free on all of {', '.join(fit.hosts)}: raise dgxspark_fabric.vf_count")
@@ -374,5 +374,5 @@ def _instance(profile: str, usual: Plain, asked: _Asked) -> Plain:
     apart = range(usual["dist_port"], _LAST_PORT - APART, APART)
     meeting = next((each for each in apart if all(abs(each - other) >= APART for other in meet)), None)
     if port is None or meeting is None:
-        raise CollectionError("no port is left for another instance. Give its own in k8s_dgx_overrides.instance.")
+        raise CollectionError("no port is left for another instance. Set one in k8s_dgx_overrides.instance.")
     return {"name": name, "port": port, "dist_port": meeting}

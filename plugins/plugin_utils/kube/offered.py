@@ -155,6 +155,6 @@ def _why(host: str, lacking: t.Sequence[str], pools: t.Mapping[str, str], facts:
         if vfs[pci].hca is None:
             return (
                 f"VF {pci} has no RDMA device. See that mlx5_ib is loaded there, and that `rdma system` says netns shared: "
-                "in the mode exclusive a device that a pod once had is not seen by the node."
+                "in exclusive mode the node does not see a device that a pod once had."
             )
-    return f"its VFs and their RDMA devices are there, and the SR-IOV device plugin has not found them. {log}"
+    return f"its VFs and their RDMA devices are there, but the SR-IOV device plugin has not found them. {log}"

@@ -140,7 +140,7 @@ def outcome(
     runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
     failed = watch.ended(pods, events, now, runs)
     if host in watch.digests and not pods:
-        failed = [f"{host}: its pod was taken away by somebody else. Run again."]
+        failed = [f"{host}: its pod was deleted by someone else. Run again."]
     refused = pulls.unscheduled(pods[0]) if pods else ""
     if refused and now - watch.began >= PLACED_S:
         failed = [f"{host}: no node takes its pod: {refused} Uncordon the node, or name another one."]

@@ -112,7 +112,7 @@ def platform(
     chosen = from_plain(Platform, dict(kubernetes or {}), "kubernetes")
     label(chosen.namespace, "kubernetes.namespace")
     if not chosen.data_dir.startswith("/"):
-        raise CollectionError(f"kubernetes.data_dir: {chosen.data_dir!r} is no absolute path on the nodes.")
+        raise CollectionError(f"kubernetes.data_dir: {chosen.data_dir!r} is not an absolute path on the nodes.")
     planned = networks.hosts(fabric)
     wanted = states(chosen, any(function.vfs for host in planned.values() for function in host.functions))
     seen = {name: host for name, host in planned.items() if not chosen.hosts or name in chosen.hosts}
@@ -123,7 +123,7 @@ def platform(
     for name in chosen.images:
         if name not in PARTS or name not in known:
             raise CollectionError(
-                f"images: {name!r} is no part with an image: {', '.join(n for n in PARTS if n in known)}."
+                f"images: {name!r} is not a part with an image: {', '.join(n for n in PARTS if n in known)}."
             )
     makers: dict[str, t.Callable[[], list[Plain]]] = {
         "runtime_class": _runtime_class,

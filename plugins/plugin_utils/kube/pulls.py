@@ -176,7 +176,7 @@ class Watch:
     def _fault(self, host: str, pod: Object | None, own: t.Sequence[Object], now: float) -> str:
         """Return why a host's pod will not have the image; empty where it may yet."""
         if pod is None:
-            return f"{host}: its pod was taken away by somebody else. Run again."
+            return f"{host}: its pod was deleted by someone else. Run again."
         status = pod.get("status") or {}
         state = _waiting(status)
         if state.get("reason") in _REFUSED or status.get("phase") == "Failed":
@@ -186,7 +186,7 @@ class Watch:
             if "running" in (each.get("state") or {}):
                 return (
                     f"{host}: its pod runs, which no pod of {NOTHING} can, and its kubelet calls the image "
-                    f"{str(each.get('imageID') or '')!r}, which has no digest: it is no kubelet that says what it runs."
+                    f"{str(each.get('imageID') or '')!r}, which has no digest: this kubelet does not report what it runs."
                 )
         tried = [each for each in own if each.get("reason") in _TRIES]
         trying = bool(tried) and tried[-1].get("reason") == "Pulling"

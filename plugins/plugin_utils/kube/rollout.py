@@ -140,7 +140,7 @@ def unfit_nodes(served: t.Mapping[str, t.Any], nodes: t.Sequence[t.Mapping[str, 
         if node is None:
             there = ", ".join(sorted(known)) or "none"
             said.append(
-                f"{host}: there is no node {name!r} in the cluster (nodes: {there}). Let it join, or give k8s_dgx_node_names."
+                f"{host}: there is no node {name!r} in the cluster (nodes: {there}). Join it, or set k8s_dgx_node_names."
             )
             continue
         conditions = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or ()}
@@ -162,6 +162,6 @@ def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host:
     if have >= needed_gib - SLACK_GIB:
         return []
     return [
-        f"{host}: {have:.1f} GiB are free, the plan counts on {needed_gib:.1f} GiB. Stop what holds them (`ps axk -rss`), "
+        f"{host}: {have:.1f} GiB are free, the plan requires {needed_gib:.1f} GiB. Stop what uses the rest (`ps axk -rss`), "
         "or plan with k8s_dgx_free_gib."
     ]

@@ -179,7 +179,7 @@ def _files(
         for rail in member.rails:
             if verbs and rail.hca is None:
                 raise CollectionError(
-                    f"{member.host}: {rail.name}: the name of its HCA is not known. Make the VFs and gather roce_info first."
+                    f"{member.host}: {rail.name}: the name of its HCA is not known. Create the VFs and gather roce_info first."
                 )
         files[f"rank{member.rank}.json"] = {
             "instance": instance.name,

@@ -91,7 +91,7 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
         image(chosen.image, "kubernetes.image")
     for key, value in {"shm": chosen.shm, **{f"requests.{k}": v for k, v in chosen.requests.items()}}.items():
         if not _QUANTITY.match(value):
-            raise CollectionError(f"kubernetes.{key}: {value!r} is no quantity, such as 8Gi or 500m.")
+            raise CollectionError(f"kubernetes.{key}: {value!r} is not a quantity, such as 8Gi or 500m.")
     if not chosen.api_ports or not all(0 < port < 65536 for port in chosen.api_ports):
         raise CollectionError("kubernetes.api_ports: give TCP ports of the API servers, such as [6443].")
     for key in ("peers_timeout_s", "lost_after_s", "hang_after_s", "load_timeout_s", "max_unavailable", "service_port"):
@@ -99,9 +99,9 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
         if number is not None and number < (0 if key == "max_unavailable" else 1):
             raise CollectionError(f"kubernetes.{key}: {number} is too small.")
     if chosen.lost_after_s < 3:
-        raise CollectionError("kubernetes.lost_after_s: give at least 3 s, or a busy node is taken for a lost one.")
+        raise CollectionError("kubernetes.lost_after_s: give at least 3 s, or a busy node counts as lost.")
     if not chosen.cache_dir.startswith("/"):
-        raise CollectionError(f"kubernetes.cache_dir: {chosen.cache_dir!r} is no absolute path on the nodes.")
+        raise CollectionError(f"kubernetes.cache_dir: {chosen.cache_dir!r} is not an absolute path on the nodes.")
     if chosen.workload == "leader_worker_set":
         if chosen.attachment == "vf":
             raise CollectionError(
@@ -137,7 +137,7 @@ def node_name(value: str, where: str) -> str:
 def image(value: str | None, where: str) -> str:
     """Return an image's reference; CollectionError where it is none (a profile may name a build recipe)."""
     if not value or not _IMAGE.match(value):
-        what = f"{value!r} is no image that can be pulled" if value else "no image is named"
+        what = f"{value!r} is not an image that can be pulled" if value else "no image is named"
         raise CollectionError(f"{where}: {what}. Build or choose one, and name it, best by digest, in k8s_dgx_image.")
     return value
 

@@ -64,7 +64,7 @@ def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[F
     try:
         old = release(installed)
     except CollectionError:
-        found = f"K3s there says that it is {installed!r}, which is no release."
+        found = f"K3s there says that it is {installed!r}, which is not a release."
         remedy = "Take it off by hand, or with k3s_state=absent, and run again."
         return "refused", [Finding("k3s.unknown-version", "error", subject, found, remedy)]
     if old == new:

@@ -106,7 +106,7 @@ def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
             known = [label for label, _choices in _values(axis, made.axes[axis])]
             for label in map(_label, values if isinstance(values, list) else [values]):
                 if label not in known:
-                    raise CollectionError(f"{where}: {label!r} is no value of the axis. Values: {', '.join(known)}.")
+                    raise CollectionError(f"{where}: {label!r} is not a value of the axis. Values: {', '.join(known)}.")
     return made
 
 

@@ -184,7 +184,7 @@ def read(path: pathlib.Path) -> list[Plain]:
     place = path / NAME if path.is_dir() else path
     entries = _parsed(place)[0]
     if not any(entry["event"] == "plan" for entry in entries):
-        raise CollectionError(f"{place}: this is no journal of a matrix. Name its folder, or its {NAME}.")
+        raise CollectionError(f"{place}: this is not a journal of a matrix. Name its folder, or its {NAME}.")
     return entries
 
 

@@ -36,7 +36,7 @@ def of_journal(entries: t.Sequence[Plain]) -> Plain:
     """Return the results of a journal's entries. CollectionError where it has no plan."""
     head = next((entry for entry in reversed(entries) if entry["event"] == "plan"), None)
     if head is None:
-        raise CollectionError("this is no journal of a matrix: it has no plan.")
+        raise CollectionError("this is not a journal of a matrix: it has no plan.")
     done = outcomes(entries)
     cases = [_measured(case, done.get(case["id"])) for case in head["cases"]]
     finished = [entry["finished"] for entry in done.values()]

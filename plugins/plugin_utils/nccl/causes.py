@@ -129,7 +129,7 @@ def of_verdict(
                 "network-other",
                 "ranks",
                 f"The network {', '.join(others)} is neither NCCL's RDMA nor its TCP, and nothing is known of it here.",
-                "Set NCCL_NET=IB, or NCCL_NET_PLUGIN=none where an image brings that plugin.",
+                "Set NCCL_NET=IB, or NCCL_NET_PLUGIN=none if the image contains that plugin.",
             )
         )
     if verdict in ("socket", "mixed"):

@@ -43,7 +43,7 @@ def of_headers(headers: t.Iterable[t.Mapping[str, t.Any]], where: str) -> tuple[
                 size += int(end) - int(begin)
             except (TypeError, KeyError, ValueError) as exc:
                 raise CollectionError(
-                    f"{where}: {name}: data_offsets is missing: it is no safetensors header."
+                    f"{where}: {name}: data_offsets is missing: it is not a safetensors header."
                 ) from exc
             names.append(str(name))
     return names, size or None

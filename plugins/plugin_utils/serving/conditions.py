@@ -315,7 +315,7 @@ def compiled(text: str, where: str) -> Condition:
         expression = jmespath.compile(text)
     except jmespath.exceptions.JMESPathError as exc:
         said = " ".join(str(exc).split())
-        raise knowledge.KnowledgeError(f"{where}: when: {text!r} is no JMESPath expression: {said}") from exc
+        raise knowledge.KnowledgeError(f"{where}: when: {text!r} is not a JMESPath expression: {said}") from exc
     if _slips(expression.parsed):
         raise knowledge.KnowledgeError(f"{where}: when: {text!r}: `!` binds to the first name alone; write !(a.b).")
     terms = [_term(json.dumps(node, sort_keys=True)) for node in _operands(expression.parsed)]

@@ -329,7 +329,7 @@ def model_facts(
         strange = own.told("not_plain")
         if strange:
             answer["unread"].append(
-                f"{where}: the architecture {own.architecture} is not known here, and it is no plain transformer: what could not be "
+                f"{where}: the architecture {own.architecture} is not known here, and it is not a plain transformer: what could not be "
                 f"read is {'; '.join(strange)}. Write the profile's facts by hand, or describe the family in architectures/ of "
                 "dgxspark_knowledge_dirs."
             )

@@ -67,7 +67,7 @@ def _expression(name: str) -> str:
     try:
         return re.compile(name.removeprefix("re:")).pattern
     except re.error as exc:
-        raise CollectionError(f"quantization_config: {name!r}: it is no regular expression: {exc}.") from exc
+        raise CollectionError(f"quantization_config: {name!r}: it is not a regular expression: {exc}.") from exc
 
 
 class Names:
@@ -202,7 +202,7 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
     for each_algorithm, names in by_format.items():
         form = known.by("algorithms", each_algorithm)
         if form is None:
-            unread.append(f"{where}: quantized_layers: {each_algorithm!r} ({names[0]}) is no format that is known.")
+            unread.append(f"{where}: quantized_layers: {each_algorithm!r} ({names[0]}) is not a format that is known.")
         else:
             named.append((Names(names), form))
     if not layers and stated.get("config_groups") and usual is None:
@@ -383,7 +383,7 @@ def _said(config: Config) -> tuple[list[tuple[tuple[str, ...], str]], dict[str, 
             found.append((tuple(_names_of(config, kind)), str(form)))
         elif named is not None:
             unknown[kind] = (
-                f"{config.where}: {stored['read']}: {named!r} is no format that is known ({', '.join(stored['formats'])}): "
+                f"{config.where}: {stored['read']}: {named!r} is not a format that is known ({', '.join(stored['formats'])}): "
                 f"how {kind} are stored is taken from the list of modules."
             )
     return found, unknown

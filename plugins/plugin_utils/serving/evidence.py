@@ -449,7 +449,7 @@ def recommend_row(
     losses = {key: round(1 - own[key] / best[key], 4) for key in SHAPES.values() if key in own}
     if shape == MIXED:
         given = ", ".join(f"{100 * loss:.0f} % at n = {key[1:]}" for key, loss in losses.items())
-        reason = f"Best geometric mean over n = 1, 4, 8; it gives away {given} against the best row there."
+        reason = f"Best geometric mean over n = 1, 4, 8; it loses {given} against the best row there."
     else:
         key = wanted[0]
         reason = f"{own[key]:g} tokens/s at n = {key[1:]}, the most of {len(candidates)} stable rows."

@@ -106,12 +106,12 @@ def document(log: str) -> Seen:
     """Return what a log says of its image. CollectionError where it has none that is whole and of the known form."""
     if len(log) > LARGEST:
         raise CollectionError(
-            f"the image's log has {len(log)} characters, more than {LARGEST}. It is not what was asked of it."
+            f"the image's log has {len(log)} characters, more than {LARGEST}. That is not what was requested."
         )
     words = [line.split(" ", 2) for line in log.split("\n") if line.startswith(f"{MARK} ")]
     if not words or words[-1][1:2] != ["end"]:
         raise CollectionError(
-            f"the image said nothing of itself. Its last words: {printable(log) or '(none)'}. Is it an image of SGLang or vLLM "
+            f"the image returned nothing. Its last output: {printable(log) or '(none)'}. Is it an image of SGLang or vLLM "
             "for these nodes, with python3?"
         )
     chunks = words[:-1]
@@ -123,12 +123,12 @@ def document(log: str) -> Seen:
         return from_plain(Seen, json.loads(text, parse_constant=_no_number), "the image's document")
     except (ValueError, RecursionError, CollectionError) as exc:
         raise CollectionError(
-            f"what the image said of itself is not of the known form: {printable(str(exc))} Nothing was written."
+            f"the image's output has an unknown format: {printable(str(exc))} Nothing was written."
         ) from exc
 
 
 def _no_number(name: str) -> t.NoReturn:
-    raise ValueError(f"{name} is no number.")
+    raise ValueError(f"{name} is not a number.")
 
 
 def told(made: Entries) -> Plain:
@@ -148,10 +148,10 @@ def entries(seen: Seen, image: str, digest: str, folder: str, overlays: t.Sequen
     """
     if not _VERSION.fullmatch(seen.version):
         raise CollectionError(
-            f"{image}: {printable(seen.version, 80)!r} is no version of {seen.engine}. Nothing was written."
+            f"{image}: {printable(seen.version, 80)!r} is not a version of {seen.engine}. Nothing was written."
         )
     if not _DIGEST.fullmatch(digest):
-        raise CollectionError(f"{image}: {printable(digest, 80)!r} is no digest. Nothing was written.")
+        raise CollectionError(f"{image}: {printable(digest, 80)!r} is not a digest. Nothing was written.")
     version, table = seen.version, None
     if seen.parser is not None:
         version = of_image(version, digest)

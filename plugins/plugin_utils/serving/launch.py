@@ -84,7 +84,7 @@ def ranks(
     if len(hosts) < profile.nodes:
         raise CollectionError(
             f"profile {profile.id!r}: parallel.nodes: {profile.nodes} nodes are needed, the cluster has {len(hosts)}. "
-            "Take a profile for fewer nodes, or override parallel."
+            "Use a profile for fewer nodes, or override parallel."
         )
     made: list[Rank] = []
     findings: list[t.Any] = []

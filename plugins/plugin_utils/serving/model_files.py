@@ -81,7 +81,7 @@ def laid_on(
             if key in entry["facts"] and entry["facts"][key] != value
         )
         if differ:
-            text = f"{where} says otherwise than the profile: {', '.join(differ)}. The profile counts."
+            text = f"{where} differs from the profile: {', '.join(differ)}. The profile takes precedence."
             found.append(
                 _finding("facts.differ", "warning", text, "Correct the profile, or name the files of its model.")
             )

@@ -96,7 +96,7 @@ def _header(file: pathlib.Path) -> Plain:
             length = int.from_bytes(opened.read(8), "little")
             if not 2 <= length <= _HEADER:
                 raise CollectionError(
-                    f"{file}: it is no safetensors file: its header would have {length} bytes. Fetch it again."
+                    f"{file}: it is not a safetensors file: its header would have {length} bytes. Fetch it again."
                 )
             header = json.loads(opened.read(length))
     except (OSError, ValueError) as exc:
@@ -104,7 +104,7 @@ def _header(file: pathlib.Path) -> Plain:
             f"{file}: its header cannot be read: {exc}. Fetch it again, or leave the weights out."
         ) from exc
     if not isinstance(header, dict):
-        raise CollectionError(f"{file}: its header is no object. Fetch it again.")
+        raise CollectionError(f"{file}: its header is not an object. Fetch it again.")
     return header
 
 
@@ -116,7 +116,7 @@ def _token(path: str | None) -> str | None:
     try:
         if stat.S_IMODE(place.stat().st_mode) & 0o077:
             raise CollectionError(
-                f"token_file: {place} can be read by others. chmod 600 it, and make a new token if it was not meant for them."
+                f"token_file: {place} can be read by others. chmod 600 it, and create a new token if others should not have it."
             )
         token = place.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:
@@ -124,9 +124,7 @@ def _token(path: str | None) -> str | None:
             f"token_file: {place} cannot be read: {exc}. Check the path and its permissions."
         ) from exc
     if not token or not token.isprintable() or " " in token:
-        raise CollectionError(
-            f"token_file: {place} has no token, or more than one line. Put the hub's token there, alone."
-        )
+        raise CollectionError(f"token_file: {place} has no token, or more than one line. Put only the hub token there.")
     return token
 
 
@@ -151,7 +149,7 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
             answer = http_client.small(asked, url, headers, JSON_MOST)
             if answer.status_code in (401, 403):
                 raise CollectionError(
-                    f"{url}: the hub says {answer.status_code}: the model is not there, or one must ask for it. Accept its terms on its "
+                    f"{url}: the hub says {answer.status_code}: the model does not exist, or access must be requested. Accept its terms on its "
                     "page, and give the token of that account (dgxspark_hub_token_file)."
                 )
             if answer.status_code == 404 and name != CONFIG:
@@ -163,7 +161,7 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
             try:
                 files[name] = json.loads(answer.content)
             except ValueError as exc:
-                raise CollectionError(f"{url}: it is no JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
+                raise CollectionError(f"{url}: it is not JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
             # All files are of the commit that the first one was of, whatever is pushed meanwhile.
             said = answer.headers.get("x-repo-commit", "")
             commit = said if re.fullmatch(r"[0-9a-f]{40}", said) else commit

@@ -190,7 +190,7 @@ def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
     if found["drafter"]:
         made.open(
             "model",
-            "this is a draft model: it belongs into the drafter of its target's profile, not into one of its own.",
+            "this is a draft model: it belongs in the drafter of its target's profile, not in a profile of its own.",
         )
     if found["facts"]:
         made.profile["facts"] = found["facts"]
@@ -255,7 +255,7 @@ def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
                 for each in made["findings"]
                 if each["severity"] == "error" and each["rule"].startswith(("memory.", "topology."))
             ),
-            f"the cache holds {tokens} tokens; {least} are the least that is asked for." if tokens < least else "",
+            f"the cache holds {tokens} tokens; {least} are the minimum." if tokens < least else "",
         )
         if not why:
             break
@@ -412,7 +412,7 @@ def new_profile(
     if facts and facts.get("head") and "speculative_algorithm" not in made.profile["settings"]:
         made.open(
             "settings",
-            "speculative_algorithm: the checkpoint has a prediction head (MTP) of its own; it is off until you switch it on.",
+            "speculative_algorithm: the checkpoint has a prediction head (MTP) of its own; it is off until you enable it.",
         )
     for each in made.plan["findings"]:
         if each["severity"] == "error":

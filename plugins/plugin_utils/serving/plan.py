@@ -271,7 +271,7 @@ def mem_fraction(
     chosen = resolve(find(profile, knowledge_dirs), laid)
     if chosen.facts is None:
         raise CollectionError(
-            f"profile {chosen.id!r}: facts: what the model is made of is not known, so its memory is not planned. "
+            f"profile {chosen.id!r}: facts: the model's facts are unknown, so its memory is not planned. "
             "Give the profile its facts, from the model's config.json."
         )
     known = verdict.base(knowledge_dirs)

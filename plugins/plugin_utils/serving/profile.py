@@ -245,7 +245,7 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
     engine = dataclasses.replace(engine, version=tables.version_of(engine.name, engine.version, engine.image))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", engine.version):
         raise CollectionError(
-            f"profile {name!r}: engine.version: {engine.version!r} is no version. Write a release such as 0.5.12, or the image's "
+            f"profile {name!r}: engine.version: {engine.version!r} is not a version. Write a release such as 0.5.12, or the image's "
             "own word where it names none, such as latest."
         )
     dialect = tables.dialect(engine.name, engine.version)
@@ -295,7 +295,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         faults.append(
             CollectionError(
                 f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
-                "Take a version of the range, or widen it to try the version unproven: engine.versions in the overrides "
+                "Use a version in the range, or widen it to try the version unproven: engine.versions in the overrides "
                 '(k8s_dgx_overrides: {engine: {versions: ""}} takes every version), or in a profile of your own.'
             )
         )

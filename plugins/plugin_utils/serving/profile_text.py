@@ -79,6 +79,6 @@ def refuse_edited(path: pathlib.Path, text: str) -> None:
         raise CollectionError(f"{path}: cannot be read: {exc}. Name another file.") from exc
     if there != text and edited(there):
         raise CollectionError(
-            f"{path}: it was edited since it was made, or made by hand. Name another file, or say that it may be overwritten "
+            f"{path}: it was edited or written by hand. Name another file, or allow overwriting it "
             "(-e dgxspark_profile_overwrite=true)."
         )

@@ -112,7 +112,7 @@ def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
         if not _VARIABLE.fullmatch(str(key)):
             if not _HUB.fullmatch(str(value)):
                 raise CollectionError(
-                    f"{VALUES}: {key!r} is no variable's name, and as a folder it needs a name of the hub, such as org/name, "
+                    f"{VALUES}: {key!r} is not a variable's name, and as a folder it needs a name of the hub, such as org/name, "
                     f"not {value!r}."
                 )
         elif secret_names.NAME.search(str(key)):
@@ -193,12 +193,12 @@ class _Maker:
         if alone and "model_tag" in parser.table["positionals"]:
             self.model = alone.pop(0) if not unset(alone[0]) or not self.model else self.model
         for word in alone:
-            self.told(word, "refused", f"it stands alone, and {parser.engine} takes no such word.")
+            self.told(word, "refused", f"it is a lone word, and {parser.engine} does not accept it.")
         kept = recipe_flags.merged(given, parser)
         for one in given:
             if one.text not in kept[one.name].text:
                 shown = f"--{one.name} …" if secret_names.NAME.search(one.name.replace("-", "_")) else one.text
-                self.told(shown, "not used", "it is given again further on, and the engine takes the last.")
+                self.told(shown, "not used", "it is given again later, and the engine uses the last one.")
         for one in kept.values():
             self.flag(one)
         for name, value in self.source.options.items():
@@ -241,7 +241,7 @@ class _Maker:
         if not self.source.image:
             return "not used", f"{said}: name one, k8s_dgx_image."
         if "/" not in self.source.image.partition(":")[0]:
-            said += "; no registry has such a name, as a rule: lay it into the nodes' image folder, or name another (k8s_dgx_image)"
+            said += "; registries usually have no such name: put it into the nodes' image folder, or name another (k8s_dgx_image)"
         return "setting", said
 
     def flag(self, one: recipe_flags.Given) -> None:
@@ -328,7 +328,7 @@ class _Maker:
         tp, pp = self.parallel["tp"], self.parallel["pp"]
         most = self.source.most
         if most == 1 and tp * pp > 1:
-            self.told(f"tp {tp}, pp {pp}", "not used", "the recipe is for one Spark alone, where its tool says 1.")
+            self.told(f"tp {tp}, pp {pp}", "not used", "the recipe is for a single Spark, for which its tool sets 1.")
             self.parallel |= {"tp": 1, "pp": 1, "ep": min(self.parallel["ep"], 1)}
         elif self.source.least > 1 and tp * pp == 1:
             self.told(
@@ -348,7 +348,7 @@ class _Maker:
             elif secret_names.NAME.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.set_by_plan:
-                self.told(f"env {name}={value}", "ours", "the fabric plan and the pod's template say it to each rank.")
+                self.told(f"env {name}={value}", "ours", "the fabric plan and the pod template set it for each rank.")
             elif missing:
                 self.told(f"env {name}={value}", "refused", _nothing_sets(missing))
             else:
@@ -397,8 +397,8 @@ class _Maker:
             folder = f"./{self.model}" if _VARIABLE.fullmatch(self.model) else self.model
             more = " It is a file for llama.cpp, which is not served here." if ":" in self.model else ""
             raise CollectionError(
-                f"model: {self.model!r} is no name of the hub, such as org/name.{more} Weights come from the hub, "
-                f"and a folder in a container says nothing of them: say what lies in it, {VALUES} {{{folder}: org/name}}."
+                f"model: {self.model!r} is not a name of the hub, such as org/name.{more} Weights come from the hub, "
+                f"and a folder in a container says nothing about them: name its model, {VALUES} {{{folder}: org/name}}."
             )
         for entry in self.profiles.values():
             whole = extended(entry, self.profiles)

@@ -35,8 +35,8 @@ _MODULES = {
     "sglang.launch_server": "sglang",
     "sglang.srt.entrypoints.http_server": "sglang",
 }
-_SHELL = "a command of a shell: nothing of a recipe is run. What it makes has to be in the image."
-_LOOSE = "it follows the end of a command, as a shell reads it: what stands before it ends the line."
+_SHELL = "a shell command: nothing in a recipe is run. What it creates must be in the image."
+_LOOSE = "it follows the end of a command, as a shell reads it: what precedes it ends the line."
 _HARMLESS = frozenset(
     [
         "set",
@@ -154,7 +154,7 @@ class Served:
 
 def not_ours(engine: str) -> str:
     """Return why an engine is not served."""
-    return f"runtime: {engine}: vLLM and SGLang can be served here, and no other engine."
+    return f"runtime: {engine}: only vLLM and SGLang can be served here."
 
 
 def take(found: Source, text: str, choice: str = "", where: str = "") -> None:
@@ -177,9 +177,9 @@ def put(found: Source, one: Served) -> None:
     found.lines += one.lines
     if one.inside:
         found.told(
-            f"(its command stands in a branch, {one.inside})",
+            f"(its command is in a branch, {one.inside})",
             "not used",
-            "only a shell could say whether it is run: it is taken as run.",
+            "only a shell could tell whether it runs: it is assumed to run.",
         )
 
 
@@ -230,7 +230,7 @@ def _of_command(found: Source, command: recipe_shell.Command, exported: dict[str
             found.told(
                 str(command)[:80],
                 "refused",
-                f"it stands in a branch ({command.inside}): only a shell could say whether it is run.",
+                f"it is in a branch ({command.inside}): only a shell could tell whether it runs.",
             )
         return None  # what is assigned and not exported is for the text itself
     _downloads(found, words)
@@ -328,7 +328,9 @@ def _somewhere(found: Source, words: list[str], exported: dict[str, str]) -> Ser
             continue
         if one:
             one.told(
-                " ".join(words[:at]), "not used", "it starts the command elsewhere or otherwise; here the plan does."
+                " ".join(words[:at]),
+                "not used",
+                "it starts the command in another place or way; here the plan does that.",
             )
             return one
     return None
@@ -352,7 +354,7 @@ def _docker_takes(option: str) -> bool:
 
 
 def container(found: Source, words: list[str]) -> dict[str, str] | None:
-    """Return the variables that `docker run` gives a container in which no engine is started yet; None where it is no docker run."""
+    """Return the variables that `docker run` gives a container in which no engine is started yet; None where it is not a docker run."""
     if words[:2] not in (["docker", "run"], ["podman", "run"]):
         return None
     out: dict[str, str] = {}

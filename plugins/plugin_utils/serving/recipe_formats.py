@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_so
 
 Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
-_HOOK = "it runs commands on nodes or in the container, and nothing of a recipe is run. An image that needs it has to be built with it."
+_HOOK = "it runs commands on nodes or in the container, but nothing in a recipe is run. Build it into an image that needs it."
 _RUNTIMES = {"sglang": "sglang", "vllm": "vllm", "vllm-distributed": "vllm", "vllm-ray": "vllm", "eugr-vllm": "vllm"}
 # What the tools say of a recipe to people, to their download, or to their own container engine.
 _TOLD = {
@@ -61,7 +61,7 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
     if "model" in document or "command" in document:
         return _recipe(found, document, choice, name)
     raise CollectionError(
-        "it is no recipe: neither model nor command (sparkrun, spark-vllm-docker), services (Compose) nor serve (NVIDIA) is in it. "
+        "it is not a recipe: neither model nor command (sparkrun, spark-vllm-docker), services (Compose) nor serve (NVIDIA) is in it. "
         f"Found: {', '.join(sorted(map(str, document))[:8])}."
     )
 

@@ -105,7 +105,7 @@ class _Lexer:
     def refuse(self, what: str) -> CollectionError:
         line = self.text.count("\n", 0, self.at) + 1
         return CollectionError(
-            f"line {line}: {what}, which only a shell can work out, and nothing of a recipe is run. Write the words themselves there."
+            f"line {line}: {what}, which only a shell can evaluate, and nothing in a recipe is run. Write the result there."
         )
 
     def inside(self) -> str:

@@ -122,7 +122,7 @@ def _unsure(rule: Rule, since: str) -> Rule:
         rule,
         severity=_MILDER[rule.severity],
         message=f"In releases {since}, and this build names none: {rule.message}",
-        remedy=f"{rule.remedy} Or have the image read before it is served: k8s_dgx_inspect_image.",
+        remedy=f"{rule.remedy} Or have the image inspected before it is served: k8s_dgx_inspect_image.",
     )
 
 

@@ -84,7 +84,7 @@ class Tables:
         return {}
 
     def versions(self, engine: str) -> list[flag_table.Parser]:
-        """Return the versions of one engine, oldest first; what was read of one image is no version."""
+        """Return the versions of one engine, oldest first; what was read of one image is not a version."""
         own = [p for p in self.parsers.values() if p.engine == engine and not is_of_image(p.version)]
         return sorted(own, key=lambda parser: (release(parser.version), parser.version))
 
@@ -350,7 +350,7 @@ class _Layer:
         """Check a variable that says no setting: its value is handed on as a text."""
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             why = f"{value!r} is neither a text nor a whole number."
-            self.refuse("type", f"environment.{name}", why, "Write the text that is to be in the variable, in quotes.")
+            self.refuse("type", f"environment.{name}", why, "Write the variable's value in quotes.")
 
 
 def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect: Dialect) -> Settings:

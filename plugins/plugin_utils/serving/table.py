@@ -74,7 +74,7 @@ def _headline(plan: t.Mapping[str, t.Any]) -> str:
         text += f" by {', '.join(errors)}"
     memory = plan["memory"]
     if plan["verdict"] == "proven" and memory and memory["kv_tokens"] == 0:
-        text += f" where more than {memory['free_needed_gib']:g} GiB are free; nobody measured these nodes"
+        text += f" where more than {memory['free_needed_gib']:g} GiB are free; these nodes were not measured"
     if any(finding["rule"] == "facts.unjudged" for finding in plan["findings"]):
         text += " - the model is not known, and not every rule could be judged"
     return text

@@ -72,7 +72,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
     elif done.get("faults"):
         results.append(_faults(name, done["faults"]))
     elif not whole:
-        told = "the benchmark did not come to its end: see the logs of all ranks."
+        told = "the benchmark did not finish: see the logs of all ranks."
         results.append(Result(f"{name} benchmark", "unknown", places, told))
     for operation in dict.fromkeys(run["operation"] for run in runs):
         largest = max((run for run in runs if run["operation"] == operation), key=lambda run: run["bytes"])
@@ -121,7 +121,7 @@ def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result
         return Result(subject, "pass", places, "one node: nothing crosses a network", figures=figures)
     words = {
         "socket": "NCCL runs over TCP sockets, not over the fabric",
-        "mixed": "some channels take the fabric and others do not",
+        "mixed": "some channels use the fabric and others do not",
         "p2p": "no channel between nodes is in the log",
         "failed": "NCCL failed",
     }[verdict]

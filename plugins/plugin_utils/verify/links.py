@@ -84,7 +84,7 @@ def _function(
             place,
             "function.missing",
             f"the node has no such function ({name}).",
-            "A port's functions vanish while it has no cable: plug it in. Or correct the names in the host's "
+            "A port's functions vanish without a cable: plug it in. Or correct the names in the host's "
             "dgxspark_fabric_functions.",
         )
         return

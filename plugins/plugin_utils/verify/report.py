@@ -56,15 +56,15 @@ def _rdma_was_run(evidence: Evidence) -> bool:
 
 STEPS: tuple[StepSpec, ...] = (
     StepSpec("link", "carrier, speed, MTU and VFs of each function", links.link),
-    StepSpec("mtu", "a full packet that must not be fragmented passes, both ways", traffic.mtu),
-    StepSpec("arp", "the MAC that answers is the planned one, and no other answers", traffic.arp),
-    StepSpec("gid", "each VF's own IPv4 stands in its GID table as RoCE v2", links.gid),
+    StepSpec("mtu", "a full-MTU packet passes unfragmented, both ways", traffic.mtu),
+    StepSpec("arp", "only the planned MAC answers", traffic.arp),
+    StepSpec("gid", "each VF's own IPv4 is in its GID table as RoCE v2", links.gid),
     StepSpec("rdma", "RDMA write and ping-pong between every pair, over every VF", traffic.rdma, done=_rdma_was_run),
     StepSpec("nccl", "NCCL's transport and bandwidth between the nodes", collectives.nccl, False, _given("nccl")),
     StepSpec("pod", "the same in the serving pod", collectives.pod, False, _given("pod")),
     StepSpec(
         "tokens",
-        "a canary request of each rank group, non-empty and no garbage",
+        "a canary request to each rank group returns text, not garbage",
         tokens.tokens,
         False,
         _given("tokens"),
@@ -210,7 +210,7 @@ def _headline(evidence: Evidence, steps: t.Sequence[Step], found: t.Sequence[Cau
     unproven = [step.id for step in steps if step.status in ("not run", "unknown")]
     seen = {pair for pair in pairs if set(pair) <= {n for n, h in evidence.hosts.items() if h.node}}
     text = f"PASSED: {names} on {_count(len(evidence.hosts), 'host')}, {_count(len(seen), 'pair')} of {len(pairs)}"
-    text += f"; {left} results need not be run here (see below)." if left else "."
+    text += f"; {left} results are skipped here (see below)." if left else "."
     return text + (f" Not run: {', '.join(unproven)}." if unproven else "")
 
 

@@ -81,7 +81,7 @@ def wire(evidence: Evidence) -> list[Result]:
         return []
     asked = (given(evidence, "tokens") or {}).get("groups") or ()
     if asked and not any(group["status"] == "ok" or group.get("tokens") for group in asked):
-        done = {"reason": "no request brought a token, so that none could show in the counters"}
+        done = {"reason": "no request returned a token, so none could show in the counters"}
     if done is None or done.get("reason"):
         reason = str(done["reason"]).rstrip(".") if done else "no counters were read around a request"
         return [Result("wire", "not run", (), f"{reason}.")]
@@ -97,7 +97,7 @@ def _host(evidence: Evidence, host: str, seen: Carried) -> list[Result]:
     if seen.unknown:
         return [Result(subject, "unknown", here, f"the counters of {host} prove nothing: {seen.unknown}.")]
     if not seen.used:
-        message = f"the request moved no RDMA traffic on {host}: it did not take the fabric."
+        message = f"the request moved no RDMA traffic on {host}: it did not use the fabric."
         remedy = "See NCCL's log of this rank for NET/Socket; the pod needs /dev/infiniband, its VFs and NCCL_NET=IB."
         return [Result(subject, "fail", here, message, "wire.idle", here[0], remedy, figures=figures)]
     results = []

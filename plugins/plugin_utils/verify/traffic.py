@@ -166,7 +166,7 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
         message = f"{end} cannot ask for {address}: {answer['error']}."
         return _failed(subject, ends, "arp.not-sent", message, "See the link step.", end.place)
     if not macs:
-        message = f"nobody answers {end} for {address}, which is planned for {peer}."
+        message = f"nothing answers {end} for {address}, which is planned for {peer}."
         return _failed(subject, ends, "arp.silent", message, "See the link and GID steps; then the switch's VLANs.")
     wrong = [mac for mac in macs if mac != peer.vf.mac.lower()]
     told = [_answerer(evidence, peer, mac, owners.get(mac)) for mac in wrong]
@@ -219,12 +219,12 @@ _SAID: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)modify .*QP.* to RTR|Network is unreachable|ENETUNREACH",
         "rdma.no-route",
-        "The queue pair finds no way to the peer's GID: see the GID step, and the peer's address and route.",
+        "The queue pair has no route to the peer's GID: see the GID step, and the peer's address and route.",
     ),
     (
         r"(?i)failed status 12|retry.*exceeded|RETRY_EXC",
         "rdma.lost",
-        "Packets are lost on the way: compare the MTU of both ends and of the switch ports; see ARP for a twin.",
+        "Packets are being lost: compare the MTU of both ends and of the switch ports; see ARP for a twin.",
     ),
     (
         r"(?i)failed status 13|RNR",
@@ -244,7 +244,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)couldn't connect|no connection with|unable to (?:open|init)",
         "rdma.no-meeting",
-        "The ends do not meet by TCP over the VF's own addresses: a firewall on the nodes, or a node that hangs.",
+        "The two ends cannot connect by TCP over the VFs' own addresses: a firewall on the nodes, or a node that hangs.",
     ),
 )
 
@@ -282,7 +282,9 @@ def _lost(lost: t.Mapping[Place, t.Mapping[str, int]]) -> t.Iterator[Result]:
             yield Result(f"{place} errors", "warn", (place,), message, "rdma.repeated", place, _REPEATED)
 
 
-_REPEATED = "Run it again; where they grow again, look at the cable, flow control on the switch ports, and the MTU of both ends."
+_REPEATED = (
+    "Run it again; if they grow again, check the cable, flow control on the switch ports, and the MTU of both ends."
+)
 
 
 def _together(
@@ -314,7 +316,7 @@ def _together(
 
 
 _TOGETHER = (
-    "Each function alone is well: look at their PCIe width (firmware before 2026-04 wires the second at Gen5 x2), at the "
+    "Each function alone is fine: check their PCIe width (firmware before 2026-04 wires the second at Gen5 x2), at the "
     "switch port's rate limit, and at other load."
 )
 

@@ -229,7 +229,7 @@ class Evidence:
         if vf is None:
             return f"{end} does not exist", True
         if vf.place.state == "pod":
-            return f"{end} is in a live pod: not run here, the rank's preflight does it", False
+            return f"{end} is in a live pod: not run here, the rank's preflight tests it", False
         if vf.place.state != "host" or vf.netdev is None:
             return f"{end} is {vf.place.state}", True
         return None

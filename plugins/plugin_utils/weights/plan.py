@@ -23,7 +23,7 @@ def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = N
     for repo, revision in chosen.items():
         if not re.match(r"^[0-9a-f]{40}$", str(revision)):
             raise CollectionError(
-                f"model_weights_revisions: {repo}: {revision!r} is no commit: 40 hexadecimal digits, as the hub shows them under "
+                f"model_weights_revisions: {repo}: {revision!r} is not a commit: 40 hexadecimal digits, as the hub shows them under "
                 "Files, History. Branches and tags move."
             )
     return [
@@ -126,7 +126,7 @@ def _one(
 def _room(needs: t.Mapping[str, int], seen: t.Mapping[str, t.Mapping[str, t.Any]], reserve_gib: float) -> list[str]:
     return [
         f"{host}: {seen[host]['free_mib'] / 1024:.1f} GiB are free where weights are kept, but {need / GIB:.1f} GiB are to come and "
-        f"{reserve_gib:g} GiB are to stay free. Free room, or put the caches on another disk (k8s_dgx_serving.cache_dir)."
+        f"{reserve_gib:g} GiB are to stay free. Free space, or put the caches on another disk (k8s_dgx_serving.cache_dir)."
         for host, need in needs.items()
         if need and seen[host]["free_mib"] / 1024 < need / GIB + reserve_gib
     ]

@@ -80,7 +80,7 @@ def test_a_fabric_that_drifted_on_one_of_two_nodes(owner: Owner) -> None:
     assert code not in (0, 250), output
     stranded = next(finding for finding in report["findings"] if finding["id"] == "vf.stranded")
     assert stranded["where"] == "spark2 p0f0v1" and "sriov_roce_reset_stranded" in stranded["remedy"]
-    assert "deleted by force" in stranded["cause"]
+    assert "force-deleted" in stranded["cause"]
 
 
 def test_the_limit_guard_holds_here_too(owner: Owner) -> None:

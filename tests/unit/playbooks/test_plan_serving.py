@@ -63,7 +63,7 @@ def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.An
     )
     output = done.stdout + done.stderr
     assert "Traceback" not in output
-    serving = output[output.find("PLAY [Show the plan of serving]") :]
+    serving = output[output.find("PLAY [Show the serving plan]") :]
     return done.returncode, " ".join(serving.split())
 
 

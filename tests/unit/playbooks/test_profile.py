@@ -99,4 +99,4 @@ def test_a_node_s_cached_model_is_read_there(owner: pathlib.Path) -> None:
 def test_no_model_is_one_sentence(owner: pathlib.Path) -> None:
     code, output = run(owner)
     assert code == 2
-    assert "Say which model." in output
+    assert "Name a model." in output

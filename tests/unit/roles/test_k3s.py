@@ -360,7 +360,7 @@ def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
     assert failed.code != 0
     assert "The server does not know the token." in failed.plain
     assert "401 Unauthorized" in failed.plain
-    assert "the node is as it was before" in failed.plain
+    assert "the node is in its previous state" in failed.plain
 
 
 def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Owner, bare: Host) -> None:

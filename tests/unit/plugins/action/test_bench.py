@@ -108,7 +108,7 @@ def test_check_mode_asks_nothing(server: ManyServer) -> None:
         ({"workloads": []}, "workloads: name one or more"),
         ({"levels": [0]}, "levels, rounds and seconds must be more than 0"),
         ({"key_file": "/nowhere"}, "key_file: /nowhere cannot be read"),
-        ({"url": "nowhere"}, "'nowhere' is no URL"),
+        ({"url": "nowhere"}, "'nowhere' is not a URL"),
         ({"url": "http://127.0.0.1:1/v1"}, "the connection is refused"),
     ],
 )

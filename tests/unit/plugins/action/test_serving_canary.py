@@ -67,7 +67,7 @@ def test_what_all_requests_have_in_common_is_told() -> None:
     [
         ({"timeout": 0}, "max_tokens and timeout must be more than 0"),
         ({"max_tokens": 0}, "max_tokens and timeout must be more than 0"),
-        ({"groups": [{"name": "x", "url": "nowhere"}]}, "x: 'nowhere' is no URL"),
+        ({"groups": [{"name": "x", "url": "nowhere"}]}, "x: 'nowhere' is not a URL"),
         ({"knowledge_dirs": ["/nonexistent"]}, "/nonexistent: there is no such folder"),
     ],
 )

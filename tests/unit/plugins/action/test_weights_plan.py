@@ -36,7 +36,7 @@ def test_repositories_are_named_before_anything_is_read() -> None:
     made = run("weights_plan", variables({"spark1": {}}))
     assert (made["wanted"], "repos" in made) == ([{"repo": REPO, "revision": A}], False)
     made = run("weights_plan", variables({"spark1": {}}, model_weights_revisions={REPO: "main"}))
-    assert "is no commit" in made["msg"]
+    assert "is not a commit" in made["msg"]
 
 
 def test_one_fetches_and_the_other_copies_where_there_is_room_for_the_image_as_well() -> None:

@@ -81,7 +81,7 @@ def test_the_refusal_names_both_what_is_reached_and_what_was_meant() -> None:
 
 def test_a_group_that_is_not_there_is_named() -> None:
     (told,) = problems("spark[1-4]", inventory(None), reached=[])
-    assert "does not have: nobody" in told
+    assert "does not have: no hosts" in told
 
 
 def test_names_with_leading_zeros_are_read_as_such() -> None:

@@ -63,5 +63,5 @@ def test_what_cannot_be_is_refused_by_name(wrong: dict[str, t.Any], named: str) 
 )
 def test_a_file_that_is_no_report_is_refused(tmp_path: pathlib.Path, text: str) -> None:
     (tmp_path / "report.json").write_text(text)
-    with pytest.raises(CollectionError, match="is no report of verify"):
+    with pytest.raises(CollectionError, match="is not a report of verify"):
         metrics.outcome(str(tmp_path / "report.json"))

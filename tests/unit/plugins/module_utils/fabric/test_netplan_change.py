@@ -240,7 +240,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_confirmed(host: FakeHost) -> 
     before = host.files()
     begin(host, request())
     put(host.node.root, netplan.PATH, "network: {}\n")
-    with pytest.raises(CollectionError, match="somebody else"):
+    with pytest.raises(CollectionError, match="someone else"):
         netplan_change.confirm(host, request())
     assert host.files() == before
 
@@ -307,7 +307,7 @@ def test_a_pending_change_without_a_timer_is_taken_back_first(host: FakeHost) ->
     begin(host, request())
     host.timer = None
     outcome = begin(host, request(transaction="t2"))
-    assert "taken back" in outcome.warnings[0]
+    assert "rolled back" in outcome.warnings[0]
     assert host.text("pending") == "t2"
     assert journal(host)["files"][netplan.PATH]["before"]["data"] is None
 
@@ -335,7 +335,7 @@ def test_a_run_that_comes_first_after_the_wait_is_waited_for_too(
     outcome = begin(host, request(transaction="second"))
     assert (raced[0].state, outcome.state) == ("pending", "pending")
     assert host.now >= 1060, "the first one's change was not waited for"
-    assert ALICE in outcome.warnings[0] and "taken back" in outcome.warnings[0]
+    assert ALICE in outcome.warnings[0] and "rolled back" in outcome.warnings[0]
     host.pass_time(60)
     assert host.files() == before, "the way back is that of before both"
 

@@ -106,4 +106,4 @@ def test_of_a_run_that_dies_the_next_one_sees_nothing_but_the_way_back(node: Nod
     dead.join(10)
     assert node.befores == {"alice": None, "bob": None}
     assert not node.path(netplan.PATH).exists(), "the files before both runs are back"
-    assert "the run of alice" in bob.outcome.warnings[0] and "taken back" in bob.outcome.warnings[0]
+    assert "the run of alice" in bob.outcome.warnings[0] and "rolled back" in bob.outcome.warnings[0]

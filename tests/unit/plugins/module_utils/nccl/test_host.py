@@ -237,7 +237,7 @@ def test_a_spoilt_journal_is_one_error(node: Node) -> None:
     ("wish", "told"),
     [
         (HostSettings({"NCCL_IB_GID_INDEX": ""}), "NCCL_IB_GID_INDEX is empty"),
-        (HostSettings({"NCCL NET": "IB"}), "no name of a variable"),
+        (HostSettings({"NCCL NET": "IB"}), "not a name of a variable"),
         (HostSettings({"NCCL_NET": "IB; reboot"}), "NCCL_NET: 'IB; reboot' would not be read alike"),
         (HostSettings({"NCCL_NET": "'IB'"}), "NCCL_NET"),
         (HostSettings({"NCCL_IB_HCA": "x" * 1024}), "at most 1023"),

@@ -147,7 +147,7 @@ def test_wrong_bytes_are_named_and_do_not_stay(hub: Hub, tmp_path: pathlib.Path)
 @pytest.mark.parametrize(
     ("repo", "token", "said"),
     [
-        (Repo(dict(FILES), private=True), None, r"The hub wants a token \(401\).*k8s_dgx_hf_token"),
+        (Repo(dict(FILES), private=True), None, r"The hub requires a token \(401\).*k8s_dgx_hf_token"),
         (Repo(dict(FILES), gated=True), None, r"The repository is gated.*Accept its terms"),
         (Repo(dict(FILES), gated=True, allowed=("hf_other",)), "hf_mine", r"The repository is gated.*Accept its terms"),
         (Repo(dict(FILES), gated=True, allowed=("hf_mine",)), "hf_mine", None),
@@ -175,7 +175,7 @@ def test_an_unknown_commit_and_a_hub_that_is_not_there_are_named(hub: Hub, tmp_p
         prospect(wanted(hub, tmp_path, revision="c" * 40))
     asked = wanted(hub, tmp_path)
     asked = dataclasses.replace(asked, environment={**asked.environment, "HF_ENDPOINT": "http://127.0.0.1:9"})
-    with pytest.raises(CollectionError, match=r"could not be asked.*model_weights_source"):
+    with pytest.raises(CollectionError, match=r"could not be reached.*model_weights_source"):
         prospect(asked)
     with pytest.raises(CollectionError, match="no huggingface_hub"):
         prospect(dataclasses.replace(asked, python="/usr/bin/python3"))
@@ -207,7 +207,7 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     with pytest.raises(CollectionError, match="is not there, though the list"):
         have(third)
     blob.symlink_to(blob.name)
-    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: a link stands where none is followed"):
+    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: there is a link where none is followed"):
         have(third)
     (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
     with pytest.raises(CollectionError, match="has no list of org/model"):
@@ -252,9 +252,9 @@ def test_a_list_that_is_none_of_ours_is_refused(
     for path, text in ((place, json.dumps(bad)), (chosen, "a" * 40)):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    with pytest.raises(CollectionError, match="it is no list of ours"):
+    with pytest.raises(CollectionError, match="it is not a list of ours"):
         read(str(tmp_path), REPO, None)
-    with pytest.raises(CollectionError, match="is no repository of the hub"):
+    with pytest.raises(CollectionError, match="is not a repository of the hub"):
         cache.folder("../../etc")
 
 
@@ -317,7 +317,7 @@ def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
     said: list[str] = []
     with Progress(None) as progress:
         assert fetch(dataclasses.replace(asked, verify=True), progress, said.append) == made
-    assert "compared with this node's own list alone" in said[0]
+    assert "compared only with this node's own list" in said[0]
 
 
 @pytest.mark.parametrize("path", ["", "/blobs", "/refs", "/snapshots", f"/snapshots/{'a' * 40}"])
@@ -374,13 +374,13 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
         cache.small_files(asked.root, made, ["config.json"])
     place.unlink()
     place.write_text('{"a": 2}', encoding="utf-8")
-    with pytest.raises(CollectionError, match="not what our list says"):
+    with pytest.raises(CollectionError, match="differs from our list"):
         cache.small_files(asked.root, made, ["config.json"])
     # Nor is a file read whose size tells that it is another.
     with place.open("wb") as file:
         file.truncate(256 * 2**20)
     tracemalloc.start()
-    with pytest.raises(CollectionError, match="not what our list says"):
+    with pytest.raises(CollectionError, match="differs from our list"):
         cache.small_files(asked.root, made, ["config.json"])
     _now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -96,7 +96,7 @@ FAILURES: list[tuple[str, Answer, str, str]] = [
     ("no HTTP", [b"SSH-2.0-OpenSSH_9.2\r\n\r\n", CLOSE], "protocol", "does not speak HTTP"),
     ("a web page", [head(kind="text/html"), chunk(b"<html>hello</html>"), chunk(b"")], "protocol", "text/html, not"),
     ("no stream", [head(kind="application/json"), chunk(b"{}"), chunk(b"")], "protocol", "application/json, not"),
-    ("no JSON", [head(), chunk(b"data: {oops\n\n"), chunk(b"")], "protocol", "is no JSON"),
+    ("no JSON", [head(), chunk(b"data: {oops\n\n"), chunk(b"")], "protocol", "is not JSON"),
     ("an error", [*BEGUN, chunk(event({"error": {"message": "NCCL timeout"}})), chunk(b"")], "server-error", "NCCL"),
     ("nothing", sse("", "  \n"), "empty", "the answer is empty (stop)"),
     (
@@ -206,11 +206,11 @@ def test_tls_where_none_is_spoken_is_named(server: ChatServer) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"url": "10.0.0.1:30000"}, "is no URL of a server"),
-        ({"url": "ftp://10.0.0.1/v1"}, "is no URL of a server"),
+        ({"url": "10.0.0.1:30000"}, "is not a URL of a server"),
+        ({"url": "ftp://10.0.0.1/v1"}, "is not a URL of a server"),
         ({"url": "http://user:pass@10.0.0.1/v1"}, "the URL holds a name or password"),
-        ({"url": "http://10.0.0.1:99999/v1"}, "is no URL"),
-        ({"url": "http://10.0.0.1/v1", "expect": "("}, "is no regular expression"),
+        ({"url": "http://10.0.0.1:99999/v1"}, "is not a URL"),
+        ({"url": "http://10.0.0.1/v1", "expect": "("}, "is not a regular expression"),
     ],
 )
 def test_a_wrong_argument_is_one_clear_error(more: dict[str, Any], words: str) -> None:

@@ -184,7 +184,7 @@ def test_without_httpx_one_sentence_says_what_to_install(server: ManyServer, mon
 
 def test_a_url_that_is_none_is_refused_before_anything_is_sent() -> None:
     base = ChatRequest(name="default", url="spark1:30000", prompt="", max_tokens=4, timeout=5.0)
-    with pytest.raises(CollectionError, match="is no URL of a server"):
+    with pytest.raises(CollectionError, match="is not a URL of a server"):
         turns(base, [Planned(1, WORK, asked(1), 1.0)], LIMITS)
 
 

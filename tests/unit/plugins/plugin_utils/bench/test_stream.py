@@ -157,8 +157,8 @@ def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"data: {not json\n\n", "is no JSON"),
-        (b"data: [1]\n\n", "is no object"),
+        (b"data: {not json\n\n", "is not JSON"),
+        (b"data: [1]\n\n", "is not an object"),
         (event({"error": {"message": "CUDA error: an illegal instruction"}}), "an illegal instruction"),
         (event({"error": "overloaded"}), "overloaded"),
         (b"data: " + b"x" * (1 << 21), "without an end"),

@@ -60,7 +60,10 @@ def test_the_lengths_that_the_seeds_state_are_kept() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"prompts": [{"ask": "x", "expect": "("}]}, r"workload w: prompts\.0\.expect: '\(' is no regular expression"),
+        (
+            {"prompts": [{"ask": "x", "expect": "("}]},
+            r"workload w: prompts\.0\.expect: '\(' is not a regular expression",
+        ),
         ({"fill": FORM | {"form": "$nobody"}}, r"workload w: fill\.form: \$nobody"),
         ({"fill": FORM | {"form": "costs $ 5"}}, r"workload w: fill\.form"),
     ],

@@ -114,7 +114,7 @@ def test_an_owner_s_release_without_a_known_checksum_is_judged_by_its_list() -> 
     [
         ({"k3s": "v1.36.4+k3s1", "architectures": ["riscv"]}, "'riscv' is not one of arm64, amd64"),
         ({"hub": "1.0.0"}, r"model_weights_hub_version: the wheels of huggingface_hub 1\.0\.0 for arm64 are not known"),
-        ({"image": "no image"}, "is no image that can be pulled"),
+        ({"image": "no image"}, "is not an image that can be pulled"),
         ({"more": 1}, "unknown key 'more'"),
     ],
 )

@@ -150,7 +150,7 @@ def test_two_sparks_and_a_cable() -> None:
     assert (group["ansible_user"], group["ansible_become"]) == ("nvidia", True)
     hosts = yaml.safe_load(made.files[HOSTS])["all"]["children"]["spark"]["children"]["dgx"]["hosts"]
     assert hosts == {f"spark{n}": {"ansible_host": address(n)} for n in (1, 2)}
-    assert "# Two ports that hear each other and nobody else" in made.files[GROUP]
+    assert "# Two ports that hear only each other" in made.files[GROUP]
     assert "# The firmware allows 16 on each function" in made.files[GROUP]
     assert made.view["verdict"] == "passed" and "2 Sparks: direct of 1 cable." in made.page
     assert "<svg" in made.page and "spark1 p0f1 on cable1" in made.page
@@ -372,7 +372,7 @@ def test_no_adapter_no_link_no_cable_no_topology() -> None:
 def test_ports_that_do_not_match_on_a_switch_and_a_cable_beside_it() -> None:
     site = Site(3)
     site.wire((1, 0), (2, 0), (3, 1))
-    assert "no port by which all hosts" in refused(site.hosts())["cables.ports"]["message"]
+    assert "no port connects all hosts" in refused(site.hosts())["cables.ports"]["message"]
     site = Site(3)
     site.wire((1, 0), (2, 0), (3, 0))
     site.wire((1, 1), (2, 1))

@@ -250,7 +250,7 @@ def test_single_has_nothing_to_make_and_says_so() -> None:
     plan = make(1, {"topology": "single"})
     assert plan["hosts"]["spark1"]["functions"] == []
     assert plan["pairs"] == plan["subnets"] == plan["segments"] == []
-    assert "spark1 stands alone" in plan["notes"][0]
+    assert "spark1 is a single host" in plan["notes"][0]
 
 
 def test_the_example_inventory_has_the_golden_plan() -> None:
@@ -311,7 +311,7 @@ def test_what_the_owner_names_is_believed_before_and_after_the_node_is_seen() ->
 
 def test_a_missing_function_is_refused_with_what_was_seen() -> None:
     told = refusal([HostInput("spark7", node=node(function(0)))], {"topology": "switch"})
-    for part in ("spark7: p0f1", "eth0x1, 0001:0a:00.0", "Functions seen: eth0x0 (0000:0a:00.0)", "no cable"):
+    for part in ("spark7: p0f1", "eth0x1, 0001:0a:00.0", "Functions seen: eth0x0 (0000:0a:00.0)", "without a cable"):
         assert part in told
 
 

@@ -96,7 +96,7 @@ def ring(*cables: str) -> dict[str, t.Any]:
         (
             4,
             ring("spark1:0-spark2:0", "spark3:0-spark4:0"),
-            ["no way leads from spark1 to spark3, spark4"],
+            ["no path leads from spark1 to spark3, spark4"],
         ),
         (
             3,

@@ -267,7 +267,7 @@ def test_what_is_no_report_is_one_clear_error(report: t.Any, told: str) -> None:
 def test_the_filter_returns_the_page() -> None:
     made = report_html.FilterModule().filters()["report_html"]
     assert made(SAMPLES["quick"]) == page(SAMPLES["quick"])
-    with pytest.raises(AnsibleFilterError, match="report_html: this is no report"):
+    with pytest.raises(AnsibleFilterError, match="report_html: this is not a report"):
         made({})
 
 

@@ -116,12 +116,15 @@ def test_one_run_measures_and_the_later_one_gives_way() -> None:
 @pytest.mark.parametrize(
     ("log", "words"),
     [
-        ("exec: python3: no such file\n", "the pod said no report. Its last words: exec: python3: no such file"),
-        ("", r"Its last words: \(none\)"),
+        ("exec: python3: no such file\n", "the pod returned no report. Its last output: exec: python3: no such file"),
+        ("", r"Its last output: \(none\)"),
         (f"{MARK}\n" + '{"error":"no\\u001b[31m httpx"}\n', r"on spark1: no \[31m httpx$"),
-        (f"{MARK}\n" + '{"report":{"format":1}}\n', "is no report: .top level.: .* See docs/schema/bench-report.json"),
-        (f"{MARK}\n" + '{"report":{"form', "is no whole report"),
-        (f"{MARK}\n[]\n", "is no whole report"),
+        (
+            f"{MARK}\n" + '{"report":{"format":1}}\n',
+            "is not a report: .top level.: .* See docs/schema/bench-report.json",
+        ),
+        (f"{MARK}\n" + '{"report":{"form', "is not a complete report"),
+        (f"{MARK}\n[]\n", "is not a complete report"),
     ],
 )
 def test_what_is_no_report_is_one_sentence(log: str, words: str) -> None:

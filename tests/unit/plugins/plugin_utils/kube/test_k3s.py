@@ -135,9 +135,9 @@ def test_archives_of_images_get_a_name_with_their_digest(cluster: Cluster) -> No
     ("entry", "stat", "words"),
     [
         ({"path": "a.tar"}, {"exists": False}, "a.tar: it is not there on the controller"),
-        ({"path": "a.zip"}, {}, "a.zip is no name that K3s imports"),
-        ({"path": "a.tar", "name": "../a.tar"}, {}, "is no name that K3s imports"),
-        ({"path": "a.tar", "sha256": "1234"}, {}, "1234 is no SHA-256"),
+        ({"path": "a.zip"}, {}, "a.zip is not a name that K3s imports"),
+        ({"path": "a.tar", "name": "../a.tar"}, {}, "is not a name that K3s imports"),
+        ({"path": "a.tar", "sha256": "1234"}, {}, "1234 is not a SHA-256"),
     ],
 )
 def test_an_archive_that_is_none_is_refused(cluster: Cluster, entry: Plain, stat: Plain, words: str) -> None:
@@ -281,7 +281,7 @@ def test_without_a_controller_of_policies_k3s_runs_and_it_is_said(cluster: Clust
     plan = cluster.plan("spark1", config={"disable-network-policy": True})
     assert not plan["refusals"]
     (found,) = (each for each in plan["findings"] if each["id"] == "k3s.no-policies")
-    assert found["severity"] == "warning" and "all of the network" in found["message"]
+    assert found["severity"] == "warning" and "the whole network" in found["message"]
     assert "k3s.no-policies" not in ids(cluster.plan("spark1", config={"disable-network-policy": False}))
 
 

@@ -53,5 +53,5 @@ def test_what_is_wrong_is_told_with_the_log_to_look_at(second: list[t.Any], need
 
 @pytest.mark.parametrize("answer", [None, [], {"kind": "Status"}, {"items": None}])
 def test_an_answer_that_is_no_list_of_nodes_is_refused(answer: t.Any) -> None:
-    with pytest.raises(CollectionError, match="no list of nodes"):
+    with pytest.raises(CollectionError, match="not a list of nodes"):
         problems(answer, PLANS)

@@ -116,7 +116,7 @@ def test_what_is_short_is_named() -> None:
     assert {each.state for each in many.fits if each.nodes == 4} == {"does not fit"}
     everyone = ", ".join(HOSTS)
     assert fit(many, SECOND).reasons == (
-        f"no share of the GPU is left on {everyone}: raise k8s_platform_gpu_shares",
+        f"no GPU share is left on {everyone}: raise k8s_platform_gpu_shares",
         f"no VF index is free on all of {everyone}: raise dgxspark_fabric.vf_count",
     )
     alone = {**seen(everywhere(115.0)), "hosts": HOSTS[:1]}
@@ -146,7 +146,7 @@ def test_what_was_not_seen_says_so_and_leaves_open_what_hangs_on_it() -> None:
         }
     made = picture(seen(everywhere(60.0)), instances(old, {}), nodes())
     assert {each.room_gib for each in made.sparks} == {None}
-    assert "second: does not say what it holds" in "\n".join(models_text.lines(made))
+    assert "second: does not state its memory" in "\n".join(models_text.lines(made))
     assert {each.state for each in made.fits} <= {"not known", "does not fit"}
 
 
@@ -175,7 +175,7 @@ def test_ranks_that_are_none_are_one_error(key: str, value: t.Any) -> None:
     broken = objects()
     broken["StatefulSet"][0]["spec"]["template"]["spec"][key] = value
     with pytest.raises(
-        CollectionError, match=r"StatefulSet dgx-serving/serve-default-rank1 has the labels of .*, but is no rank"
+        CollectionError, match=r"StatefulSet dgx-serving/serve-default-rank1 has the labels of .*, but is not a rank"
     ):
         instances(broken, {})
 

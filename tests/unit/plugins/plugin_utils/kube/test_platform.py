@@ -318,10 +318,10 @@ def test_everything_is_found_again_by_its_label() -> None:
         ({"parts": {"cilium": "present"}}, "'cilium' is not one of"),
         ({"parts": {"multus": "gone"}}, r"parts\.multus: 'gone' is not one of"),
         ({"gpu_shares": 0}, "gpu_shares"),
-        ({"images": {"networks": "x"}}, "'networks' is no part with an image"),
+        ({"images": {"networks": "x"}}, "'networks' is not a part with an image"),
         ({"images": {"multus": "not an image"}}, r"images\.multus"),
         ({"colour": 1}, "unknown key 'colour'"),
-        ({"data_dir": "k3s"}, r"data_dir: 'k3s' is no absolute path"),
+        ({"data_dir": "k3s"}, r"data_dir: 'k3s' is not an absolute path"),
     ],
 )
 def test_a_bad_choice_is_refused(choice: Plain, text: str) -> None:

@@ -133,7 +133,7 @@ def test_what_is_final_fails_at_once_and_the_others_are_waited_for() -> None:
     assert len(failed) == 1 and failed[0].startswith("spark2: there is no such image. See to its name")
     assert still == ["spark1: the kubelet pulls", "spark3: no node takes its pod: 0/4 nodes are available"]
     # Who took it away? A pod that is not there tells nothing.
-    assert "taken away by somebody else" in one.look(pods[1:], [], 1)[0][0]
+    assert "deleted by someone else" in one.look(pods[1:], [], 1)[0][0]
 
 
 def test_a_back_off_that_does_not_say_why_is_explained_by_its_event() -> None:
@@ -208,7 +208,7 @@ def test_the_result_has_the_digest_and_the_record_or_each_problem() -> None:
     assert made["failed"] and made["msg"] == "spark2: no. Nothing was stopped."
     moved = {ENGINE: f"sha256:{'b' * 64}"}
     made = pulls.result(one, [], moved, "models", accept=False, check=False)
-    assert made["failed"] and "somebody has moved its tag" in made["msg"]
+    assert made["failed"] and "its tag has moved" in made["msg"]
     assert not pulls.result(one, [], moved, "models", accept=True, check=False).get("failed")
 
 

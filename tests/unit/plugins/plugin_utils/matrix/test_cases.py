@@ -136,7 +136,7 @@ def test_variables_of_the_environment_make_cases() -> None:
         ({"axes": {"a": [1]}, "exclude": [{"b": 1}]}, "exclude.0.b: there is no such axis. Axes: a."),
         (
             {"axes": {"a": [1, True]}, "exclude": [{"a": "yes"}]},
-            "exclude.0.a: 'yes' is no value of the axis. Values: 1, on.",
+            "exclude.0.a: 'yes' is not a value of the axis. Values: 1, on.",
         ),
     ],
 )

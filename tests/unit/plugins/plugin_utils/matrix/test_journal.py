@@ -93,5 +93,5 @@ def test_a_changed_matrix_is_noticed_and_may_be_accepted(tmp_path: pathlib.Path)
 
 
 def test_nothing_is_no_journal(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CollectionError, match="this is no journal of a matrix"):
+    with pytest.raises(CollectionError, match="this is not a journal of a matrix"):
         journal.read(tmp_path)

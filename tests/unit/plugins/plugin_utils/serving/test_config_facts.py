@@ -167,7 +167,7 @@ def test_a_key_of_its_own_says_a_kinds_format() -> None:
     unknown = model_facts({**config, "expert_dtype": "fp6"})
     assert unknown["inferred"] == ["precision.experts"]
     assert unknown["unread"][-1] == (
-        "config.json: expert_dtype: 'fp6' is no format that is known (fp4, fp8): how experts are stored is taken from the list of modules."
+        "config.json: expert_dtype: 'fp6' is not a format that is known (fp4, fp8): how experts are stored is taken from the list of modules."
     )
     flash, _quant = PUBLIC["RadixArk/Qwen3.8-Flash-Next-NVFP4"]
     plain = {**flash, "text_config": {**flash["text_config"], "ple_embedding_dtype": "bfloat16"}}
@@ -459,7 +459,7 @@ def test_a_kind_of_layer_whose_modules_no_entry_names_is_said(kind: str, tmp_pat
             "quantized_layers: a dictionary by module is needed",
         ),
         ({"quantization_config": {"config_groups": {"a": 1}}}, "config_groups.a: a dictionary is needed"),
-        ({"quantization_config": FP8 | {"ignore": ["re:(("]}}, r"'re:\(\(': it is no regular expression"),
+        ({"quantization_config": FP8 | {"ignore": ["re:(("]}}, r"'re:\(\(': it is not a regular expression"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_key(change: Tree, said: str | None) -> None:

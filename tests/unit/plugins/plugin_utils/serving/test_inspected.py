@@ -116,7 +116,7 @@ BAD: list[t.Any] = [
 
 @pytest.mark.parametrize("said", BAD, ids=range(len(BAD)))
 def test_a_document_of_another_form_is_refused(said: t.Any) -> None:
-    with pytest.raises(CollectionError, match="not of the known form"):
+    with pytest.raises(CollectionError, match="has an unknown format"):
         inspected.document(framed(said))
 
 

@@ -352,7 +352,7 @@ def test_what_a_recipe_leaves_open_its_owner_says(name: str, text: str, values: 
         ({"/models/x": "Model-8B"}, "such as org/name, not 'Model-8B'"),
         ({"PORT": True}, "PORT: a text or a number is needed"),
         ({"PORT": []}, "PORT: a text or a number is needed"),
-        ({"a b": "x"}, "'a b' is no variable's name"),
+        ({"a b": "x"}, "'a b' is not a variable's name"),
         ({"HF_TOKEN": "hf_x"}, "HF_TOKEN: a secret"),
     ],
 )
@@ -382,7 +382,7 @@ def test_the_remedy_for_what_is_open_works(tmp_path: pathlib.Path) -> None:
     script.write_text("vllm serve $MODEL --port $PORT", encoding="utf-8")
     with pytest.raises(CollectionError, match=r"sets \$\{MODEL\}: give it a value, k8s_dgx_recipe_values \{MODEL: …\}"):
         recipe.read(str(script))
-    with pytest.raises(CollectionError, match=r"say what lies in it, k8s_dgx_recipe_values \{/m: org/name\}"):
+    with pytest.raises(CollectionError, match=r"name its model, k8s_dgx_recipe_values \{/m: org/name\}"):
         recipe.read(str(script), values={"MODEL": "/m"})
     made = recipe.read(str(script), values={"MODEL": "/m", "/m": "a/b"})
     (line,) = [line for line in made["recipe"]["lines"] if line["became"] == "refused" and "PORT" in line["text"]]
@@ -547,12 +547,12 @@ def test_no_word_of_a_recipe_is_lost(
         ("a.sh", "vllm serve a/b || true)", "a parenthesis that nothing opens"),
         ("a.sh", "cat <<EOF\nvllm serve a/b", "a here-document without its end, EOF"),
         ("a.sh", "vllm serve $MODEL", "nothing in the recipe sets ${MODEL}"),
-        ("a.sh", "vllm serve /models/x", "is no name of the hub"),
+        ("a.sh", "vllm serve /models/x", "is not a name of the hub"),
         ("a.sh", "echo hello", "no command that starts an engine"),
         ("a.sh", "vllm serve a/b\nvllm serve c/d", "2 commands that start an engine. Leave one"),
-        ("a.sh", "llama-server -hf a/b", "llama.cpp: vLLM and SGLang can be served"),
+        ("a.sh", "llama-server -hf a/b", "llama.cpp: only vLLM and SGLang can be served"),
         ("a.sh", "vllm serve 'a/b", "a single quote is not closed"),
-        ("a.yaml", "model: a/b\nruntime: atlas\n", "atlas: vLLM and SGLang"),
+        ("a.yaml", "model: a/b\nruntime: atlas\n", "atlas: only vLLM and SGLang"),
         ("a.yaml", "model: a/b:Q4_K_M\nruntime: vllm\n", "file for llama.cpp"),
         ("a.yaml", "model: !!python/object/apply:os.system [id]\n", "not valid YAML"),
         (

@@ -116,7 +116,7 @@ def test_vfs_in_live_pods_need_not_be_shown_here() -> None:
     assert report["verdict"] == "passed"
     left = [r["message"] for r in step(report, "rdma")["results"] if r["status"] == "not run"]
     assert len(left) == 4
-    assert all("rank's preflight does it" in message for message in left)
+    assert all("rank's preflight tests it" in message for message in left)
 
 
 def test_when_all_vfs_are_in_pods_nothing_was_proven() -> None:

@@ -157,7 +157,7 @@ def test_a_plan_names_the_model_and_its_drafter_with_commits() -> None:
         "google/gemma-4-26B-A4B-it-assistant",
     ]
     assert repos(made, {"google/gemma-4-26B-A4B-it": A})[0]["revision"] == A
-    with pytest.raises(CollectionError, match="'main' is no commit"):
+    with pytest.raises(CollectionError, match="'main' is not a commit"):
         repos(made, {"google/gemma-4-26B-A4B-it": "main"})
     assert [each["repo"] for each in repos(launch_plan("glm-4.7-nvfp4"))] == ["nvidia/GLM-4.7-NVFP4"]
 
