@@ -84,7 +84,7 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
     }
     text = owner.refused(k8s_dgx_model_profile=OTHER, k8s_dgx_image=NEW)
     assert "spark2: the registry requires authentication" in text and "k3s_registries" in text, text
-    assert "spark4: the disk is full. Free room there" in text
+    assert "spark4: the disk is full. Free space there" in text
     assert "spark1: " not in text.partition("kube_pull")[2].partition("Nothing was stopped.")[0]
     assert not [name for name in owner.cluster.writes if "StatefulSet" in name]
     assert not [name for name in owner.cluster.pods() if "-pull-" in name], "pods are taken away whatever comes of them"
