@@ -200,7 +200,8 @@ plan:
       description: >-
         The memory of one rank in GiB, with C(floor), C(ceiling) and C(chosen) of the engine's C(knob), as
         P(dgxspark.cluster.mem_fraction#filter) returns it. Empty where the model is not known. With vLLM, C(kv_tokens) are those of
-        requests at full length, C(blocks) its blocks, and C(kv_tokens_logged) what that version's log calls tokens.
+        requests at full length, C(blocks) its blocks, C(block_tokens) the tokens of one, and C(kv_tokens_logged) what that version's
+        log calls tokens.
       type: dict
       returned: always
     patches:
