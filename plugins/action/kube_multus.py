@@ -24,7 +24,8 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the nodes without Multus: none, or failed with them when the time is over."""
-        start, lacking, said = time.monotonic(), [], ""
+        start = time.monotonic()
+        lacking: list[str] = []
         system = {**ask.where(asked), "namespace": multus.SYSTEM}
         while True:
             before, fault, pods = lacking, "", []
