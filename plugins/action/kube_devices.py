@@ -25,11 +25,13 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return what nodes lack; failed with the reasons where they lack it when the time is over."""
-        start = time.monotonic()
-        facts = {host: read for host in asked["hosts"] if (read := self.of_host(host, "dgxspark_roce"))}
+        start, names = time.monotonic(), self.variable("k8s_platform_node_names", {})
+        play = {host: names.get(host, host) for host in self.variable("ansible_play_hosts_all", [])}
+        hosts = play if asked["hosts"] is None else asked["hosts"]
+        facts = {host: read for host in hosts if (read := self.of_host(host, "dgxspark_roce"))}
         watch = offered.Watch(asked["patience"])
         while True:
-            found = offered.offered(self._there(asked), asked["hosts"], asked["ranks"], facts)
+            found = offered.offered(self._there(asked), hosts, asked["ranks"], facts)
             now = time.monotonic()
             for node, pod in watch.due(found, now).items() if not self._task.check_mode else ():
                 say(f"kube_devices: {node}: the SR-IOV device plugin starts again ({pod})")

@@ -22,9 +22,10 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube
 options:
   hosts:
-    description: The hosts to look at, with the names of their nodes.
+    description:
+      - The hosts to look at, with the names of their nodes.
+      - Left out, all hosts of the play; C(k8s_platform_node_names) has the names of nodes that differ.
     type: dict
-    required: true
   ranks:
     description: The ranks that ask for VFs, as their stateful sets. Left out, all that the plugin is told counts.
     type: list
@@ -66,7 +67,7 @@ restarted:
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
 
 ARGUMENTS: dict[str, dict[str, object]] = {
-    "hosts": {"type": "dict", "required": True},
+    "hosts": {"type": "dict"},
     "ranks": {"type": "list", "elements": "dict"},
     "timeout": {"type": "int", "default": 300},
     "patience": {"type": "int", "default": 20},

@@ -60,10 +60,11 @@ def answer(execute: Execute, module: str, arguments: Plain, task_vars: t.Any) ->
         said = execute(module_name=module, module_args=arguments, task_vars=task_vars)
     except AnsibleError as exc:
         raise CollectionError(f"{module} cannot be run: {exc}") from exc
-    return _good(said)
+    return good(said)
 
 
-def _good(said: Plain) -> Plain:
+def good(said: Plain) -> Plain:
+    """Return what a module answered. Raises CollectionError with its words where it failed."""
     if said.get("failed"):
         raise CollectionError(" ".join(str(said.get("msg", said)).split()))
     return said
@@ -122,7 +123,7 @@ def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
 
 def done(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
     """Return the answer of the module kubernetes.core.k8s. Raises CollectionError with its words where it failed."""
-    return _good(k8s(action, arguments, task_vars))
+    return good(k8s(action, arguments, task_vars))
 
 
 def of_instance(action: Action, asked: Plain, kinds: t.Iterable[tuple[str, str]], task_vars: t.Any) -> list[Plain]:

@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
+    MANAGED_BY_LABEL,
     MANAGER,
     PART,
     Plain,
@@ -27,6 +28,17 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 NAME = "dgxspark-multus"
 SYSTEM = "kube-system"
 CRD = "network-attachment-definitions.k8s.cni.cncf.io"
+SELECTORS = (f"{MANAGED_BY_LABEL}={MANAGER}", f"{PART}=multus")  # of its pods
+
+
+def lacking(nodes: t.Iterable[str], pods: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return the nodes that have no pod of Multus that is ready. pods: Multus'."""
+    return sorted(set(nodes) - {each["spec"].get("nodeName") for each in pods if _ready(each)})
+
+
+def _ready(pod: t.Mapping[str, t.Any]) -> bool:
+    containers = pod.get("status", {}).get("containerStatuses") or [{}]
+    return bool(containers[0].get("ready"))
 
 
 def multus(

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look for Multus until it runs on all nodes. An API that does not answer is asked again, too."""
+
+from __future__ import annotations
+
+import time
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.modules.kube_multus import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, multus
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
+
+INTERVAL_S = 5
+
+
+class ActionModule(ControllerAction):
+    """Ask, wait."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the nodes without Multus: none, or failed with them when the time is over."""
+        start = time.monotonic()
+        lacking: list[str] = []
+        system = {**ask.where(asked), "namespace": multus.SYSTEM}
+        while True:
+            before, fault, pods = lacking, "", []
+            try:
+                pods = ask.objects(self, ("v1", "Pod"), system, multus.SELECTORS, self.task_vars)
+            except CollectionError as exc:
+                fault = f"Last, {exc}. "
+            lacking = multus.lacking(asked["hosts"].values(), pods)
+            if not lacking:
+                return {"lacking": []}
+            said = f"Multus is not running on {', '.join(lacking)}"
+            if self._task.check_mode or time.monotonic() - start >= asked["timeout"]:
+                break
+            if lacking != before:
+                say(f"kube_multus: {said}")
+            time.sleep(INTERVAL_S)
+        why = (
+            f"{said} after {asked['timeout']} s: ranks there would have no VFs. No rank was stopped or started. {fault}"
+            f"`kubectl get pods -n {multus.SYSTEM} -l {multus.SELECTORS[1]} -o wide` and `kubectl describe` of a pod there say why."
+        )
+        return {"failed": True, "lacking": lacking, "msg": why}
