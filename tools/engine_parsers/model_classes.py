@@ -27,8 +27,9 @@ ABOUT = {
 """,
     "vllm": """\
 # versions: the registry has the architecture, or one of another ending that it takes for it. pipeline: the class implements
-# SupportsPP, and `forward` takes intermediate_tensors. states_all: it says supports_mamba_prefix_caching. transformers: the registry has it not, and the newest transformers that
-# the release allows has a class that its Transformers backend takes, or the release allows any newer transformers.
+# SupportsPP, and `forward` takes intermediate_tensors. states_all: it says supports_mamba_prefix_caching. transformers: the
+# registry has it not, and the newest transformers that the release allows has a class that its Transformers backend takes, or the
+# release allows any newer transformers.
 # config_unknown: the registry has it, but neither vLLM nor the newest transformers that the release allows knows its model_type.
 # mtp_refused: SpeculativeConfig.hf_config_override makes one of MTPModelTypes of none of its model_types, so that method mtp ends
 # in NotImplementedError; not said where transformers does not tell its model_type.
