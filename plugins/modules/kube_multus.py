@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_multus
-short_description: Wait until Multus is at work on nodes
+short_description: Wait until Multus runs on nodes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
