@@ -96,7 +96,7 @@ def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandI
     # What is no recipe, and what cannot start, is refused before the old model is stopped.
     (site.folder / "other.sh").write_text("llama-server -hf a/b", encoding="utf-8")
     code, said, _changed = site.run(k8s_dgx_recipe="other.sh")
-    assert code != 0 and "llama.cpp: vLLM and SGLang can be served here" in said, said
+    assert code != 0 and "llama.cpp: only vLLM and SGLang can be served here" in said, said
     assert site.cluster.writes == []
     code, said, _changed = site.run(k8s_dgx_node_names={"spark4": "elsewhere"})
     assert code != 0
