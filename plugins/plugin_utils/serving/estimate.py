@@ -36,7 +36,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculati
 KIND = "estimates"
 LEVELS = (1, 4, 8)
 GB = 1e9
-# Drafters that propose all their tokens in one pass; the others take a pass for each token.
+# Drafters that propose all their tokens in one pass; the others need one pass per token.
 BLOCK_DRAFTERS = frozenset({"DFLASH", "DSPARK"})
 _WIDTH = {
     "fp32": "bf16",
