@@ -280,7 +280,7 @@ def demand(
 def _choose(given: t.Any, best: float, floor: float, ceiling: float) -> tuple[float, str]:
     """Return the knob and who chose it: the owner's value, or the plan's best one, in hundredths, rounded down.
 
-    If nothing fits, the ceiling may be below 0; the share returned is still above it.
+    If nothing fits, the ceiling may be below 0; the share returned is still above 0.
     """
     if given is not None:
         return float(given), "given"
