@@ -18,14 +18,14 @@ class Refused(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises its refusal instead of leaving the process."""
+    """argparse that raises its refusal instead of exiting the process."""
 
     def error(self, message: str) -> t.NoReturn:  # noqa: D102
         raise Refused(message)
 
 
 def prepare(request: t.Mapping[str, t.Any]) -> None:
-    """Answer two questions that only real packages could."""
+    """Answer two queries that only real packages could."""
     dill: t.Any = importlib.import_module("dill")
     importlib.import_module("sgl_kernel")  # found by find_spec: present
     dill.dumps = lambda *args, **kwargs: b""
@@ -42,12 +42,12 @@ def parser() -> Parser:
 
 
 def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
-    """Parse, resolve and check as the server does before it loads a model; return what was resolved."""
+    """Parse, resolve and check as the server does before it loads a model; return the resolved settings."""
     ServerArgs = importlib.import_module("sglang.srt.server_args").ServerArgs
     namespace = parser().parse_args(argv)
     stage[0] = "resolve"
     args = ServerArgs.from_cli_args(namespace)
-    if hasattr(args, "resolve_once"):  # from 0.5.19 on the constructor resolves nothing
+    if hasattr(args, "resolve_once"):  # since 0.5.19 the constructor resolves nothing
         args.resolve_once()
     stage[0] = "check"
     args.check_server_args()
@@ -56,16 +56,16 @@ def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
 
 
 def facts() -> dict[str, t.Any]:
-    """Tell what only the loaded engine knows."""
+    """Return what only the loaded engine knows."""
     SpeculativeAlgorithm = importlib.import_module("sglang.srt.speculative.spec_info").SpeculativeAlgorithm
     names = [name for name in getattr(SpeculativeAlgorithm, "__members__", {}) if name != "NONE"]
-    if hasattr(SpeculativeAlgorithm, "from_string"):  # takes an alias too
+    if hasattr(SpeculativeAlgorithm, "from_string"):  # accepts an alias too
         names.append("NEXTN")
     return {"known_values": {"speculative-algorithm": sorted(names)}, "mamba_slots": _mamba_slots()}
 
 
 def _mamba_slots() -> dict[str, int]:
-    """Run the engine's own function for the state slots of one request, in each way that it distinguishes."""
+    """Run the engine's own function for the state slots of one request, in each case that it distinguishes."""
     ways: dict[str, tuple[bool, str | None, bool]] = {
         "radix_off": (True, None, False),
         "no_buffer": (False, None, False),
@@ -94,7 +94,7 @@ def _mamba_slots() -> dict[str, int]:
         for getter in ("get_memory", "get_schedule", "get_exec"):
             if hasattr(module, getter):
                 setattr(module, getter, lambda bags=bags: bags)
-        # 0.5.18 and 0.5.19 ask by functions that read the published configuration, which there is none of here.
+        # 0.5.18 and 0.5.19 query functions that read the published configuration, which does not exist here.
         asked = {"mamba_extra_buffer_enabled": buffer is not None, "mamba_extra_buffer_lazy_enabled": buffer == "lazy"}
         for predicate, said in asked.items():
             if hasattr(module, predicate):

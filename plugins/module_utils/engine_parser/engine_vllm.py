@@ -16,7 +16,7 @@ import typing as t
 
 COMPILED = re.compile(r"vllm\.(_C\w*|_moe_C\w*|_\w+_C|cumem_allocator|_flashmla\w*|vllm_flash_attn\._vllm\w*)$").match
 PLATFORM = "vllm.platforms.cuda.CudaPlatform"
-# vLLM 0.33 on asks CUDA where NVML does not say.
+# vLLM 0.33 and later ask CUDA if NVML does not answer.
 _FALLS_BACK = re.compile(r"nvmlDeviceGetMemoryInfo\(handle\)\.total\)\n\s+except ").search
 SOURCE: list[pathlib.Path] = []
 
@@ -26,12 +26,12 @@ class Refused(Exception):
 
 
 def _no_total_memory(platform: t.Any, device_id: int = 0) -> t.NoReturn:
-    """Fail as NVML does on a GB10, which has no memory of its own (vllm#57378): defaults are those of a small GPU then."""
+    """Fail as NVML does on a GB10, which has no dedicated memory (vllm#57378): the defaults are then those of a small GPU."""
     raise RuntimeError("NVMLError_NotSupported")
 
 
 def prepare(request: t.Mapping[str, t.Any]) -> None:
-    """Take the CUDA platform for granted: finding it needs NVML."""
+    """Force the CUDA platform: detecting it needs NVML."""
     SOURCE[:] = [pathlib.Path(request["source"])]
     platforms: t.Any = importlib.import_module("vllm.platforms")
     platforms.resolve_current_platform_cls_qualname = lambda: PLATFORM
@@ -70,7 +70,7 @@ def parser() -> t.Any:
 
 
 def validate(argv: list[str], stage: list[str]) -> dict[str, t.Any]:
-    """Parse, check and build the engine's configuration as `vllm serve` does; return the parts that a plan speaks of."""
+    """Parse, check and build the engine's configuration as `vllm serve` does; return the parts that matter to a plan."""
     namespace = parser().parse_args(argv)
     stage[0] = "validate_parsed_serve_args"
     _cli().validate_parsed_serve_args(namespace)
@@ -103,7 +103,7 @@ def _fields(part: t.Any) -> dict[str, t.Any] | None:
 def _know_models_by_their_source() -> None:
     """Fill vLLM's model information from the base classes in the model's source.
 
-    vLLM itself imports the model in a process of its own, which needs a real torch.
+    vLLM itself imports the model in a separate process, which needs a real torch.
     """
     registry: t.Any = importlib.import_module("vllm.model_executor.models.registry")
     names = {field.name for field in dataclasses.fields(registry._ModelInfo)}
@@ -125,7 +125,7 @@ def _know_models_by_their_source() -> None:
 
 
 def _source(module: str, name: str) -> str:
-    """Return the file that has a class: the module, or one of the package, CUDA's own before those of other platforms."""
+    """Return the file that defines a class: the module, or a file of the package, CUDA's before those of other platforms."""
     place = SOURCE[0].joinpath(*module.split("."))
     files = [place.with_suffix(".py")] if not place.is_dir() else [*place.glob("nvidia/*.py"), *place.rglob("*.py")]
     texts = [file.read_text(encoding="utf-8") for file in files]
@@ -143,7 +143,7 @@ def _bases(source: str, name: str) -> set[str]:
 
 
 def facts() -> dict[str, t.Any]:
-    """Tell the values that a later check knows where the parser takes any text."""
+    """Return the values that a later check accepts for flags where the parser takes any string."""
     return {"known_values": {flag: sorted(find()) for flag, find in KNOWN.items()}}
 
 

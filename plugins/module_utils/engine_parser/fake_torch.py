@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # mypy: ignore-errors
-# Its classes stand for anything, which is what types forbid.
-"""What engines ask of torch and triton before they load anything, answered for one NVIDIA GB10."""
+# Its classes stand for anything, which types cannot express.
+"""A fake torch and triton: answers what engines ask before they load anything, for one NVIDIA GB10."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _dtype(name: str) -> dtype:
 
 
 def _module(anything):
-    """Return torch.nn.Module as a plain class: engines mix it with Protocol classes, which a permissive metaclass would not bear."""
+    """Return torch.nn.Module as a plain class: engines mix it with Protocol classes, which conflict with a permissive metaclass."""
 
     class Module:
         def __init__(self, *args, **kwargs) -> None:
@@ -86,7 +86,7 @@ class Library:
 
 
 class CustomOp:
-    """What torch.library.custom_op returns."""
+    """The result of torch.library.custom_op."""
 
     def __init__(self, function) -> None:
         self.function = function
@@ -97,7 +97,7 @@ class CustomOp:
         return self.function(*args, **kwargs)
 
     def register_fake(self, function):
-        """Take the function and do nothing with it."""
+        """Accept the function and do nothing with it."""
         return function
 
     def register_kernel(self, *args, **kwargs):
@@ -108,7 +108,7 @@ class CustomOp:
 
 
 def _infer_schema(function, **kwargs) -> str:
-    """Return a schema with as many tensors as the function says it returns: vLLM compares the two."""
+    """Return a schema with as many tensors as the function's annotation returns: vLLM compares the two."""
     returned = inspect.signature(function).return_annotation
     if typing.get_origin(returned) is tuple:
         count = len(typing.get_args(returned))
@@ -123,9 +123,9 @@ def _tensor(*args, **kwargs):
 
 
 def apply(total_gib: float, free_gib: float, anything) -> None:
-    """Fill the stood-in torch and triton; call it after `stubs.install` and before the engine is imported.
+    """Fill the fake torch and triton; call it after `stubs.install` and before importing the engine.
 
-    anything: makes a stand-in class (`stubs.anything`).
+    anything: makes a stub class (`stubs.anything`).
     """
     torch, triton = importlib.import_module("torch"), importlib.import_module("triton")
     for part in ("backends", "cuda", "library", "mps", "nn", "nn.functional", "version", "xpu"):
@@ -164,7 +164,7 @@ def apply(total_gib: float, free_gib: float, anything) -> None:
     torch.tensor = torch.empty = _tensor
     target = types.SimpleNamespace(backend="cuda", arch=121, warp_size=32)
     active = types.SimpleNamespace(get_current_target=lambda: target)
-    # vLLM counts the active drivers: without one it takes itself for a machine without Triton, and an older model runner.
+    # vLLM counts the active drivers: without one it assumes that Triton is missing, and uses an older model runner.
     driver = types.SimpleNamespace(is_active=lambda: True)
     importlib.import_module("triton.backends").backends = {"nvidia": types.SimpleNamespace(driver=driver)}
     triton.runtime = types.SimpleNamespace(
@@ -173,7 +173,7 @@ def apply(total_gib: float, free_gib: float, anything) -> None:
 
 
 def real_transformers_first(anything) -> None:
-    """Import the installed transformers while there is no torch, so that it takes itself for one without; then soften it.
+    """Import the installed transformers while there is no torch, so that it runs without; then relax it.
 
     Its placeholders for torch classes raise on use; engines subclass and subscript some of them at import.
     """
@@ -184,7 +184,7 @@ def real_transformers_first(anything) -> None:
         auto_docstring = importlib.import_module("transformers.utils.auto_docstring")
     except ImportError:
         pass
-    else:  # it writes class names into documentation, which a stand-in has none of
+    else:  # it writes class names into documentation, which a stub lacks
         auto_docstring.format_args_docstring = lambda docstring, *args, **kwargs: docstring
 
     def attribute(cls, key):

@@ -1,17 +1,17 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read an installed engine: its real parser, what a planner must know beside the flags, its packages and start-up patches.
+"""Read an installed engine: its real parser, what a planner must know besides the flags, its packages and start-up patches.
 
     python3 reader.py ASKED.json
 
 Runs in an engine's image (plugin_utils/kube/inspect.py), with the files of this folder and `patches.py` beside it; needs Python 3.10
-or newer, its standard library, and a folder to write to (TMPDIR). No GPU, no weights, no network: the parser runs in a bare
-interpreter (`run.py`) that has the engine's own sources, the packages that parsers are made of, and stand-ins for the rest, just as
-where the shipped tables are made (tools/engine_parsers), which is by this file, too. Standard output has one JSON document in lines
-that begin with MARK, the last with the count of the others and a checksum. What cannot be read is in `unread`, and the rest goes on.
+or newer, its standard library, and a writable folder (TMPDIR). No GPU, no weights, no network: the parser runs in a bare
+interpreter (`run.py`) with the engine's own sources, the packages that parsers depend on, and stubs for the rest, exactly as
+for the shipped tables (tools/engine_parsers), which also use this file. Standard output has one JSON document in lines
+that begin with MARK, the last with the count of the others and a checksum. What cannot be read goes into `unread`; the rest continues.
 
-Exit status: 0 said; 1 there is no engine here; 2 a bad call.
+Exit status: 0 document written; 1 there is no engine here; 2 a bad call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MARK, CHUNK = "dgxspark-image", 8000
 ENGINES = ("sglang", "vllm")
 TIMEOUT_S = 600
 TOTAL_GIB, FREE_GIB = 121.0, 118.0
-# Nothing of the caller's environment reaches an engine: it would answer for this machine or this user.
+# The caller's environment is hidden from the engine, which would otherwise answer for this machine or user.
 ENVIRONMENT = {
     "PATH": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1", "VLLM_PLUGINS": "", "VLLM_HOST_IP": "127.0.0.1", "NO_COLOR": "1",
@@ -43,12 +43,12 @@ ENVIRONMENT = {
 }  # fmt: skip
 # Kernel sources too: SGLang's resolution looks for the folder of its just-in-time kernels.
 MEMBERS = (".py", ".cuh", ".cu", ".h")
-# What parsers are made of, or what resolution computes with: these cannot be stood in for.
+# What parsers depend on, or resolution computes with: these cannot be stubbed.
 REAL = ("numpy", "pydantic", "msgspec", "packaging", "typing_extensions", "psutil", "orjson", "regex", "pyyaml",
         "cachetools", "cloudpickle", "jinja2", "pillow")  # fmt: skip
-# Packages that are stood in for, by the name under which an engine requires them: they state the version required.
+# Stubbed packages, by the name under which an engine requires them: they report the version required.
 STOOD_IN = {"torch": "torch", "flashinfer-python": "flashinfer", "sglang-kernel": "sgl_kernel"}
-# What an image's owner asks of it.
+# The packages that an image's owner wants to know about.
 PACKAGES = (
     "torch", "triton", "transformers", "flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache", "sglang-kernel", "sgl-kernel",
     "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "nvidia-cutlass-dsl",
@@ -76,7 +76,7 @@ class Unread(RuntimeError):
 
 
 def stood_in(requires: t.Mapping[str, str]) -> dict[str, str]:
-    """Return the versions that stood-in packages state of themselves: those that the engine pins."""
+    """Return the versions that stubbed packages report: those that the engine pins."""
     pins = {module: requires.get(name, "") for name, module in STOOD_IN.items()}
     return {"triton": "3.6.0", **{m: pin[2:] for m, pin in pins.items() if pin.startswith("==")}}
 
@@ -91,9 +91,9 @@ def child(
     flags: bool = False,
     environment: t.Mapping[str, str] | None = None,
 ) -> Plain:
-    """Return what `run.py` answers: `answers` to the cases, and with flags the parser's `flags` and the engine's `facts`.
+    """Return the answer of `run.py`: `answers` to the cases, and with flags the parser's `flags` and the engine's `facts`.
 
-    source: holds the engine's sources alone. packages: what its parser is made of. Unread where the engine cannot be loaded.
+    source: holds only the engine's sources. packages: the parser's dependencies. Raises Unread if the engine cannot be loaded.
     """
     request = {
         "engine": engine, "source": str(source), "packages": str(packages), "versions": stood_in(requires),
@@ -129,7 +129,7 @@ def read(
 ) -> Plain:
     """Return an engine's `flags` (every action of its parser), `facts` and declared `environment`. Unread says what is missing.
 
-    probe: the config.json of the model for which its defaults are asked.
+    probe: the config.json of the model whose defaults are read.
     """
     with tempfile.TemporaryDirectory(prefix="engine-probe-") as place:
         pathlib.Path(place, "config.json").write_text(json.dumps(probe), encoding="utf-8")
@@ -239,7 +239,7 @@ def _environment(engine: str, source: pathlib.Path) -> t.Iterator[str]:
 
 
 def required(lines: t.Iterable[str]) -> dict[str, str]:
-    """Return requirements by normalised name, such as {"transformers": "==5.3.0"}; those of extras are left out."""
+    """Return requirements by normalised name, such as {"transformers": "==5.3.0"}, without those of extras."""
     found: dict[str, str] = {}
     for line in lines:
         text, _semicolon, marker = line.partition(";")
@@ -253,7 +253,7 @@ def required(lines: t.Iterable[str]) -> dict[str, str]:
 
 
 def installed() -> tuple[str, metadata.Distribution]:
-    """Return the engine of this Python, and its distribution. Unread where it has none, or both."""
+    """Return this Python's engine and its distribution. Raises Unread if it has none, or both."""
     found = {}
     for name in ENGINES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -264,7 +264,7 @@ def installed() -> tuple[str, metadata.Distribution]:
 
 
 def mirror(engine: str, distribution: metadata.Distribution, place: pathlib.Path) -> None:
-    """Lay the engine's sources alone below a folder: its compiled parts would ask for what is not there without a GPU."""
+    """Copy only the engine's sources below a folder: its compiled parts would need what is missing without a GPU."""
     spec = importlib.util.find_spec(engine)
     roots = list(spec.submodule_search_locations or ()) if spec else []
     if not roots:
@@ -281,7 +281,7 @@ def mirror(engine: str, distribution: metadata.Distribution, place: pathlib.Path
 
 
 def link(place: pathlib.Path) -> None:
-    """Link below a folder the packages that parsers are made of, with all that these require, and nothing else."""
+    """Link the packages that parsers depend on below a folder, with their requirements, and nothing else."""
     place.mkdir(parents=True, exist_ok=True)
     wanted, seen = ["transformers", *REAL], set[str]()
     while wanted:
@@ -301,7 +301,7 @@ def link(place: pathlib.Path) -> None:
 
 
 def _parts(name: str, distribution: metadata.Distribution) -> t.Iterator[pathlib.Path]:
-    """Yield what a distribution has beside others in site-packages; of one without a record, what is found by its name."""
+    """Yield a distribution's top-level entries in site-packages; without a file record, what is found by its name."""
     tops = {
         part.parts[0]
         for part in distribution.files or ()
@@ -314,12 +314,12 @@ def _parts(name: str, distribution: metadata.Distribution) -> t.Iterator[pathlib
         yield from map(pathlib.Path, places)
         about = getattr(
             distribution, "_path", None
-        )  # a distribution's own packages have no list of files; their metadata is asked for
+        )  # a Linux distribution's packages list no files, but their metadata is needed
         yield from [pathlib.Path(about)] if about else []
 
 
 def packages_of(distribution: metadata.Distribution) -> dict[str, str]:
-    """Return the versions of what an owner asks about."""
+    """Return the versions of the packages that owners want to know about."""
     found = {}
     for name in (distribution.metadata["Name"], *PACKAGES):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -327,7 +327,7 @@ def packages_of(distribution: metadata.Distribution) -> dict[str, str]:
     return found
 
 
-# Without a device torch.cuda.get_arch_list() is empty: what it would read is asked.
+# Without a device torch.cuda.get_arch_list() is empty, so read its source directly.
 TORCH = """\
 import json, torch
 def told(read):
@@ -343,7 +343,7 @@ print("\\n" + json.dumps([(flags or "").split(), {key: str(value) for key, value
 
 
 def torch_of() -> tuple[list[str], dict[str, str]]:
-    """Return the architectures that torch was built for, and the versions of libraries that it loads. Unread where it cannot."""
+    """Return the architectures that torch was built for, and the versions of libraries that it loads. Raises Unread if it cannot."""
     if importlib.util.find_spec("torch") is None:
         raise Unread("torch is not installed")
     ran = subprocess.run(  # pylint: disable=ansible-bad-function
@@ -362,7 +362,7 @@ def torch_of() -> tuple[list[str], dict[str, str]]:
 
 
 def patches_of(entries: t.Iterable[Plain], place: pathlib.Path) -> dict[str, str]:
-    """Return what each start-up patch comes to here: `needed`, `there`, `not needed`, or `drifted`; one whose file is absent is left out."""
+    """Return each start-up patch's state here: `needed`, `there`, `not needed`, or `drifted`; patches without a file are left out."""
     found = {}
     for entry in entries:
         top, _slash, rest = entry["file"].partition("/")
@@ -389,7 +389,7 @@ def patches_of(entries: t.Iterable[Plain], place: pathlib.Path) -> dict[str, str
 
 
 def look(asked: t.Mapping[str, t.Any]) -> Plain:
-    """Return the document about this image. Unread where there is no engine in it.
+    """Return the document about this image. Raises Unread if it has no engine.
 
     asked: `patches`, which may be there or be needed, and `probe`, see `read`.
     """
@@ -412,7 +412,7 @@ def look(asked: t.Mapping[str, t.Any]) -> Plain:
         for part in (_parser, _torch, _patches):
             try:
                 document.update(part(engine, requires, asked, place))
-            except Exception as exc:  # an image holds anything; what it breaks is told, and the rest is read
+            except Exception as exc:  # an image may hold anything; report what it breaks, and read the rest
                 why = str(exc) if isinstance(exc, Unread) else f"{type(exc).__name__}: {exc}"
                 lines = [" ".join(line.split())[:300] for line in why.splitlines() if line.strip()] or [
                     "it says nothing"
@@ -437,7 +437,7 @@ def _patches(_engine: str, _requires: t.Mapping[str, str], asked: t.Mapping[str,
 
 
 def framed(document: Plain) -> str:
-    """Return a document as lines of a log, which nothing else in that log can be taken for."""
+    """Return a document as log lines that cannot be confused with anything else in the log."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     lines = [f"{MARK} {number} {chunk}" for number, chunk in enumerate(chunks)]

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run in a bare interpreter (`python -S -E run.py REQUEST ANSWER`): load one engine's real parser and put questions to it.
+"""Run in a bare interpreter (`python -S -E run.py REQUEST ANSWER`): load one engine's real parser and query it.
 
-REQUEST (JSON): engine, source (its sources alone), packages (real packages), versions (of stood-in packages), total_gib and
-free_gib of the pretended GB10, flags (whether they are asked for), cases (argument lists). ANSWER (JSON): the `answers`, per
+REQUEST (JSON): engine, source (only its sources), packages (real packages), versions (of stubbed packages), total_gib and
+free_gib of the simulated GB10, flags (whether to return them), cases (argument lists). ANSWER (JSON): the `answers`, per
 case {accepted, stage, reason, resolved, log}, and with flags the parser's `flags` and the loaded engine's `facts`. Each case
-runs in a fork of the loaded engine, so none sees another's traces. Engines log to standard output: answers go to a file.
+runs in a fork of the loaded engine, so none sees another's side effects. Engines log to standard output: answers go to a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMEOUT_S = 120
 
 
 def plain(value: t.Any) -> t.Any:
-    """Keep what JSON can say; the rest becomes None, not a text with an object's address."""
+    """Keep what JSON can represent; the rest becomes None, not a string with an object's address."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -46,7 +46,7 @@ def plain(value: t.Any) -> t.Any:
 
 
 def flags(parser: t.Any) -> list[dict[str, t.Any]]:
-    """Describe every action of a parser. The type is found by trying the converter, since many are nameless functions."""
+    """Describe every action of a parser. The type is found by trying the converter, since many are anonymous functions."""
     found = []
     for action in parser._actions:
         kind = type(action).__name__
@@ -75,7 +75,7 @@ def flags(parser: t.Any) -> list[dict[str, t.Any]]:
 
 
 def _said(action: t.Any) -> str | None:
-    """Return the help of an action that is deprecated, or may be: what a table says of its successor stands there."""
+    """Return the help of an action that is, or may be, deprecated: it names the successor for the table."""
     old = (
         getattr(action, "new_flag", None)
         or getattr(action, "deprecated", False)
@@ -107,12 +107,12 @@ def _type_of(converter: t.Any) -> str:
     if isinstance(part, float) and "word" not in answers:
         return "float"
     if not isinstance(answers.get("{}", ""), str) and "word" not in answers:
-        return "json"  # a converter that builds an object of its own from JSON
+        return "json"  # a converter that builds its own object from JSON
     return "str"
 
 
 def ask(engine: t.Any, argv: list[str]) -> dict[str, t.Any]:
-    """Put one argument list to parser and validation."""
+    """Run one argument list through parser and validation."""
     log: list[str] = []
 
     class Keep(logging.Handler):
@@ -139,7 +139,7 @@ def ask(engine: t.Any, argv: list[str]) -> dict[str, t.Any]:
 
 
 def ask_in_fork(engine: t.Any, argv: list[str], place: pathlib.Path) -> t.Any:
-    """Run one case in a child, so that caches and environment of the engine start fresh."""
+    """Run one case in a child, so that the engine's caches and environment start fresh."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
@@ -172,7 +172,7 @@ def pretend_memory(total_gib: float, free_gib: float) -> None:
 
 
 def main() -> None:
-    """Answer the request that the first argument names into the file that the second names."""
+    """Read the request from the first argument's file and write the answer to the second's."""
     request = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
     answer = pathlib.Path(sys.argv[2])
     warnings.simplefilter("ignore")
@@ -186,7 +186,7 @@ def main() -> None:
     fake_torch.apply(request["total_gib"], request["free_gib"], stubs.anything)
     engine.prepare(request)
     engine.parser()
-    # First the forks: to learn its facts, functions of the loaded engine are replaced.
+    # Fork first: reading its facts replaces functions of the loaded engine.
     result: dict[str, t.Any] = {
         "answers": [ask_in_fork(engine, case, answer.with_suffix(".case")) for case in request["cases"]]
     }

@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # mypy: ignore-errors
-# Its classes stand for anything, which is what types forbid.
-"""Stand-ins for the packages that an engine imports and this machine lacks (torch, triton, …).
+# Its classes stand for anything, which types cannot express.
+"""Stubs for the packages that an engine imports and this machine lacks (torch, triton, …).
 
-A meta-path finder, asked last, turns every missing top-level module into a package whose attributes are *anything*: they
+A meta-path finder, last in the list, turns every missing top-level module into a package whose attributes are *anything*: they
 can be called, used as decorator, base class, generic, context manager or number, and compare as false. The engine's own
-code runs unchanged; what needs a real answer (device, dtypes) is set on the stand-ins by `fake_torch`.
+code runs unchanged; what needs a real answer (device, dtypes) is set on the stubs by `fake_torch`.
 
-Never stood in for: the engine, the standard library, installed packages, and `ABSENT`, whose mere presence would make an
-engine believe in another vendor's device.
+Never stubbed: the engine, the standard library, installed packages, and `ABSENT`, whose mere presence would make an
+engine detect another vendor's device.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ ABSENT = frozenset(
     {"torch_npu", "torch_musa", "torch_xla", "libtpu", "torch_tpu", "tpu_inference", "habana_frameworks", "aiter", "ray",
      "intel_extension_for_pytorch", "amdsmi", "mlx", "mooncake", "modelscope", "runai_model_streamer"}
 )  # fmt: skip
-# A probe with find_spec sees these as installed: an image for CUDA has them.
+# A probe with find_spec sees these as installed: a CUDA image has them.
 PRESENT = frozenset({"torch", "triton", "flashinfer", "sgl_kernel"})
 ALLOWED_DUNDERS = {"__func__": True, "__class_validators__": ()}
 ANYTHING = "_stands_for_anything"
 
 
 def is_anything(value: object) -> bool:
-    """Whether `value` is itself a stand-in (a class derived from one is the engine's own)."""
+    """Whether `value` is itself a stub (a class derived from one is the engine's own)."""
     return isinstance(value, Permissive) and ANYTHING in vars(value)
 
 
 def anything(name: str, module: str = "stub") -> type:
-    """Make a new stand-in class."""
+    """Make a new stub class."""
 
     def attribute(self: object, attr: str) -> object:
         if attr.startswith("__") and attr.endswith("__"):
@@ -61,7 +61,7 @@ def anything(name: str, module: str = "stub") -> type:
 
 
 class Permissive(abc.ABCMeta):
-    """The type of stand-ins. It derives from ABCMeta so that `class X(torch.nn.Module, ABC)` has no metaclass conflict."""
+    """The type of stubs. It derives from ABCMeta so that `class X(torch.nn.Module, ABC)` has no metaclass conflict."""
 
     def __new__(mcs, name, bases, body, **kwargs):  # noqa: D102
         return super().__new__(mcs, name, bases, body)
@@ -93,7 +93,7 @@ class Permissive(abc.ABCMeta):
         return anything(f"{cls.__name__}()")
 
     def register(cls, *args, **kwargs):
-        """Stand in for ABCMeta.register and for registries used as decorators."""
+        """Replace ABCMeta.register and registries used as decorators."""
         return args[0] if len(args) == 1 else None
 
     def _same(cls, *args):
@@ -136,7 +136,7 @@ class Permissive(abc.ABCMeta):
 
 
 class StubModule(types.ModuleType):
-    """A stood-in module; `lacking` names attributes that must not exist."""
+    """A stub module; `lacking` names attributes that must not exist."""
 
     lacking: frozenset[str] = frozenset()
 
@@ -178,14 +178,14 @@ class _Finder(importlib.abc.MetaPathFinder):
             if top in (self.engine, "__main__") or top in sys.stdlib_module_names or top in ABSENT:
                 return None
             if fullname != top and not isinstance(sys.modules.get(top), StubModule):
-                return None  # a missing part of an installed package is missing
+                return None  # a missing part of an installed package stays missing
         return importlib.machinery.ModuleSpec(fullname, self.loader, is_package=True)
 
 
 def install(engine: str, versions: dict[str, str], compiled=None) -> None:
-    """Stand in for everything missing from now on.
+    """Stub everything missing from now on.
 
-    engine: the top-level module that is real. versions: what stood-in packages say of themselves. compiled: matches the
+    engine: the top-level module that is real. versions: the versions that stubs report. compiled: matches the
     engine's own compiled modules, which an unpacked source lacks.
     """
     probe = importlib.util.find_spec

@@ -5,11 +5,11 @@
 
     python3 patches.py [--check] [--root SITE_PACKAGES] PATCHES.json
 
-PATCHES.json is the list `patches` of a launch plan. This file is all that the container needs: Python 3.10 or newer and its
-standard library. An edit replaces a text that stands in the file exactly once. Each edit is looked at by itself: one that the
-image has already, in whatever layout and with whatever comments, is done, and the others are still made. Nothing is written,
-to any file, unless every edit of the list is settled: to be applied, applied before, or made needless by upstream. A file is
-replaced as a whole, and only by one that compiles, so a killed run leaves each file old or new and a second run ends the work.
+PATCHES.json is the list `patches` of a launch plan. The container needs only this file: Python 3.10 or newer and its
+standard library. An edit replaces a text that occurs in the file exactly once. Each edit is judged separately: one that the
+image already has, in any layout and with any comments, is done, and the others are still made. Nothing is written,
+to any file, unless every edit of the list is settled: to be applied, applied before, or made unnecessary by upstream. A file is
+replaced as a whole, and only by one that compiles, so a killed run leaves each file old or new and a second run finishes the work.
 
 Exit status: 0 all settled; 1 at least one refused, the cause on standard error; 2 a bad call.
 """
@@ -34,7 +34,7 @@ import typing as t
 from dataclasses import dataclass
 
 State = t.Literal["applied", "applied before", "not needed"]
-# A word of code, and whether it is the first of its line.
+# A token of code, and whether it is the first on its line.
 Word = tuple[str, bool]
 _SILENT = frozenset([tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER])
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
@@ -47,7 +47,7 @@ class PatchError(Exception):
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace `expect` by `replace`. fixed: code that shows that upstream, or the image, has done it in its own way."""
+    """Replace `expect` by `replace`. fixed: code showing that upstream, or the image, has fixed it differently."""
 
     expect: str
     replace: str
@@ -58,7 +58,7 @@ class Edit:
 class Patch:
     """The edits of one file. file: path below site-packages. versions: of `package`, for which the edits were written.
 
-    moved: paths below site-packages. Where one of these is there, code that the file no longer has is gone for good, and
+    moved: paths below site-packages. If one of them exists, code missing from the file is gone for good, and
     its edits are not needed; the file may be gone as well.
     """
 
@@ -72,7 +72,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one patch; path is None where its file is gone for good. edits: the outcome of each."""
+    """The outcome of one patch; path is None if its file is gone for good. edits: the outcome of each."""
 
     id: str
     state: State
@@ -125,7 +125,7 @@ def from_plain(entries: t.Any) -> list[Patch]:
 
 @functools.lru_cache(maxsize=64)
 def words(code: str) -> tuple[Word, ...]:
-    """Return code, or a piece of it, without its comments and layout; as far as it can be read."""
+    """Return the tokens of code, or of a piece of it, without comments and layout, as far as it can be tokenized."""
     found: list[Word] = []
     row = 0
     try:
@@ -143,7 +143,7 @@ def words(code: str) -> tuple[Word, ...]:
 
 
 def _opened(piece: str) -> str:
-    """Return the brackets that a piece closes and does not open: it was cut from within them."""
+    """Return the brackets that a piece closes but does not open: it was cut out of them."""
     opened, missing = [], ""
     for text, _first in words(piece):
         if text in _BRACKETS.values():
@@ -154,7 +154,7 @@ def _opened(piece: str) -> str:
 
 
 def _bare(piece: str) -> tuple[str, ...]:
-    """Return the words of a piece of code, without what its own cut puts at its ends."""
+    """Return the tokens of a piece of code, without layout tokens at its ends."""
     opened = _opened(piece)
     found = [text for text, _first in words(opened + piece)][len(opened) :]
     while found and found[0] in _LAYOUT.values():
@@ -165,7 +165,7 @@ def _bare(piece: str) -> tuple[str, ...]:
 
 
 def _places(piece: tuple[str, ...], code: t.Sequence[Word], whole_lines: bool = True) -> list[int]:
-    """Return where a piece of code begins in other code. whole_lines: it begins a line there and ends one."""
+    """Return where a piece of code begins in other code. whole_lines: it must begin and end at line boundaries."""
     texts = [text for text, _first in code]
     size = len(piece)
     return [
@@ -179,7 +179,7 @@ def _places(piece: tuple[str, ...], code: t.Sequence[Word], whole_lines: bool = 
 
 
 def _is_done(text: str, edit: Edit) -> bool:
-    """Say whether code has the edit's result, in any layout, and nothing left of what it replaces."""
+    """Whether code has the edit's result, in any layout, and nothing left of what it replaces."""
     code, result, before = words(text), _bare(edit.replace), _bare(edit.expect)
     found = _places(result, code)
     if len(found) != 1:
@@ -190,11 +190,11 @@ def _is_done(text: str, edit: Edit) -> bool:
 
 
 def _edited(text: str, edit: Edit, moved: bool) -> tuple[str, State] | str:
-    """Return the text with an edit, and what that came to; or what was found where it is neither before nor after."""
+    """Return the text with an edit and its state; or what was found if it is neither before nor after."""
     results, times = text.count(edit.replace), text.replace(edit.replace, "\0").count(edit.expect)
     if (results, times) == (1, 0) or (results <= 1 and _is_done(text, edit)):
         return text, "applied before"
-    # Before the code that it replaces: a fix may have left that in place, and must not be made twice.
+    # Check before the code to replace: a fix may have left that in place, and must not be made twice.
     if not results and any(_places(_bare(form), words(text), whole_lines=False) for form in edit.fixed):
         return text, "not needed"
     if (results, times) == (0, 1):
@@ -205,9 +205,9 @@ def _edited(text: str, edit: Edit, moved: bool) -> tuple[str, State] | str:
 
 
 def settled(text: str, patch: Patch, moved: bool = False) -> tuple[str, tuple[State, ...]]:
-    """Return the text with all edits of a patch, and what each came to. PatchError where one finds neither form.
+    """Return the text with all edits of a patch, and the state of each. Raises PatchError if an edit finds neither form.
 
-    moved: one of the places is there to which later versions moved the code.
+    moved: one of the places to which later versions moved the code exists.
     """
     states: list[State] = []
     for number, edit in enumerate(patch.edits, 1):
@@ -229,19 +229,19 @@ def settled(text: str, patch: Patch, moved: bool = False) -> tuple[str, tuple[St
 
 
 def summed(states: t.Sequence[State]) -> State:
-    """Return what a patch came to, of what its edits came to."""
+    """Return a patch's state from the states of its edits."""
     order: tuple[State, ...] = ("applied", "applied before", "not needed")
     return next(state for state in order if state in states)
 
 
 def edited(text: str, patch: Patch) -> tuple[str, State]:
-    """Return the text with all edits of a patch, and what that came to. PatchError where one finds neither form."""
+    """Return the text with all edits of a patch, and the patch's state. Raises PatchError if an edit finds neither form."""
     new, states = settled(text, patch)
     return new, summed(states)
 
 
 def installed(package: str) -> str:
-    """Return the version of an installed package for people to read; 'not installed' where there is none."""
+    """Return the version of an installed package for display; 'not installed' if it is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -249,7 +249,7 @@ def installed(package: str) -> str:
 
 
 def locate(file: str, root: pathlib.Path | None = None) -> pathlib.Path | None:
-    """Return where Python would import a file from, without importing anything; None where it is not there.
+    """Return where Python would import a file from, without importing anything; None if it does not exist.
 
     root: look below this folder instead.
     """
@@ -266,7 +266,7 @@ def locate(file: str, root: pathlib.Path | None = None) -> pathlib.Path | None:
 def prepare(
     patches: t.Sequence[Patch], root: pathlib.Path | None = None
 ) -> tuple[list[Outcome], dict[pathlib.Path, str]]:
-    """Return what becomes of each patch, and the new text of each file to be written. Writes nothing.
+    """Return each patch's outcome, and the new text of each file to write. Writes nothing.
 
     PatchError lists all patches that are refused, each with its cause and remedy.
     """
@@ -281,7 +281,7 @@ def prepare(
                     continue
                 raise PatchError("there is no such file")
             if path not in texts:
-                # Bytes, since reading as text would make LF of CRLF.
+                # Read bytes, since text mode would turn CRLF into LF.
                 texts[path] = path.read_bytes().decode("utf-8")
             text, states = settled(texts[path], patch, moved)
         except (OSError, UnicodeDecodeError) as exc:
@@ -302,7 +302,7 @@ def prepare(
 
 
 def write(path: pathlib.Path, text: str) -> None:
-    """Replace a file at once, with its mode and owner, and drop its compiled form. PatchError says why it cannot."""
+    """Replace a file atomically, keeping mode and owner, and delete its compiled form. PatchError says why it cannot."""
     part = None
     try:
         before = path.stat()
@@ -329,7 +329,7 @@ def write(path: pathlib.Path, text: str) -> None:
 
 
 def apply(patches: t.Sequence[Patch], root: pathlib.Path | None = None, check: bool = False) -> list[Outcome]:
-    """Apply all patches, or none where one is refused. check: say what would be done, and write nothing."""
+    """Apply all patches, or none if one is refused. check: report what would be done, and write nothing."""
     outcomes, new = prepare(patches, root)
     if not check:
         for path, text in new.items():

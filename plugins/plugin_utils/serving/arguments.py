@@ -4,10 +4,10 @@
 """Settings → the argument list and environment of one engine version, by table.
 
 Two kinds of data decide everything. `knowledge/engines/` holds what each version's own parser accepts.
-`knowledge/settings/` says how a setting is said to an engine: as a list of *ways*, the preferred first; the first one that
-the version knows is taken. A setting without such an entry is a flag of the engine in its own vocabulary, written with
-underscores (`chunked_prefill_size`). Nothing is emitted that the version's table does not have, and flags stand in full:
-both parsers accept prefixes, which the next version may find ambiguous.
+`knowledge/settings/` holds how to express a setting to an engine: a list of *ways* in order of preference; the first that
+the version knows is used. A setting without such an entry is a flag of the engine in its own vocabulary, written with
+underscores (`chunked_prefill_size`). Nothing is emitted that the version's table does not have, and flags are written in
+full: both parsers accept prefixes, which may be ambiguous in the next version.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Entry = t.Mapping[str, t.Any]
 
 
 # Settings whose value a checkpoint replaces before the engine checks it: vLLM 0.20.0 config/model.py:977, where
-# modelopt.py:1033 returns modelopt_fp4 whatever was asked; runs with --quantization fp4 were published.
+# modelopt.py:1033 returns modelopt_fp4 regardless of the request; runs with --quantization fp4 were published.
 _OF_CHECKPOINT = {"vllm": frozenset(["quantization"])}
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """How to start one rank: `program`, then `argv`, with `env`. `findings` are worth knowing and forbid nothing."""
+    """How to start one rank: `program`, then `argv`, with `env`. `findings` are informational and block nothing."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -41,7 +41,7 @@ class Arguments:
 
 
 def engine_parser(engine: str, version: str, tables: Tables) -> flag_table.Parser:
-    """Return one version's parser, or the nearest one's; CollectionError for an engine that nobody knows."""
+    """Return one version's parser, or the nearest one's. Raises CollectionError for an unknown engine."""
     found = tables.nearest(engine, version)
     if found is None:
         raise CollectionError(f"engine {engine!r} is unknown. Known engines: sglang, vllm.")
@@ -49,9 +49,9 @@ def engine_parser(engine: str, version: str, tables: Tables) -> flag_table.Parse
 
 
 def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], tables: Tables) -> Arguments:
-    """Say settings to one engine version, by whatever names they are given.
+    """Build the arguments of one engine version from settings, under whatever names.
 
-    None means not set. Raises CollectionError whose `findings` name every setting that the version cannot be told, with
+    None means unset. Raises CollectionError whose `findings` name every setting that the version does not support, with
     version, flag and remedy.
     """
     engine_parser(engine, version, tables)
@@ -69,10 +69,10 @@ def say(
     accept: t.Collection[str] = (),
     mods: t.Sequence[str] = (),
 ) -> Arguments:
-    """Say canonical settings to one engine version. faults: found before; written: the owner's names, for messages.
+    """Build the arguments of one engine version from canonical settings. faults: earlier ones; written: the owner's names, for messages.
 
-    accept: ids of findings (`arguments.unknown`) that the owner overrules: what they are about is said as it is written.
-    mods: patches that a recipe wants in its image, which may bring flags of their own.
+    accept: ids of findings (`arguments.unknown`) that the owner overrules: the settings concerned are passed on as written.
+    mods: patches that a recipe wants in its image, which may add flags.
     """
     parser = engine_parser(engine, version, tables)
     build = _Build(engine, version, tables, parser, settings, written or {}, accept, mods)
@@ -87,7 +87,7 @@ def say(
 
 
 def check_environment(engine: str, version: str, env: t.Mapping[str, str], tables: Tables) -> tuple[Finding, ...]:
-    """Find variables that carry the engine's prefix (`SGLANG_`, `VLLM_`) but that this version does not declare."""
+    """Find variables with the engine's prefix (`SGLANG_`, `VLLM_`) that this version does not declare."""
     parser = engine_parser(engine, version, tables)
     declared = parser.environment
     tabled = same_release(parser.version, version)
@@ -112,7 +112,7 @@ def check_environment(engine: str, version: str, env: t.Mapping[str, str], table
 
 @dataclass
 class _Build:
-    """The argument list while it grows."""
+    """An argument list under construction."""
 
     engine: str
     version: str
@@ -135,11 +135,11 @@ class _Build:
 
     @property
     def tabled(self) -> bool:
-        """Whether the table is of this very release."""
+        """Whether the table is for exactly this release."""
         return same_release(self.parser.version, self.version)
 
     def refuse(self, kind: str, name: str, message: str, remedy: str) -> bool:
-        """Refuse a setting; False where the owner accepts what is wrong with it, and it is to be said all the same."""
+        """Record a fault in a setting; return whether it is refused. If not (accepted, or no table), the setting is still written."""
         rule, where = f"arguments.{kind}", f"settings.{self.written.get(name, name)}"
         refused = rule not in self.accept
         message = message if refused else f"Accepted by the owner: {message}"
@@ -153,12 +153,12 @@ class _Build:
         return refused
 
     def pass_on(self, name: str, flag: str, value: t.Any) -> None:
-        """Say a flag that no table at hand has, as it is written; false leaves a switch out."""
+        """Write a flag that no table has, unchanged; false omits a switch."""
         if value is not False:
             self.put(name, f"--{flag}", flag_table.written(flag, {"type": "switch" if value is True else "any"}, value))
 
     def setting(self, name: str, value: t.Any, entry: Entry | None) -> None:
-        """Say one setting, or find why it cannot be said."""
+        """Write one setting, or record why it cannot be written."""
         if entry is None:
             self.native(name, value)
             return
@@ -179,7 +179,7 @@ class _Build:
         self.unknown(name, value, [part for way in ways for part in (way if isinstance(way, list) else [way])])
 
     def say(self, name: str, value: t.Any, part: Entry) -> None:
-        """Say a value by one part of a way."""
+        """Write a value by one part of a way."""
         if "note" in part:
             if value is not False:
                 self.findings.append(Finding("arguments.implied", "info", f"settings.{name}", part["note"]))
@@ -204,7 +204,7 @@ class _Build:
             self.flag(name, part["flag"], spec, said)
 
     def native(self, name: str, value: t.Any) -> None:
-        """Say a setting that is a flag in the engine's own vocabulary."""
+        """Write a setting that is a flag in the engine's own vocabulary."""
         flag = name.replace("_", "-")
         spec = self.parser.spec(flag)
         if spec is None:
@@ -226,9 +226,9 @@ class _Build:
             self.flag(name, flag, spec, value)
 
     def flag(self, name: str, flag: str, spec: Entry, value: t.Any) -> None:
-        """Write a flag in full, after its choices."""
+        """Write a flag in full, after checking its choices."""
         if isinstance(value, dict) and spec["type"] == "str":
-            value = json.dumps(value, sort_keys=True)  # a flag whose text the engine itself reads as JSON
+            value = json.dumps(value, sort_keys=True)  # a string flag that the engine itself parses as JSON
         wrong = self.choice(flag, spec, value)
         if wrong:
             kind, why, remedy = wrong
@@ -243,7 +243,7 @@ class _Build:
             self.put(name, f"--{self.parser.primary(flag)}", written)
 
     def choice(self, flag: str, spec: Entry, value: t.Any) -> flag_table.Fault | None:
-        """Compare a value with what the parser, or a later check, takes."""
+        """Check a value against what the parser, or a later check, accepts."""
         for item in value if isinstance(value, (list, tuple)) else (value,):
             if flag_table.accepted(item, spec) or (spec.get("known") and self.plugged(flag)):
                 continue
@@ -258,7 +258,7 @@ class _Build:
         return None
 
     def plugged(self, flag: str) -> bool:
-        """Whether a plugin may bring more values (vLLM's parsers)."""
+        """Whether a plugin may add values (vLLM's parsers)."""
         return f"{flag}-plugin".replace("-", "_") in self.given
 
     def inside(self, name: str, flag: str, key: str, value: t.Any) -> None:
@@ -277,7 +277,7 @@ class _Build:
         self.owner.setdefault(whole, name)
 
     def put(self, name: str, place: str, value: list[str] | str) -> None:
-        """Keep one flag or variable; two settings may not say different things in one place."""
+        """Store one flag or variable; two settings must not give the same one different values."""
         held = self.flags.get(place) if isinstance(value, list) else self.env.get(place)
         if held is not None and held != value:
             self.clash(name, place, place)
@@ -297,9 +297,9 @@ class _Build:
         )
 
     def unknown(self, name: str, value: t.Any, parts: t.Sequence[Entry]) -> None:
-        """Find a setting that this version cannot be told, with what the other tables know of it.
+        """Report a setting that this version does not support, with what the other tables know of it.
 
-        A flag that no table has is passed on to a release that has none itself, and to any where the owner accepts it.
+        A flag that no table has is passed on to a release without a table, and to any release if the owner accepts it.
         """
         flags = [part["flag"] for part in parts if "flag" in part]
         variables = [part["env"] for part in parts if "env" in part]
@@ -341,7 +341,7 @@ class _Build:
             self.pass_on(name, flags[0], value)
 
     def meant(self, flags: t.Sequence[str]) -> str:
-        """Name the setting that says another engine's flag here."""
+        """Name the setting that expresses another engine's flag here."""
         for key, entry in self.tables.settings.items():
             ways = [w for e in ("sglang", "vllm") if e != self.engine for w in entry.get(e, ())]
             parts = [part for way in ways for part in (way if isinstance(way, list) else [way])]
@@ -350,7 +350,7 @@ class _Build:
         return ""
 
     def untabled(self) -> Finding:
-        """Tell that another version's table is used, and where the tables on both sides differ in the flags in use."""
+        """Report that another version's table is used, and where the tables on both sides differ in the flags used."""
         sides = self.tables.neighbours(self.engine, self.version)
         used = [*(place.removeprefix("--") for place in self.flags), *self.objects]
         differ = sorted({f"--{flag}" for flag in used if sides[0].spec(flag) != sides[-1].spec(flag)})
@@ -366,7 +366,7 @@ class _Build:
         )
 
     def result(self) -> Arguments:
-        """Put the list together; CollectionError where anything was refused or a needed flag is missing."""
+        """Assemble the list. Raises CollectionError if anything was rejected or a required flag is missing."""
         for flag, held in self.objects.items():
             text = json.dumps(held, sort_keys=True)
             self.put(self.owner[f"{flag}.{next(iter(held))}"], f"--{flag}", [f"--{flag}", text])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan's way to argument lists: what a version cannot be told becomes a finding that blocks, not an exception."""
+"""Builds a plan's argument lists: what a version does not support becomes a blocking finding, not an exception."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 
 @dataclass(frozen=True)
 class Built:
-    """argv with its program in front, or nothing where a finding of severity error says why."""
+    """argv with its program in front, or nothing if an error finding says why."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -30,7 +30,7 @@ def _named(found: Finding) -> Finding:
 
 
 def builder(overlays: t.Sequence[str] = (), accept: t.Collection[str] = (), mods: t.Sequence[str] = ()) -> BuildArgv:
-    """Return what says canonical settings to an engine version, on the shipped tables with the owner's laid over them.
+    """Return a builder of canonical settings for an engine version, from the shipped tables with the owner's merged in.
 
     accept, mods: see `arguments.say`.
     """

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the names of a checkpoint's tensors say: the format of each module, and the checkpoint's size.
+"""Derives each module's format and the checkpoint's size from tensor names.
 
-The names are those of `model.safetensors.index.json`, or of the safetensors files' own headers, which add types and lengths.
+The names come from `model.safetensors.index.json`, or from the safetensors files' headers, which add types and lengths.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 PLAIN = "bf16"
 KIND = "quantization"
-_OTHER_EXPERT = re.compile(r"\.experts\.[1-9]\d*\.")  # experts are stored alike: the first speaks for all
+_OTHER_EXPERT = re.compile(r"\.experts\.[1-9]\d*\.")  # experts are stored alike: the first stands for all
 
 
 def indexed(index: t.Mapping[str, t.Any], where: str) -> tuple[list[str], int | None]:
-    """Return the tensors' names and the size in bytes, of an index. CollectionError for what is no index."""
+    """Return the tensors' names and the size in bytes from an index. Raises CollectionError if it is not an index."""
     names, metadata = index.get("weight_map"), index.get("metadata")
     if not isinstance(names, t.Mapping):
         raise CollectionError(
@@ -32,7 +32,7 @@ def indexed(index: t.Mapping[str, t.Any], where: str) -> tuple[list[str], int | 
 
 
 def of_headers(headers: t.Iterable[t.Mapping[str, t.Any]], where: str) -> tuple[list[str], int | None]:
-    """Return the same of the headers of all safetensors files."""
+    """Return the same from the headers of all safetensors files."""
     names, size = [], 0
     for header in headers:
         for name, tensor in header.items():
@@ -54,7 +54,7 @@ def _any(forms: t.Sequence[str]) -> re.Pattern[str]:
 
 
 def formats(names: t.Iterable[str], overlays: t.Sequence[str] = ()) -> dict[str, str]:
-    """Return the format of each module by the tensors that it has; of experts, of the first alone."""
+    """Return the format of each module by its tensors; only the first expert is included."""
     parts: dict[str, set[str]] = collections.defaultdict(set)
     for name in names:
         if not _OTHER_EXPERT.search(name):

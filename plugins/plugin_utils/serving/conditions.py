@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JMESPath conditions over a plan's document, with a third answer where the document does not know a fact.
+"""JMESPath conditions over a plan's document, with a third result if the document does not know a fact.
 
-`jmespath` evaluates. A fact that is unknown is tried with every value that could change the answer: the literals of the
-condition, what lies beside its numbers, and a value that it does not name. The answers differ: nobody knows.
+`jmespath` evaluates. An unknown fact is tried with every value that could change the result: the literals of the
+condition, the neighbors of its numbers, and a value it does not name. If the results differ, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Node = t.Mapping[str, t.Any]
 Document = t.Mapping[str, t.Any]
-Path = tuple[str, ...]  # of a document: its keys from the top
-# What nobody knows: a path of the document → all that it may be, empty where that is open. A path above others stands for
-# all of them that the document has no value of.
+Path = tuple[str, ...]  # keys of a document from the top
+# Unknown facts: a path of the document → its possible values, empty if open. A parent path stands for all paths below it
+# for which the document has no value.
 Unknown = t.Mapping[Path, t.Sequence[t.Any]]
-MOST = 512  # trials of one condition; the shipped ones need a few dozen
-_OTHER = "\x00other"  # a text that no condition names
+MOST = 512  # trials per condition; the shipped ones need a few dozen
+_OTHER = "\x00other"  # a string that no condition names
 
 
 def true(value: t.Any) -> bool:
-    """Whether JMESPath takes a value for true: empty is false, 0 is not."""
+    """Whether JMESPath treats a value as true: empty is false, 0 is not."""
     return not (value is None or value is False or value in ("", [], {})) or (value == 0 and value is not False)
 
 
@@ -73,7 +73,7 @@ def _paths(node: Node) -> t.Iterator[Path]:
 
 
 def _candidates(parsed: Node) -> tuple[t.Any, ...]:
-    """Return values that may turn an expression's answer, wherever they stand."""
+    """Return values that may change an expression's result, wherever they occur."""
     found: list[t.Any] = [True, False, _OTHER]
     for node in _walk(parsed):
         if node["type"] != "literal":
@@ -85,7 +85,7 @@ def _candidates(parsed: Node) -> tuple[t.Any, ...]:
 
 
 def _distinct(values: t.Iterable[t.Any]) -> tuple[t.Any, ...]:
-    """Return the values in order, each once; 1, 1.0 and true are three."""
+    """Return the values in order without duplicates; 1, 1.0 and true are distinct."""
     kept: list[t.Any] = []
     for value in values:
         if not any(value is other or (value == other and type(value) is type(other)) for other in kept):
@@ -95,10 +95,10 @@ def _distinct(values: t.Iterable[t.Any]) -> tuple[t.Any, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One operand of a condition's `&&`. reads: the dotted paths that it asks for, tops: their first names;
-    candidates: values that may turn it.
+    """One operand of a condition's `&&`. reads: the dotted paths it reads, tops: their first names;
+    candidates: values that may change its result.
 
-    Rules that share a term share the object, so that a view asks it once.
+    Rules that share a term share the object, so a view evaluates it once.
     """
 
     parsed: Node
@@ -110,7 +110,7 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """One condition: it holds where all its terms do, asked in the order in which they are written."""
+    """One condition: it holds if all its terms do, evaluated in the order in which they are written."""
 
     text: str
     parsed: Node
@@ -118,20 +118,20 @@ class Condition:
 
     @functools.cached_property
     def reads(self) -> frozenset[Path]:
-        """The dotted paths that the condition asks for."""
+        """The dotted paths that the condition reads."""
         return frozenset(path for term in self.terms for path in term.reads)
 
     def value(self, document: Document) -> t.Any:
-        """Return what the expression is of this document."""
+        """Evaluate the expression on this document."""
         return _interpreter().visit(self.parsed, document)
 
     def holds(self, document: Document, unknown: Unknown | None = None) -> bool | None:
-        """Whether the condition holds; None where that hangs on an unknown fact."""
+        """Whether the condition holds; None if that depends on an unknown fact."""
         return View(document, unknown).holds(self)
 
 
 class View:
-    """One document while conditions are asked of it; it must not change meanwhile."""
+    """One document during the evaluation of conditions; it must not change meanwhile."""
 
     def __init__(self, document: Document, unknown: Unknown | None = None) -> None:
         self.document = document
@@ -140,7 +140,7 @@ class View:
         self._answers: dict[Term, bool | None] = {}
 
     def holds(self, condition: Condition) -> bool | None:
-        """Whether a condition holds; None where that hangs on an unknown fact."""
+        """Whether a condition holds; None if that depends on an unknown fact."""
         hanging: list[Term] = []
         for term in condition.terms:
             try:
@@ -148,7 +148,7 @@ class View:
             except ERRORS:
                 if not hanging:
                     raise
-                answer = None  # what the terms before it hang on may rule out that it is ever asked
+                answer = None  # the open terms before it may mean that it is never evaluated
             if answer is False:
                 return False
             if answer is None:
@@ -156,7 +156,7 @@ class View:
         return self._tried(hanging) if len(hanging) > 1 else None if hanging else True
 
     def hangs_on(self, condition: Condition) -> set[Path]:
-        """Return the paths that nobody knows and that a condition without an answer hangs on."""
+        """Return the unknown paths that a condition without a result depends on."""
         hanging = [term for term in condition.terms if self._answers.get(term) is None]
         return {path for term in hanging for path in self._open(term)}
 
@@ -169,7 +169,7 @@ class View:
         return answer
 
     def _open(self, term: Term, candidates: tuple[t.Any, ...] = ()) -> dict[Path, t.Sequence[t.Any]]:
-        """Return the paths that a term asks for and nobody knows, with the values to try."""
+        """Return the unknown paths that a term reads, with the values to try."""
         asked: dict[Path, t.Sequence[t.Any]] = {}
         for path in term.reads:
             for above, among in self.unknown.items():
@@ -180,7 +180,7 @@ class View:
         return asked
 
     def _tried(self, terms: t.Sequence[Term]) -> bool | None:
-        """Try all values of what nobody knows; None where the answers differ, or where there are too many to try."""
+        """Try all values of the unknown facts; None if the results differ or there are too many combinations."""
         candidates = _distinct([value for term in terms for value in term.candidates])
         asked = {path: among for term in terms for path, among in self._open(term, candidates).items()}
         answers: set[bool] = set()
@@ -190,7 +190,7 @@ class View:
             try:
                 answers.add(all(true(term.visit(term.parsed, document)) for term in terms))
             except ERRORS:
-                continue  # a value that the condition cannot even compare is none that the fact can have
+                continue  # the fact cannot have a value that the condition cannot even compare
             if len(answers) == 2:
                 return None
         return answers.pop() if len(answers) == 1 and next(trials, None) is None else None
@@ -204,7 +204,7 @@ def _at(document: Document, path: Path) -> t.Any:
 
 
 def _with(document: Document, values: t.Mapping[Path, t.Any]) -> dict[str, t.Any]:
-    """Return the document with values at paths; nothing in it is changed."""
+    """Return a copy of the document with values at paths."""
     out = dict(document)
     for path, value in values.items():
         place = out
@@ -227,15 +227,15 @@ def _slips(node: t.Any) -> bool:
 
 
 def failure(where: str, exc: Exception) -> CollectionError:
-    """Return what jmespath raised on facts that it cannot compare (one of ERRORS) as an error that begins with `where`."""
+    """Wrap an exception that jmespath raised on incomparable facts (one of ERRORS) in an error that begins with `where`."""
     return CollectionError(f"{where}: when: {' '.join(str(exc).split())}")
 
 
 @functools.cache
 def _interpreter() -> t.Any:
-    # One for all: `search` makes one for each call, which takes longer than most conditions.
+    # Shared: `search` creates one per call, which takes longer than evaluating most conditions.
     class Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc]
-        """jmespath's own, which takes in one step what most conditions are made of: a.b.c, a == 'text', contains([…], a)."""
+        """jmespath's interpreter with single-step nodes for the most common expressions: a.b.c, a == 'text', contains([…], a)."""
 
         def visit_path(self, node: Node, value: t.Any) -> t.Any:
             try:
@@ -256,12 +256,12 @@ def _interpreter() -> t.Any:
     return Interpreter()
 
 
-# What asks the whole document, where a list is never null. Projections and pipes ask something else.
+# Nodes whose operands see the whole document, where a list is never null. Projections and pipes change the context.
 _OF_THE_DOCUMENT = ("and_expression", "or_expression", "not_expression", "comparator", "function_expression")
 
 
 def _folded(node: Node) -> Node:
-    """Return an expression in which each list of literals is one literal, and each a.b.c one path: put together once."""
+    """Return an expression with each list of literals folded into one literal and each a.b.c into one path."""
     children = node.get("children", [])
     if node["type"] == "subexpression" and (path := _path(node)):
         return {"type": "path", "value": path, "children": []}
@@ -286,7 +286,7 @@ def _folded(node: Node) -> Node:
 
 @functools.lru_cache(maxsize=4096)
 def _term(parsed: str) -> Term:
-    """Return the term of a parsed expression, as JSON: the same one for all conditions that have it."""
+    """Return the term of a parsed expression in JSON: one object for all conditions that contain it."""
     node = json.loads(parsed)
     reads = tuple(dict.fromkeys(_paths(node)))
     folded = _folded(node)
@@ -295,7 +295,7 @@ def _term(parsed: str) -> Term:
 
 
 def _operands(node: Node) -> t.Iterator[Node]:
-    """Yield what `&&` joins at the top of an expression."""
+    """Yield the operands of the top-level `&&`."""
     if node["type"] == "and_expression":
         for child in node["children"]:
             yield from _operands(child)
@@ -305,7 +305,7 @@ def _operands(node: Node) -> t.Iterator[Node]:
 
 @functools.lru_cache(maxsize=1024)
 def compiled(text: str, where: str) -> Condition:
-    """Compile a condition; KnowledgeError begins with `where` and says what is wrong with it."""
+    """Compile a condition. KnowledgeError begins with `where` and says what is wrong."""
     if jmespath is None:
         raise CollectionError(
             f"The Python package jmespath is missing on the controller ({JMESPATH_ERROR}). "

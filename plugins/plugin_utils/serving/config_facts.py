@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A profile's facts and precision from a model's own files: config.json, and hf_quant_config.json where there is one."""
+"""Derives a profile's facts and precision from a model's own files: config.json, and hf_quant_config.json if there is one."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
 )
 
 Plain = dict[str, t.Any]
-# Bytes of a state by the names that torch gives its types.
+# Bytes per state value by torch type name.
 _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def _plain(value: t.Any) -> Plain:
-    """Return the plain form of a value as profiles write it: without what is its default anyway."""
+    """Return the plain form of a value as profiles write it, without defaults."""
     found = {}
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
@@ -65,7 +65,7 @@ def _attention(config: Config, layers: int, sliding: bool = False, indexed: bool
         layers=layers,
         heads=heads,
         kv_heads=figure("kv_heads") or heads,
-        # What transformers takes where head_dim is not written.
+        # The value transformers uses if head_dim is missing.
         head_dim=dim if dim is not None else max(config.needed("hidden_size", what) // heads, 1),
         gated=config.flag("gated_attention", False),
         window=config.needed("window", what) if sliding else None,
@@ -74,7 +74,7 @@ def _attention(config: Config, layers: int, sliding: bool = False, indexed: bool
 
 
 def _indexer(config: Config, ratio: int) -> Indexer | None:
-    """Read what chooses tokens, where the family's entry says how; index_topk counts blocks, or keys of `ratio` tokens; index_budget tokens."""
+    """Read the token indexer, if the family's entry has one; index_topk counts blocks, or keys of `ratio` tokens; index_budget tokens."""
     heads = config.count("index_heads")
     if heads is None:
         return None
@@ -218,7 +218,7 @@ def _head(config: Config, mixer: str, feed: str) -> Head | None:
 
 
 def _vision_params(config: Config) -> int:
-    """Weights of the vision tower; 0 where there is none, or where the family's is not described."""
+    """Return the weights of the vision tower; 0 if there is none, or if the family's entry does not describe it."""
     said = config.of.entry.get("vision")
     tower = find(said["at"], config.data) if said else None
     if not said or not isinstance(tower, t.Mapping):
@@ -288,21 +288,21 @@ def model_facts(
     where: str = "config.json",
     stored: t.Mapping[str, str] | None = None,
 ) -> Plain:
-    """Return what a profile says of a model, from the model's own files.
+    """Return what a profile states about a model, from the model's own files.
 
-    config: its config.json. quant: its hf_quant_config.json, read where config.json says nothing of quantization.
-    overlays: the owner's folders of knowledge. where: what the file is called in errors. stored: the format of each module by
-    its tensors (`checkpoint.formats`), read where neither file says anything of quantization.
+    config: its config.json. quant: its hf_quant_config.json, read if config.json has no quantization.
+    overlays: the owner's knowledge folders. where: the file's name in errors. stored: the format of each module by
+    its tensors (`checkpoint.formats`), read if neither file states quantization.
 
-    family: the entry of knowledge/architectures/ that it was read by; None: no entry speaks of it. facts and precision have the form
-    of a profile's keys of these names; facts is None where the family is not known and the file has keys that the usual reading
-    would get wrong. quantization: `method` of the checkpoint, and its `kv_cache`. drafter: for a draft model, what a profile's key
-    of this name needs, but for the model's name. stated: the plain figures that the file has, also where facts is None.
+    family: the entry of knowledge/architectures/ used to read it; None: no entry matches. facts and precision have the form
+    of the profile keys of the same names; facts is None if the family is unknown and the file has keys that the standard reading
+    would misread. quantization: `method` of the checkpoint, and its `kv_cache`. drafter: for a draft model, the contents of the
+    profile key of the same name, except the model's name. stated: the plain figures in the file, also if facts is None.
     inferred: keys of the result that the file does not state. unread: what could not be read or is not counted, one sentence
     each: for findings.
 
     Raises CollectionError, naming file and key, for a value of the wrong type, and for a missing key or an unknown kind of layer
-    where the family is known (of an unknown one it is in unread, and facts is None).
+    if the family is known (for an unknown family it goes into unread, and facts is None).
     """
     for name, given in ((where, config), ("hf_quant_config.json", {} if quant is None else quant)):
         if not isinstance(given, t.Mapping):
@@ -347,7 +347,7 @@ def model_facts(
             f"{where}: the architecture {own.architecture} is not known here: it was read as a plain transformer."
         )
     answer["facts"] = _plain(facts)
-    from_plain(Facts, answer["facts"], where)  # what profiles are read by takes it
+    from_plain(Facts, answer["facts"], where)  # verify that the profile reader accepts it
     found = config_precision.read(own, facts, mixers, feeds, quant, overlays, stored)
     answer["precision"] = found.precision
     answer["quantization"] = {"method": found.method, "kv_cache": found.kv_cache}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model's config.json under the entry of its family (`knowledge/architectures/`): figures, layer by layer, checked.
+"""Reads a model's config.json by its family's entry (`knowledge/architectures/`): checked figures, layer by layer.
 
-Which key means what is data; what a wrong or missing key is called in an error is decided here.
+The data defines which key means what; this module names wrong or missing keys in errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 KIND = "architectures"
 STANDARD = "standard"
-MOST_LAYERS = 4096  # each is looked at; a file with more is broken
+MOST_LAYERS = 4096  # each is visited; a file with more is broken
 Entry = t.Mapping[str, t.Any]
 _LAID_OVER = ("reads", "mixer", "feed", "head", "modules", "held")
 _BY_HAND = "write the profile's facts by hand, or describe the family in architectures/ of dgxspark_knowledge_dirs"
@@ -34,12 +34,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Unread(CollectionError):
-    """A part of a model that could not be read: a key is missing, or a kind of layer is not known."""
+    """A part of a model that could not be read: a key is missing, or a kind of layer is unknown."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """How one file is read: the entry, laid over the standard one. known: whether there is an entry for it."""
+    """How to read one file: the entry merged over the standard one. known: whether the file's family has an entry."""
 
     id: str
     entry: Entry
@@ -57,9 +57,9 @@ def _paths(own: Entry, standard: Entry) -> dict[str, tuple[str, ...]]:
 
 
 def _laid(own: Entry, standard: Entry) -> dict[str, t.Any]:
-    """Lay a family's entry over the standard one: figures, marks and module lists one by one, all else as a whole.
+    """Merge a family's entry over the standard one: figures, marks and module lists item by item, all else as a whole.
 
-    Of a figure the first path that finds something counts; the standard marks come after the family's.
+    A figure uses the first of its paths that finds something; the standard marks follow the family's.
     """
     joined = {key: {**standard.get(key, {}), **own.get(key, {})} for key in _LAID_OVER}
     joined["reads"] = _paths(own.get("reads", {}), standard["reads"])
@@ -84,7 +84,7 @@ def _compiled(path: str) -> t.Any:
 
 
 def find(path: str, data: t.Any) -> t.Any:
-    """Return what a path finds; None where it finds nothing, and where what it meets has another type."""
+    """Return what a path finds; None if it finds nothing or meets a value of another type."""
     try:
         return _compiled(path).search(data)
     except (jmespath.exceptions.JMESPathError, TypeError):
@@ -99,7 +99,7 @@ def _classes(config: Entry, where: str) -> list[str]:
 
 
 def family(config: Entry, where: str, overlays: t.Sequence[str] = ()) -> Family:
-    """Choose the entry by model_type, else by class; the standard one where there is none for the file."""
+    """Choose the entry by model_type, else by class; the standard one if the file has no entry."""
     known = knowledge.shared(KIND, overlays)
     standard = known[STANDARD]
     kind, classes = config.get("model_type"), _classes(config, where)
@@ -114,7 +114,7 @@ def family(config: Entry, where: str, overlays: t.Sequence[str] = ()) -> Family:
 
 
 class Config:
-    """One file's figures. where: what it is called in errors."""
+    """One file's figures. where: the file's name in errors."""
 
     def __init__(self, config: Entry, of: Family, where: str) -> None:
         self.where = where
@@ -133,11 +133,11 @@ class Config:
         return names[0] if names else path
 
     def wrong(self, path: str, value: t.Any, needed: str) -> CollectionError:
-        """Say that a key has a value of the wrong type."""
+        """Return an error for a key whose value has the wrong type."""
         return CollectionError(f"{self.where}: {self._named(path, value)}: {value!r} is not {needed}.")
 
     def whole(self, value: t.Any, path: str, least: int) -> int:
-        """Return a checked whole number."""
+        """Return the value as a checked whole number."""
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self.wrong(path, value, f"a whole number of at least {least}")
         return int(value)
@@ -149,7 +149,7 @@ class Config:
         return value
 
     def figure(self, name: str) -> tuple[str, t.Any]:
-        """Return the path that finds a figure, and what it finds; all its paths, and None, where none does."""
+        """Return the path that finds a figure and its value; all paths and None if none finds it."""
         paths = self.of.entry["reads"].get(name, ())
         for path in paths:
             value = find(path, self.data)
@@ -158,12 +158,12 @@ class Config:
         return " || ".join(paths) or name, None
 
     def count(self, name: str, least: int = 1) -> int | None:
-        """Return a figure; None where the file, or the family, has none."""
+        """Return a figure; None if the file or the family has none."""
         path, value = self.figure(name)
         return None if value is None else self.whole(value, path, least)
 
     def needed(self, name: str, what: str) -> int:
-        """Return a figure that there must be. what: what needs it."""
+        """Return a required figure. what: what needs it."""
         value = self.count(name)
         if value is None:
             raise Unread(
@@ -173,14 +173,14 @@ class Config:
         return value
 
     def flag(self, name: str, usual: bool) -> bool:
-        """Return a yes or no; `usual` where nothing is said."""
+        """Return a boolean figure; `usual` if the file has none."""
         path, value = self.figure(name)
         if value is not None and not isinstance(value, bool):
             raise self.wrong(path, value, "true or false")
         return usual if value is None else value
 
     def told(self, key: str) -> list[str]:
-        """Return what of a family's list of remarks applies to this file."""
+        """Return the family's remarks that apply to this file."""
         return [
             each["what"]
             for each in self.of.entry.get(key, ())
@@ -188,7 +188,7 @@ class Config:
         ]
 
     def kinds(self, of: t.Literal["mixer", "feed"], usual: str, count: int, plain: bool = False) -> list[str]:
-        """Return the kind of each layer. plain: a model without experts, of which only words speak."""
+        """Return the kind of each layer. plain: a model without experts, to which only marks with words apply."""
         found = [usual] * count
         for mark in self.of.entry[of].get("marks", ()):
             value = find(mark["read"], self.data)
@@ -210,7 +210,7 @@ class Config:
         return found
 
     def ratios(self, layers: int) -> list[int | None]:
-        """Return each layer's ratio of compression; None where it sees its window alone."""
+        """Return each layer's compression ratio; None if it sees only its window."""
         path, stated = self.figure("ratios")
         if not isinstance(stated, list) or len(stated) < layers:
             raise self.wrong(path, stated, f"a list of a number for each of {layers} layers")
@@ -222,7 +222,7 @@ class Config:
         return value
 
     def _numbers(self, mark: Entry, value: t.Any) -> set[int]:
-        """Return layers by number, from 0: of a list, or of a string of numbers with commas between."""
+        """Return layer numbers, counted from 0, from a list or a comma-separated string."""
         begin = mark.get("counted_from", 0)
         if isinstance(value, str) and re.fullmatch(r"\s*\d{1,6}\s*(,\s*\d{1,6}\s*)*", value, re.ASCII):
             value = [int(layer) for layer in value.split(",")]
@@ -231,7 +231,7 @@ class Config:
     def _worded(self, mark: Entry, value: t.Any, count: int) -> list[str]:
         words = [str(word) for word in self._list(mark, value)]
         key = self._named(mark["read"], value)
-        # Layers after the last are prediction layers, which some files list too.
+        # Entries beyond the last layer are prediction layers, which some files list too.
         if len(words) < count:
             raise CollectionError(f"{self.where}: {key}: it has {len(words)} entries for {count} layers.")
         unknown = [(i, word) for i, word in enumerate(words[:count]) if word not in mark["words"]]

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a checkpoint stores each kind of tensors: its list of quantized modules, asked for every module of every layer.
+"""How a checkpoint stores each kind of tensor: its list of quantized modules, looked up for every module of every layer.
 
 The list is `quantization_config` of config.json (ModelOpt, compressed-tensors, FP8, MXFP4, AWQ, GPTQ) or ModelOpt's
-hf_quant_config.json. A module is left out, or named with a format of its own, or of the usual format; router, embeddings,
-output layer and convolutions are never of the usual one: engines take them as they are unless they are named.
+hf_quant_config.json. A module is excluded, named with its own format, or in the default format. Router, embeddings,
+output layer and convolutions never get the default format: engines leave them unquantized unless they are named.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
 
 KIND = "quantization"
 PLAIN = "bf16"
-_UNUSUAL = ("router", "embeddings")  # kinds that are quantized only where they are named
-_WHOLE = ("experts", "head")  # kinds that a profile gives one format only
-_TRIFLE = 1000  # a share below one in so many is not told, as norms are not counted
+_UNUSUAL = ("router", "embeddings")  # kinds that are quantized only if named
+_WHOLE = ("experts", "head")  # kinds for which a profile holds only one format
+_TRIFLE = 1000  # a share below one in this many is not reported, as norms are not counted
 Tree = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What was read: precision in a profile's form, the tool's name, the cache's format, and what is not certain."""
+    """What was read: precision in a profile's form, the tool's name, the cache's format, and what is uncertain."""
 
     precision: dict[str, t.Any] = field(default_factory=dict)
     method: str | None = None
@@ -51,7 +51,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Module:
-    """One module of one layer: its kind, its name without what may stand before it, its weights."""
+    """One module of one layer: its kind, its name without prefixes, its weights."""
 
     kind: str
     name: str
@@ -73,8 +73,8 @@ def _expression(name: str) -> str:
 class Names:
     """A list of modules as checkpoints write them.
 
-    A name, or one with `*`, means what lies in it too, and a name may be the end of one (ModelOpt, transformers); an
-    expression (`re:`, compressed-tensors) means the modules that it matches themselves.
+    A name, or one with `*`, also covers everything inside it, and a name may be a suffix (ModelOpt, transformers); a regular
+    expression (`re:`, compressed-tensors) covers only the modules it matches.
     """
 
     def __init__(self, given: t.Iterable[str]) -> None:
@@ -82,14 +82,14 @@ class Names:
         self.expressions = _any([_expression(name) for name in names if name.startswith("re:")])
         plain = [name for name in names if not name.startswith("re:")]
         wild = [name for name in plain if "*" in name or "?" in name]
-        # Most lists have a form for each layer, with its only `*` at the end: those need no expression.
+        # Most lists have one pattern per layer, with its only `*` at the end: those need no regular expression.
         begins = [name for name in wild if not set(name[:-1]) & set("*?[") and name.endswith("*")]
         self.begins = tuple(name[:-1] for name in begins)
         self.wild = _any([fnmatch.translate(name) for name in wild if name not in begins])
         self.exact = set(plain).difference(wild)
 
     def have(self, name: str, prefixes: t.Sequence[str]) -> bool:
-        """Whether the list has a module, by its name with any of the prefixes."""
+        """Whether the list contains a module, by its name with any of the prefixes."""
         parts = name.split(".")
         if any(".".join(parts[at:]) in self.exact for at in range(len(parts))):
             return True
@@ -123,7 +123,7 @@ class Scheme:
 
 
 class _Formats:
-    """What tools call the formats."""
+    """The tools' names for the formats."""
 
     def __init__(self, entries: t.Iterable[Tree]) -> None:
         self.entries = tuple(entries)
@@ -132,7 +132,7 @@ class _Formats:
         return next((str(each["id"]) for each in self.entries if name in each.get(key, ())), None)
 
     def of(self, weights: t.Any) -> str | None:
-        """Return the format of a scheme of weights, such as `{num_bits: 4, type: float, group_size: 16}`."""
+        """Return the format of a weight scheme such as `{num_bits: 4, type: float, group_size: 16}`."""
         if not isinstance(weights, t.Mapping):
             return None
         for each in self.entries:
@@ -153,7 +153,7 @@ def _names(stated: Tree, key: str, where: str) -> list[str]:
 
 
 def _groups(groups: t.Any, where: str, formats: _Formats) -> tuple[str | None, list[tuple[Names, str]], list[str]]:
-    """Read config_groups: the usual format (a group of all linear layers), those of named modules, what is not known."""
+    """Read config_groups: the default format (a group for all linear layers), formats of named modules, and unknown entries."""
     if not isinstance(groups, t.Mapping):
         raise CollectionError(f"{where}: config_groups: a dictionary is needed, not {groups!r}.")
     usual, named, unread = None, [], []
@@ -168,7 +168,7 @@ def _groups(groups: t.Any, where: str, formats: _Formats) -> tuple[str | None, l
             unread.append(f"{where}: config_groups.{name}: weights {shown}: no format that is known.")
             continue
         targets = _names(group, "targets", where) or ["Linear"]
-        # A class of layers stands without a dot and begins with a capital letter.
+        # A layer class has no dot and starts with a capital letter.
         if any(re.match(r"[A-Z]\w*$", target) for target in targets):
             usual = form
         modules = [target for target in targets if not re.match(r"[A-Z]\w*$", target)]
@@ -223,7 +223,7 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
 
 
 def _by_tensors(tensors: t.Mapping[str, str]) -> Scheme:
-    """Make a list of modules of what the tensors' names say."""
+    """Build a list of modules from the tensors' names."""
     held = collections.defaultdict(list)
     for module, form in tensors.items():
         held[form].append(module)
@@ -272,7 +272,7 @@ def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
 
 
 def _names_of(config: Config, kind: str) -> t.Mapping[str, t.Any]:
-    """Return the modules of a kind by name. Unread where the family's entry names none, as an owner's may."""
+    """Return the modules of a kind by name. Raises Unread if the family's entry names none, as an owner's entry may."""
     said: t.Mapping[str, t.Any] | None = config.of.entry["modules"].get(kind)
     if said is None:
         raise Unread(
@@ -284,7 +284,7 @@ def _names_of(config: Config, kind: str) -> t.Mapping[str, t.Any]:
 
 
 def _block(config: Config, facts: Facts, kind: str, own: t.Any, prefix: str) -> list[Module]:
-    """List one block's modules. A part that several modules hold is shared out evenly."""
+    """List one block's modules. A part that several modules hold is split evenly."""
     sizes = _sizes(facts, kind, own)
     said = _names_of(config, kind)
     holders = collections.Counter(part for parts in said.values() for part in parts)
@@ -309,7 +309,7 @@ def _fed(config: Config, facts: Facts, block: Facts | Head, feed: str, prefix: s
 
 
 def _head(config: Config, facts: Facts, head: Head, layers: int) -> list[Module]:
-    """List the prediction head's modules, those of each of its layers, and what joins it to the model."""
+    """List the prediction head's modules: those of each of its layers, and the one that joins it to the model."""
     found: list[Module] = []
     feed = "both" if head.moe and head.dense else "experts" if head.moe else "dense"
     prefix = ""
@@ -323,12 +323,12 @@ def _head(config: Config, facts: Facts, head: Head, layers: int) -> list[Module]
 
 
 def _named(config: Config, kind: str) -> str:
-    """Return the first name that the family has for a kind that is counted as one module; the kind's where it has none."""
+    """Return the family's first name for a kind that counts as one module; the kind's own name if there is none."""
     return str(next(iter(config.of.entry["modules"].get(kind, (kind,)))))
 
 
 def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequence[str]) -> list[Module]:
-    """List all modules with weights that are counted (`model.tensors`), those of the prediction head as kind `head`."""
+    """List all modules whose weights count (`model.tensors`); those of the prediction head have the kind `head`."""
     found = []
     whole = sorted((each for each in facts.attention if each.window is None), key=lambda each: each.indexer is not None)
     sliding = next((each for each in facts.attention if each.window is not None), None)
@@ -347,7 +347,7 @@ def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequ
     tables = list(config.of.entry["modules"]["embeddings"])[: 1 if facts.tied_embeddings else 2]
     found += [Module("embeddings", name, facts.vocab_size * facts.hidden_size, True) for name in tables]
     if facts.vision_params:
-        # A list that lies with the language model's keys speaks of the language model alone.
+        # A list among the language model's keys covers only the language model.
         alone = "quantization_config" not in config.top
         found.append(Module("vision", _named(config, "vision"), int(facts.vision_params), alone))
     if facts.lookup:
@@ -361,7 +361,7 @@ def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequ
 
 
 def _written(counted: t.Mapping[str, int]) -> str | dict[str, t.Any]:
-    """Write the numbers of weights by format as profiles do: one format, or numbers and `rest` for the most."""
+    """Format weight counts by format as profiles do: one format, or counts plus `rest` for the most common one."""
     most = max(counted, key=lambda form: counted[form])
     whole = sum(counted.values())
     told = {form: number for form, number in sorted(counted.items()) if form != most and number * _TRIFLE >= whole}
@@ -369,9 +369,9 @@ def _written(counted: t.Mapping[str, int]) -> str | dict[str, t.Any]:
 
 
 def _said(config: Config) -> tuple[list[tuple[tuple[str, ...], str]], dict[str, str]]:
-    """List formats that a key of their own says of a kind: how its modules' names end, and the format.
+    """List the formats that a kind's own key states: the suffixes of its modules' names, and the format.
 
-    Beside them by kind what was said and is not known.
+    Also return, by kind, the stated formats that are unknown.
     """
     found, unknown = [], {}
     for kind, stored in config.of.entry.get("stored", {}).items():
@@ -398,9 +398,9 @@ def read(
     overlays: t.Sequence[str] = (),
     tensors: t.Mapping[str, str] | None = None,
 ) -> Stored:
-    """Return how the checkpoint stores each kind of its tensors. Kinds in BF16 are left out, as profiles do.
+    """Return how the checkpoint stores each kind of tensor. As in profiles, BF16 kinds are left out.
 
-    tensors: the format of each module by its tensors (`checkpoint.formats`), asked where no list of modules is stated.
+    tensors: each module's format by its tensors (`checkpoint.formats`), used if no list of modules is stated.
     """
     where = f"{config.where}: quantization_config"
     stated = config.data.get("quantization_config") or config.data.get("compression_config")

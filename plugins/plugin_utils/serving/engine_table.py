@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was read of an engine (module_utils/engine_parser/reader.py) → its flag table, an entry of `knowledge/engines/`, and its text.
+"""Converts what was read from an engine (module_utils/engine_parser/reader.py) to a flag table, an entry of `knowledge/engines/`.
 
-The shipped tables are made by this of the engines' wheels (tools/engine_flags.py), an owner's of his image (inspect_image.yml).
+The shipped tables come from the engines' wheels (tools/engine_flags.py), an owner's from an image (inspect_image.yml).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WIDTH = 150
 
 
 def entry(engine: str, version: str, source: str, requires: t.Mapping[str, str], read: t.Mapping[str, t.Any]) -> Plain:
-    """Return the whole table. source: what it was read of. read: as `reader.read` returns it."""
+    """Return the whole table. source: what it was read from. read: the result of `reader.read`."""
     facts = dict(read["facts"])
     known = dict(facts.pop("known_values", {}))
     table: Plain = {}
@@ -59,7 +59,7 @@ def _flag(action: t.Mapping[str, t.Any]) -> tuple[str, Plain]:
     if others:
         flag["aliases"] = others
     if action["choices"] is not None:
-        flag["choices"] = sorted(action["choices"], key=str)  # some come of a set, in no order
+        flag["choices"] = sorted(action["choices"], key=str)  # some come from a set, in no order
     if action["nargs"] in ("+", "*"):
         flag["many"] = "some" if action["nargs"] == "+" else "any"
     elif action["nargs"] == "?":
@@ -71,7 +71,7 @@ def _flag(action: t.Mapping[str, t.Any]) -> tuple[str, Plain]:
     if action["required"]:
         flag["required"] = True
     default = action["default"]
-    configuration = isinstance(default, dict) and default  # a whole object of the engine's: not a default to know
+    configuration = isinstance(default, dict) and default  # a whole object of the engine: not a default to record
     if default not in (None, SUPPRESSED) and not (flag["type"] == "switch" and default is False) and not configuration:
         flag["default"] = default
     flag.update(_deprecation(action))
@@ -104,7 +104,7 @@ WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def scalar(value: t.Any) -> str:
-    """Write a value so that YAML 1.1 and 1.2 read the same."""
+    """Format a value so that YAML 1.1 and 1.2 read it the same way."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{scalar(str(k))}: {scalar(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
@@ -133,7 +133,7 @@ def _block(mapping: t.Mapping[str, t.Any], indent: str) -> t.Iterator[str]:
 
 
 def text(table: t.Mapping[str, t.Any], header: str) -> str:
-    """Write a table, or another entry, under a header: one flag a line, in the order of names."""
+    """Format a table or another entry under a header: one flag per line, in the given order."""
     lines = [header.rstrip()]
     for key, value in table.items():
         if key == "facts":

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast a configuration that nobody measured would decode: a closed formula over what one step moves.
+"""Estimates the decode speed of an unmeasured configuration: a closed formula over what one step moves.
 
-A step takes n requests one step on. It reads all weights outside the routed experts once, the experts that its tokens
-reach, and each request's cache and state; it starts a kernel or more for each block, and with TP joins the ranks after
-each. `work` counts that on the busiest rank, `knowledge/estimates` says what a unit of each costs (fitted by
-`benchmarks/fit_estimates.py` on measured rows, with the error of models left out). Prefill is not in it: figures are
-the sum of the requests' own tokens/s while they decode, the seeds' peak. Where text is denoised in blocks, a step is a
+A step advances n requests by one step. It reads all weights outside the routed experts once, the experts that its tokens
+reach, and each request's cache and state; it launches one or more kernels per block, and with TP runs an all-reduce after
+each. `work` counts this on the busiest rank; `knowledge/estimates` holds the cost per unit (fitted by
+`benchmarks/fit_estimates.py` on measured rows, with the error on held-out models). Prefill is not included: figures are
+the sum of the requests' own tokens/s while they decode, the seeds' peak. For text denoised in blocks, a step is a
 pass over a whole canvas of each request; one model of that kind is in the fit.
 """
 
@@ -36,7 +36,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculati
 KIND = "estimates"
 LEVELS = (1, 4, 8)
 GB = 1e9
-# Drafters that propose all their tokens in one pass; the others take a pass for each token.
+# Drafters that propose all their tokens in one pass; the others need one pass per token.
 BLOCK_DRAFTERS = frozenset({"DFLASH", "DSPARK"})
 _WIDTH = {
     "fp32": "bf16",
@@ -47,17 +47,17 @@ _WIDTH = {
     "int4": "fp4",
     "int4_g32": "fp4",
 }
-_EAGER = 3.0  # how sharply the slower of GPU and host decides an eager step: a norm of the two
+_EAGER = 3.0  # how strongly the slower of GPU and host dominates an eager step: the exponent of their norm
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One entry of `knowledge/estimates`. costs: what a unit of each amount takes, see `work`; links in GB/s.
+    """One entry of `knowledge/estimates`. costs: cost per unit of each amount, see `work`; links in GB/s.
 
-    acceptance: by algorithm, the chance of the first drafted token and how it shrinks with each further one; spread:
-    by how much a further request's (others) or a drafted token (drafts) reaches other experts, 1 is at random; interval:
-    factors below and above: plain, drafted, and rare for pipeline stages and sockets. canvas_copies: of the engine's sampler, see
-    `_denoising`; the plan sets it.
+    acceptance: by algorithm, the probability of accepting the first drafted token and its decay per further token; spread:
+    how much a further request (others) or a drafted token (drafts) reaches other experts, 1 is random; interval:
+    lower and upper factors: plain, drafted, and rare for pipeline stages and sockets. canvas_copies: of the engine's sampler,
+    see `_denoising`; the plan sets it.
     """
 
     id: str
@@ -75,19 +75,19 @@ class Figures:
 
 
 def load_figures(overlays: t.Sequence[str] = ()) -> Figures:
-    """Return the constants, the owner's where an overlay replaces them."""
+    """Return the constants; an owner's overlay may replace them."""
     entry = knowledge.load(KIND, overlays)["decode"]
     return Figures(**{key: entry[key] for key in Figures.__dataclass_fields__ if key in entry})
 
 
 def distinct(experts: float, top_k: float, tokens: float) -> float:
-    """Return how many of a layer's experts are expected to be reached by that many independent tokens."""
+    """Return the expected number of a layer's experts that this many independent tokens reach."""
     missed: float = (1.0 - top_k / experts) ** tokens
     return experts * (1.0 - missed)
 
 
 def busiest(experts: int, reached: float, ranks: int) -> float:
-    """Return the experts reached on the busiest of several ranks: the mean, and what chance adds to the largest."""
+    """Return the experts reached on the busiest of several ranks: the mean, plus the expected excess of the largest."""
     own, share = experts / ranks, reached / experts
     if ranks == 1:
         return reached
@@ -95,20 +95,20 @@ def busiest(experts: int, reached: float, ranks: int) -> float:
 
 
 def tokens_per_step(algorithm: str, steps: int, figures: Figures) -> float:
-    """Return the tokens that a step of one request is expected to yield: its own, and the drafted ones that pass."""
+    """Return the expected tokens per step of one request: its own plus the accepted drafts."""
     first, decay = figures.acceptance.get(algorithm, figures.acceptance["other"])
     expected, chance, each = 1.0, 1.0, first
     for _step in range(steps):
         chance *= each
         expected += chance
         each *= decay
-        if chance < 1e-12:  # however many more there are
+        if chance < 1e-12:  # further steps add nothing
             break
     return expected
 
 
 def _output_layer(items: t.Sequence[Tensors], facts: Facts) -> list[tuple[str, float]]:
-    """Return the output layer's bytes by format: of the tables, the part that is stored smallest."""
+    """Return the output layer's bytes by format: the part of the tables with the smallest storage."""
     left, found = float(facts.vocab_size * facts.hidden_size), []
     for item in sorted((i for i in items if i.kind == "embeddings"), key=lambda i: BYTES[i.precision]):
         params = min(item.params, left)
@@ -120,8 +120,8 @@ def _output_layer(items: t.Sequence[Tensors], facts: Facts) -> list[tuple[str, f
 @dataclass(frozen=True)
 class _Weights:
     """The weights that a step of the model reads. each: bytes that every step reads on a rank, by precision; experts:
-    bytes of all experts, by precision; params: those that one token is computed with on a rank; head: the tensors of the
-    model's own drafter; output: bytes of the output layer by precision, of all ranks.
+    bytes of all experts, by precision; params: weights that compute one token on a rank; head: the tensors of the
+    model's own drafter; output: bytes of the output layer by precision, across all ranks.
     """
 
     each: tuple[tuple[str, float], ...]
@@ -137,7 +137,7 @@ def _weights(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -
     items = tuple(tensors(facts, stored, cut))
     each, experts, params = _Sum(), _Sum(), 0.0
     for item in items:
-        if item.kind in ("embeddings", "lookup", "vision", "head"):  # of a lookup a token reads a few rows
+        if item.kind in ("embeddings", "lookup", "vision", "head"):  # a token reads only a few rows of a lookup table
             continue
         if item.cut == "experts" and facts.moe:
             experts.more(item.precision, item.bytes)
@@ -165,7 +165,7 @@ class _Sum(dict[str, float]):
 
 
 def _join(found: _Sum, blocks: float, tokens: float, hidden: int, ranks: int, transport: str, figures: Figures) -> None:
-    """Add all-reduces: latency grows with the ranks' logarithm, each rank sends 2 (p − 1) / p of a token's BF16 width."""
+    """Add all-reduces: latency grows with log2 of the ranks, each rank sends 2 (p − 1) / p of a token's BF16 width."""
     if ranks < 2:
         return
     found.more(f"join.{transport}", blocks * math.log2(ranks))
@@ -174,10 +174,10 @@ def _join(found: _Sum, blocks: float, tokens: float, hidden: int, ranks: int, tr
 
 
 def _denoising(found: _Sum, facts: Facts, weights: _Weights, cut: Cut, tokens: float, figures: Figures) -> None:
-    """Add what comes after a pass over canvases: each token has a distribution over the whole vocabulary.
+    """Add the work after a pass over canvases: each token has a distribution over the whole vocabulary.
 
-    vLLM 0.25.1, 0.29.0 models/diffusion_gemma.py (_compiled_sample_step): the sampler makes so many FP32 copies of it, each
-    written and read once; its product with the table of embeddings goes into the next pass.
+    vLLM 0.25.1, 0.29.0 models/diffusion_gemma.py (_compiled_sample_step): the sampler makes canvas_copies FP32 copies of it,
+    each written and read once; its product with the embedding table feeds the next pass.
     """
     bandwidth = figures.bandwidth_gb_s * GB
     found.more("cache", figures.canvas_copies * tokens * facts.vocab_size * (4 + 4) / bandwidth)
@@ -194,13 +194,13 @@ def work(
     figures: Figures,
     context: float | None = None,
 ) -> dict[str, float]:
-    """Count what one step of that many requests does on the busiest rank, by what it costs.
+    """Count what one step of this many requests does on the busiest rank, by cost key.
 
-    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: of caches, states and samplers,
-    the same; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host starts
-    without graphs; join.*: all-reduces × log2 of the ranks; wire: what they carry, as seconds; step.*: 1; request: requests;
+    read.* and experts.*: bytes of weights by format, as seconds at full bandwidth; cache: bytes of caches, states and samplers,
+    likewise; compute: floating-point operations, as seconds; blocks: those to run, eager: those that the host launches
+    without graphs; join.*: all-reduces × log2 of the ranks; wire: their traffic, as seconds; step.*: 1; request: requests;
     drafting: passes of a drafter.
-    CollectionError where the model is not known.
+    Raises CollectionError if the model is unknown.
     """
     facts, cut = profile.facts, profile.cut
     if facts is None:
@@ -218,7 +218,7 @@ def work(
         found.more(f"{kind}.{_WIDTH[item_precision]}", size / bandwidth)
 
     def experts(size: float, reached_by: float) -> float:
-        moe = t.cast(Moe, facts.moe)  # tensors that are cut by experts are of a model that has some
+        moe = t.cast(Moe, facts.moe)  # only models with experts have tensors split by experts
         reached = busiest(moe.experts, distinct(moe.experts, moe.top_k, reached_by), cut.ep)
         return reached / moe.experts * size / (cut.tp // cut.ep)
 
@@ -237,11 +237,11 @@ def work(
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     share = min(1.0, window / length) if window else 1.0
     cache = kv_bytes(facts, dtype, whole, own_head, share, length) * length
-    # A state is read once, and written for each verified token: which of them stay is known afterwards.
+    # A state is read once and written for each verified token: which of them are accepted is known only afterwards.
     state = (1 + verified) * state_bytes(facts.linear, whole) if facts.linear else 0.0
     found.more("cache", requests * (cache + state) / bandwidth)
 
-    blocks = facts.blocks  # each ends in a join of the ranks
+    blocks = facts.blocks  # each ends in an all-reduce
     found.more("blocks", blocks)
     found.more("blocks.states", facts.linear.layers if facts.linear else 0)
     found.more("blocks.experts", facts.moe.layers if facts.moe else 0)
@@ -270,7 +270,7 @@ def work(
 
 
 def seconds(amounts: t.Mapping[str, float], figures: Figures) -> float:
-    """Return what a step takes. Without CUDA graphs the host starts each block's kernels while the GPU works."""
+    """Return the duration of a step. Without CUDA graphs the host launches each block's kernels while the GPU works."""
     gpu = sum(amount * figures.costs[key] for key, amount in amounts.items() if key != "eager")
     host = amounts.get("eager", 0.0) * figures.costs["eager"]
     return float((gpu**_EAGER + host**_EAGER) ** (1 / _EAGER)) if host else gpu
@@ -286,9 +286,9 @@ def tokens_per_second(
     context: float | None = None,
     accepted: float | None = None,
 ) -> float:
-    """Return tokens/s of that many requests together. accepted: tokens of a step, where they are known.
+    """Return the combined tokens/s of this many requests. accepted: tokens per step, if known.
 
-    No more run at once than the engine takes. Pipeline stages work on as many batches at once as there are stages.
+    No more requests run at once than the engine admits. Pipeline stages work on as many batches at once as there are stages.
     """
     limit = settings.get("max_running_requests")
     running = min(requests, limit) if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else requests
@@ -300,7 +300,7 @@ def tokens_per_second(
 
 
 def _yield(facts: Facts | None, draft: Draft | None, figures: Figures) -> float:
-    """Return the tokens that a step of one request is expected to yield."""
+    """Return the expected tokens per step of one request."""
     if facts and facts.diffusion:
         return facts.diffusion.tokens[1]
     return tokens_per_step(_algorithm(draft), draft.steps, figures) if draft else 1.0
@@ -312,7 +312,7 @@ def _algorithm(draft: Draft) -> str:
 
 
 def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft: Draft | None) -> str:
-    """Say what a step of one request goes into, and how good such estimates were."""
+    """Return text on where the time of one request's step goes, and how accurate such estimates were."""
     parts = {"weights": 0.0, "experts": 0.0, "cache": 0.0, "ranks": 0.0, "rest": 0.0}
     names = {"read": "weights", "experts": "experts", "cache": "cache", "join": "ranks", "wire": "ranks"}
     for key, amount in amounts.items():
@@ -332,11 +332,11 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft
 def estimate(
     profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures
 ) -> dict[str, t.Any] | None:
-    """Return tokens/s at 1, 4 and 8 requests, each with an interval, and their basis; None where the model is not known.
+    """Return tokens/s at 1, 4 and 8 requests, each with an interval, and their basis; None if the model is unknown.
 
-    low and high hold four of five figures of models that the fit had not seen; of pipeline stages there is no figure and
-    of sockets there are three, so they are a guess there. Where a canvas takes more passes or fewer by its text, they hold
-    those too. A pure function.
+    low and high cover four of five figures of models held out of the fit. There is no figure for pipeline stages and only
+    three for sockets, so those are a guess. If a canvas takes more or fewer passes depending on its text, they cover that
+    too. A pure function.
     """
     facts = profile.facts
     if facts is None:
@@ -359,7 +359,7 @@ def estimate(
 
 
 def promise(plan: t.Mapping[str, t.Any], requests: int = 8) -> float | None:
-    """Return the tokens/s that a plan of `launch_plan` promises: of its equal stable row, else of its estimate."""
+    """Return the tokens/s that a plan of `launch_plan` promises: from its equal stable row, else from its estimate."""
     key = f"n{requests}"
     for row in plan.get("evidence", ()):
         if row["equal"] and row["verdict"] == "stable" and row.get(key) is not None:

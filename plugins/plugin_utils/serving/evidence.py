@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was measured: equal and near rows for a configuration, the best row for a traffic shape, rows to hand on."""
+"""Measured rows: equal and near rows for a configuration, the best row for a traffic shape, rows to export."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Verdict = t.Literal["stable", "crash", "garbage"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is to be run, or was: enough to say whether two runs are the same.
+    """A configuration to run, or that ran: enough to tell whether two runs are the same.
 
-    image: None where unknown. settings: the engine's settings by our names (its flags with underscores). environment: the
-    owner's variables that say no setting. patches: the start-up patches of its launch.
+    image: None if unknown. settings: the engine's settings by our names (its flags with underscores). environment: the
+    owner's variables that do not express a setting. patches: the start-up patches of its launch.
     """
 
     model: str
@@ -54,7 +54,7 @@ class Configuration:
 
     @functools.cached_property
     def spread(self) -> tuple[t.Any, ...]:
-        """What runs where, as `_SPREAD` names it."""
+        """What runs where, in the order of `_SPREAD`."""
         return tuple(getattr(self, key) for key in _SPREAD)
 
 
@@ -62,7 +62,7 @@ class Configuration:
 class Row:
     """A measured row. measured: tokens/s at n1, n4, n8 and memory in GiB; requests: how many were answered, by n.
 
-    complete: its source has the whole command, so that what the row does not state was not set. caveat: the note speaks
+    complete: the source has the whole command, so anything the row does not state was not set. caveat: the note counts
     against the row.
     """
 
@@ -81,18 +81,18 @@ class Row:
 
     @functools.cached_property
     def most(self) -> int:
-        """The highest number of requests at once that the row was measured with; 1 where it states none."""
+        """The highest number of concurrent requests that was measured; 1 if the row states none."""
         return max((int(key[1:]) for key in self.measured if re.fullmatch(r"n\d+", key)), default=1)
 
     def figure(self, key: str) -> float | None:
-        """Tokens/s at n1, n4 …; None where that was not measured, or where not every request was answered."""
+        """Tokens/s at n1, n4 …; None if not measured, or if some requests failed."""
         count = self.requests.get(key)
         failed = isinstance(count, t.Mapping) and count.get("failed")
         return None if failed or key not in self.measured else float(self.measured[key])
 
     @property
     def blemishes(self) -> tuple[str, ...]:
-        """What speaks against the row although its outcome stands: requests that were not answered, a note that says so."""
+        """What counts against the row despite its verdict: failed requests, a note marked as a caveat."""
         lost = [
             f"{count['failed']} of {count.get('ok', 0) + count['failed']} requests failed at n = {key[1:]}"
             for key, count in self.requests.items()
@@ -103,7 +103,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row beside a plan. differs: key -> (the row's, the plan's); assumed: the version's defaults that the row left open."""
+    """A row compared with a plan. differs: key -> (the row's, the plan's); assumed: version defaults that the row leaves open."""
 
     row: Row
     differs: dict[str, tuple[t.Any, t.Any]]
@@ -111,15 +111,15 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the row is evidence for this very configuration."""
+        """Whether the row is evidence for exactly this configuration."""
         return not self.differs
 
 
 @dataclass(frozen=True)
 class MatchingRows:
-    """All that the rows say of a configuration: equal ones, and near ones, nearest first.
+    """All rows that concern a configuration: equal ones, and near ones, nearest first.
 
-    way_out: where an equal row went wrong, the nearest stable row that ran otherwise.
+    way_out: if an equal row failed, the nearest stable row with a different configuration.
     """
 
     equal: tuple[Comparison, ...]
@@ -128,15 +128,15 @@ class MatchingRows:
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
-        """What equal rows came to."""
+        """The verdicts of the equal rows."""
         return frozenset(c.row.verdict for c in self.equal)
 
 
 @dataclass(frozen=True, eq=False)
 class Standard:
-    """How rows are compared: harmless and decisive settings with their conditions, and images that are known to be one.
+    """How rows are compared: harmless and decisive settings with their conditions, and known images with several names.
 
-    same_numerics: patches that change nothing of what is computed.
+    same_numerics: patches that do not change computed results.
     """
 
     harmless: t.Mapping[str, Condition | None]
@@ -145,7 +145,7 @@ class Standard:
     same_numerics: frozenset[str] = frozenset()
 
     def same_image(self, one: str | None, other: str | None) -> bool:
-        """Whether two references name one image: the same text, or two names of one known entry. Unknown is not equal."""
+        """Whether two references name one image: the same string, or two names of one known entry. Unknown images are never equal."""
         if one is None or other is None:
             return False
         if one == other:
@@ -155,7 +155,7 @@ class Standard:
 
 
 def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
-    """Load what rows are compared by, the owner's included."""
+    """Load the comparison standard, including the owner's entries."""
     kinds: dict[str, dict[str, Condition | None]] = {"harmless": {}, "decisive": {}}
     for entry in knowledge.load("comparison", overlays).values():
         where = f"{entry['origin']}: {entry['id']!r}"
@@ -165,7 +165,7 @@ def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
 
 
 def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
-    """Build a row of a checked entry of kind `evidence`, its settings by canonical names."""
+    """Build a row from a validated entry of kind `evidence`, with settings under their canonical names."""
     engine = entry["engine"]
     where = f"{entry.get('origin', 'row')}: row {entry['id']!r}"
     dialect = tables.dialect(engine["name"], engine["version"])
@@ -202,7 +202,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
 
 
 def load_rows(overlays: t.Sequence[str] = ()) -> tuple[Row, ...]:
-    """Return all rows, the owner's included; KnowledgeError names the file and the row of a bad one."""
+    """Return all rows, including the owner's. KnowledgeError names the file and the row of a bad one."""
     tables = load_tables(overlays)
     return tuple(row_of(entry, tables) for entry in knowledge.load(KIND, overlays).values())
 
@@ -214,7 +214,7 @@ def _same(first: t.Any, second: t.Any) -> bool:
         return math.isclose(float(first), float(second))
     if isinstance(first, str) and isinstance(second, (dict, list)):
         first, second = second, first
-    if isinstance(second, str) and isinstance(first, (dict, list)):  # JSON as a text, and as what it says
+    if isinstance(second, str) and isinstance(first, (dict, list)):  # JSON as a string and as an object
         try:
             second = json.loads(second)
         except ValueError:
@@ -224,7 +224,7 @@ def _same(first: t.Any, second: t.Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A configuration with what the engine makes of it. document: what conditions may ask of the plan."""
+    """A configuration with its resolved settings. document: the part of the plan that conditions read."""
 
     configuration: Configuration
     resolved: Resolved
@@ -233,18 +233,18 @@ class Run:
 
     @functools.cached_property
     def view(self) -> View:
-        """The document as conditions are asked of it, for all rows that are compared with this run."""
+        """The document's view for conditions, shared by all rows compared with this run."""
         return View(self.document)
 
     @functools.cached_property
     def values(self) -> dict[str, t.Any]:
-        """What runs, where the flag's own `default` does not: the resolved value, or UNKNOWN."""
+        """Effective values other than flag defaults: the resolved value, or UNKNOWN."""
         left_open = {key: UNKNOWN for key, by in self.resolved.by.items() if by == "unknown"}
         return {**self.resolved.settings, **left_open}
 
 
 class _Unknown:
-    """What only the running engine decides."""
+    """A value that only the running engine decides."""
 
     def __repr__(self) -> str:
         return "decided by the engine"
@@ -280,7 +280,7 @@ def _identity(run: Configuration, row: Row, standard: Standard) -> dict[str, tup
 def _variables(
     ours: t.Mapping[str, str], theirs: t.Mapping[str, str], standard: Standard
 ) -> dict[str, tuple[t.Any, t.Any]]:
-    """Return the variables that differ: an engine, and what is under it, reads more of them than any table has."""
+    """Return the variables that differ. All count: an engine and its libraries read more of them than any table lists."""
     return {
         f"environment.{name}": (theirs.get(name, NOT_SET), ours.get(name, NOT_SET))
         for name in sorted(ours.keys() | theirs.keys())
@@ -289,9 +289,9 @@ def _variables(
 
 
 def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
-    """Say what differs between what a plan runs and what a row ran.
+    """Compare what a plan runs with what a row ran.
 
-    What the row leaves open counts as its version's default, and is `assumed`; a decisive setting never is.
+    Settings the row leaves open count as its version's defaults and become `assumed`; a decisive setting never does.
     """
     differs: dict[str, tuple[t.Any, t.Any]] = {}
     assumed: dict[str, t.Any] = {}
@@ -325,7 +325,7 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
 
 
 def _follows(key: str, written: t.Mapping[str, t.Any]) -> bool:
-    """Whether a value that the row does not state follows from what it states: draft tokens of an algorithm."""
+    """Whether an unstated value follows from stated ones: an algorithm's draft tokens."""
     return key.startswith("speculative_") and "speculative_algorithm" in written
 
 
@@ -334,7 +334,7 @@ def _plain(value: t.Any) -> t.Any:
 
 
 def _object(value: t.Any) -> t.Any:
-    """Return a value for conditions: of a text that is a JSON object, that object."""
+    """Return a value for conditions: a JSON object in a string is parsed."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             return json.loads(value)
@@ -344,7 +344,7 @@ def _object(value: t.Any) -> t.Any:
 
 
 def _distance(run: Run, row: Row, standard: Standard) -> int:
-    """Count what differs in what both state, without resolving the row."""
+    """Count the differences in settings that both state, without resolving the row."""
     theirs = row.run.settings
     count = len(_identity(run.configuration, row, standard))
     asked, runs = run.configuration.settings, run.resolved.settings
@@ -352,7 +352,7 @@ def _distance(run: Run, row: Row, standard: Standard) -> int:
         if key in standard.harmless or key not in runs:
             continue
         mine = runs[key]
-        # Most are plainly equal; the call costs more than this comparison, for each setting of each row.
+        # Most values are plainly equal; the call costs more than this comparison, for each setting of each row.
         if (type(value) is type(mine) and value == mine) or _same(value, mine):
             continue
         count += not (key in asked and _same(value, asked[key]))
@@ -366,15 +366,15 @@ def rows_seen(
     ran: t.Callable[[Row], Run],
     limit: int = 5,
 ) -> MatchingRows:
-    """Find the rows that speak of a configuration: equal ones, and up to `limit` near ones of the same model.
+    """Find the rows that concern a configuration: equal ones, and up to `limit` near ones of the same model.
 
-    ran: resolves a row as the plan is resolved. A row is resolved only where what it states is near enough to count.
+    ran: resolves a row the way the plan is resolved. Only rows whose stated settings are near enough are resolved.
     """
     own = [
         row for row in rows if row.run.model == run.configuration.model and row.run.engine == run.configuration.engine
     ]
     ranked = sorted(((_distance(run, row, standard), row.id, row) for row in own), key=lambda item: item[:2])
-    # What the engine overrides makes rows equal that state other values, so the nearest are looked at whole.
+    # Engine overrides can make rows equal that state other values, so compare the nearest ones in full.
     close = [row for count, _id, row in ranked if count == 0] + [row for count, _id, row in ranked if count][
         : limit + 2
     ]
@@ -398,7 +398,7 @@ MIXED = "mixed"
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The best measured row for a shape. losses: n -> what it gives away of the best known there, from 0 to 1."""
+    """The best measured row for a shape. losses: n -> its loss against the best known row there, from 0 to 1."""
 
     shape: str
     row: Row | None
@@ -406,7 +406,7 @@ class Recommendation:
     reason: str
 
 
-NOISE = 0.03  # two runs of one configuration differ by up to this
+NOISE = 0.03  # two runs of one configuration differ by up to this share
 
 
 def recommend_row(
@@ -418,10 +418,10 @@ def recommend_row(
 ) -> Recommendation:
     """Choose the best stable row of a model for a traffic shape.
 
-    single, agents, throughput: the most tokens/s at n = 1, 4, 8. mixed: the compromise with the highest geometric mean
-    of the three, each as a share of the best row there. A figure at which not all requests were answered does not count.
-    among: ids of the rows that may be chosen; preferred: those that are taken where they are as good but for the noise.
-    Row is None where nothing was measured; CollectionError for an unknown shape.
+    single, agents, throughput: the most tokens/s at n = 1, 4, 8. mixed: the highest geometric mean of the three, each as a
+    share of the best row there. A figure with failed requests does not count.
+    among: ids of the rows to choose from; preferred: ids that win if they are equally good within the noise.
+    Row is None if nothing was measured; CollectionError for an unknown shape.
     """
     if shape != MIXED and (not isinstance(shape, str) or shape not in SHAPES):
         raise CollectionError(f"traffic shape: {shape!r} is not one of {', '.join((*SHAPES, MIXED))}.")
@@ -458,7 +458,7 @@ def recommend_row(
     return Recommendation(shape, chosen, losses, reason)
 
 
-# --- rows to hand on ------------------------------------------------------------------------------------------------
+# --- rows to export -------------------------------------------------------------------------------------------------
 
 
 def row_to_export(
@@ -469,7 +469,7 @@ def row_to_export(
     source: t.Sequence[str],
     note: str = "",
 ) -> dict[str, t.Any]:
-    """Return a row in the form in which owners' rows come in; KnowledgeError where it would not be accepted."""
+    """Return a row in the format of owners' rows. Raises KnowledgeError if it would not be accepted."""
     row: dict[str, t.Any] = {
         "id": row_id,
         "model": run.model,

@@ -1,18 +1,18 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What rules may ask: the plan's facts as one plain document. Whatever needs arithmetic is computed here and named.
+"""The facts that rules may read: the plan's as one plain document. Anything that needs arithmetic is computed and named here.
 
 model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
 expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, indexer_ratio (an indexer of
-attention caches one key for so many tokens; 0: none), value_dims_differ (layers with a window have values of another
+attention caches one key per this many tokens; 0: none), value_dims_differ (layers with a window have values of a different
 width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP), position, first_layer, head,
-drafter, frozen_drafter, sliding, vision, canvas (tokens of a block that is denoised; None: there is none),
-native_context; what its class can do in this engine version (None: not known): pipeline, start_layer, balanced, states_all (with
-prefix caching, states are kept at every block); whether that has
-the class: registered; where it has not, whether its Transformers backend may serve the model: transformers; where it has,
-whether nothing there knows its configuration: config_unknown; whether it refuses method mtp: mtp_refused; class_versions, which
-have it. quant:
+drafter, frozen_drafter, sliding, vision, canvas (tokens of a denoised block; None: none),
+native_context; what its class supports in this engine version (None: unknown): pipeline, start_layer, balanced, states_all (with
+prefix caching, states are kept at every block); registered: the engine has the class; transformers: if it does not, its
+Transformers backend may serve the model; config_unknown: it has the class, but nothing there knows the
+configuration; mtp_refused: it rejects method mtp; class_versions: the versions that
+have the class. quant:
 tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts (precision), dense_fp4
 (FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version. image: name, features
 (true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the names of the variables
@@ -44,12 +44,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cache import MLA_TOKEN_BYTES
 
 CLASSES = "model_classes"
-# What a model's class can do, by its entry in `knowledge/model_classes`.
+# What a model's class supports, by its entry in `knowledge/model_classes`.
 ABLE = ("pipeline", "start_layer", "balanced", "states_all")
-# Whether a version has the class; where it has not, whether a class of transformers' may stand in for it; where it has, whether
-# nothing there knows the configuration.
+# Whether a version has the class; if not, whether a Transformers class can replace it; if so, whether nothing there knows the
+# configuration.
 THERE = ("registered", "transformers", "config_unknown")
-# What a version says of an architecture whether it has the class or not.
+# What a version states about an architecture whether or not it has the class.
 ANYWAY = ("mtp_refused",)
 _FP4 = {"nvfp4", "mxfp4"}
 Document = dict[str, t.Any]
@@ -57,12 +57,12 @@ Document = dict[str, t.Any]
 
 @functools.cache
 def image_features() -> tuple[str, ...]:
-    """Return the names of the features that an image may have: those of its schema."""
+    """Return the names of the features an image may have, from its schema."""
     return tuple(knowledge.schema("images")["properties"]["features"]["properties"])
 
 
 def able(architecture: str, engine: str, version: str, overlays: t.Sequence[str] = ()) -> dict[str, bool | None]:
-    """Return what a model's class can do in an engine version, and whether that has it; None where nobody read it there."""
+    """Return what a model's class supports in an engine version, and whether the version has it; None if not read there."""
     entry = knowledge.shared(CLASSES, overlays).get(f"{engine}-{architecture}", {})
     read = entry.get("read", {})
 
@@ -80,22 +80,22 @@ def able(architecture: str, engine: str, version: str, overlays: t.Sequence[str]
 
 
 def having(architecture: str, engine: str, overlays: t.Sequence[str] = ()) -> str:
-    """Return the versions of an engine that have a model's class, for people; empty where nobody read them."""
+    """Return the engine versions with a model's class, as text; empty if not read."""
     return " or ".join(knowledge.shared(CLASSES, overlays).get(f"{engine}-{architecture}", {}).get("versions", ()))
 
 
 def merge_state_threads(heads: int, head_dim: int, tp: int) -> int:
-    """Threads of one block of FlashInfer's MergeState, which joins attention over the prompt and over its cached part.
+    """Return the threads per block of FlashInfer's MergeState, which joins attention over the prompt and over its cached part.
 
-    FlashInfer 0.6.7 attention/cascade.cuh: head_dim / vec_size threads for each head, 16-bit values, 16 bytes or more
-    at once. CUDA starts no block of more than 1024.
+    FlashInfer 0.6.7 attention/cascade.cuh: head_dim / vec_size threads per head, 16-bit values, 16 bytes or more
+    at once. CUDA does not launch blocks of more than 1024 threads.
     """
     vector = max(8, head_dim // 32)
     return heads // tp * (head_dim // vector)
 
 
 def kv_heads_misfit(facts: Facts | None, tp: int) -> int | None:
-    """Return a number of KV heads that TP neither divides nor is divided by: no engine can cut or copy them evenly."""
+    """Return a number of KV heads that neither divides TP nor is divisible by it: no engine can split or replicate them evenly."""
     counts = [a.kv_heads for a in facts.attention] if facts else []
     return next((count for count in counts if count % tp and tp % count), None)
 
@@ -110,15 +110,15 @@ def _fits(facts: Facts | None, tp: int, ep: int) -> bool:
 
 
 def spread(profile: Profile) -> Document:
-    """Return how a model is spread: nodes, tp, pp, ep, and tp_pp, which is the number of ranks."""
+    """Return how a model is split: nodes, tp, pp, ep, and tp_pp, which is the number of ranks."""
     cut = profile.cut
     return {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp}
 
 
 def parallel_facts(profile: Profile) -> Document:
-    """Return the spread with tp_alone, the most of these ranks that tensor parallelism can have alone.
+    """Return the split with tp_alone, the largest number of these ranks that pure tensor parallelism can use.
 
-    ep_alone: the expert parallelism that goes with it (each runner takes one of 1 and TP).
+    ep_alone: the matching expert parallelism (each runner accepts either 1 or TP).
     """
     cut, facts = profile.cut, profile.facts
     alone = next((tp for tp in range(cut.tp * cut.pp, 0, -1) if _fits(facts, tp, 1)), 1)
@@ -132,9 +132,9 @@ def parallel_facts(profile: Profile) -> Document:
 def model_facts(
     profile: Profile, settings: t.Mapping[str, t.Any] | None = None, overlays: t.Sequence[str] = ()
 ) -> Document:
-    """Return what rules may ask of the model; all but `known` and `drafter` are None where it is not known.
+    """Return the model's facts for rules; all but `known` and `drafter` are None for an unknown model.
 
-    settings: the plan's, absent: the profile's.
+    settings: the plan's; if absent, the profile's.
     """
     facts = profile.facts
     drafter = profile.drafter
@@ -182,14 +182,14 @@ def model_facts(
 
 
 def _formats(stored: Format) -> set[str]:
-    """Return all formats of a kind of tensors: kernels are needed for one layer as for all."""
+    """Return all formats of a kind of tensor: one layer is enough to need a kernel."""
     return {stored} if isinstance(stored, str) else ({*stored} - {"rest"}) | {stored["rest"]}
 
 
 def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None) -> Document:
-    """Return how the checkpoint is quantized, as far as kernels are chosen by it. settings: as of `model_facts`.
+    """Return how the checkpoint is quantized, as far as it decides the kernels. settings: as in `model_facts`.
 
-    Of a model that is not known, what the profile itself states of its precision still counts.
+    For an unknown model, the precision that the profile itself states still counts.
     """
     named = str((profile.settings if settings is None else settings).get("quantization") or "")
     named = "" if named in ("auto", "unknown") else named
@@ -219,7 +219,7 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
 
 
 def patch_facts(scheduled: t.Collection[str] | None) -> Document:
-    """Return which start-up patches the launch has; `scheduled` is None while nobody worked that out.
+    """Return the launch's start-up patches; `scheduled` is None until they are computed.
 
     scheduled: ids of `knowledge/patches`, those that `patches.needed` returns for this plan.
     """
@@ -227,9 +227,9 @@ def patch_facts(scheduled: t.Collection[str] | None) -> Document:
 
 
 def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document:
-    """Return what the knob leaves beside the pools, and whether any value of it would do.
+    """Return what the knob leaves outside the pools, and whether any value of it works.
 
-    A cap on the cache's tokens (max_total_tokens) gives back what the share would have made of it.
+    A cap on the cache's tokens (max_total_tokens) gives back the share's surplus.
     """
     cap = settings.get("max_total_tokens")
     cap = cap if isinstance(cap, int) and not isinstance(cap, bool) and cap > 0 else math.inf
@@ -246,7 +246,7 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document
         most = pools.free_most * (1 - pools.chosen)
     low, high = (pools.floor, pools.ceiling) if pools.floor < pools.ceiling else (floor_most, ceiling_most)
     middle = math.ceil((low + high) / 2 * 1000) / 1000
-    # Whether a profile run counts the graphs hangs on the release; a size that is given has none.
+    # Whether a profile run counts the graphs depends on the release; a given cache size has no profile run.
     kv_high = pools.kv + (0.0 if settings.get("kv_cache_memory_bytes") else pools.graphs)
     kv_high = kv_high * (1 + off) if off else pools.kv
     larger = kv_high / pools.kv if pools.kv > 0 else 1.0
@@ -267,18 +267,18 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document
 
 
 def _narrower(dtype: t.Any) -> float:
-    """Return how much less than what is counted a token may take in a format that is not known: as the narrowest that is."""
+    """Return how much less a token may take than counted if the cache format is unknown: as little as the narrowest known one."""
     known = dtype is None or dtype in KV_BYTES or dtype in KV_WIDE or dtype in MLA_TOKEN_BYTES
     return 1.0 if known else 2 / min(KV_BYTES.values())
 
 
 def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None, off: float = 0.0) -> Document:
-    """Return the memory plan for rules: GiB, shares, counts. known is false where the model is not known.
+    """Return the memory plan for rules: GiB, shares, counts. known is false for an unknown model.
 
-    …_most: with the free memory at best, where nobody measured it. fits: some share leaves room for the cache and for
-    what comes beside it; suggested: such a share. reserve_least: what surely comes beside the pools, needed: with
-    activations, which are an estimate. free_needed: of vLLM its share, and what the sampler needs outside it.
-    kv_high, kv_tokens_high: the most that the cache may hold, where off is the error of a build that nobody knows.
+    …_most: with the most free memory possible, if it was not measured. fits: some share leaves room for the cache and for
+    the memory outside it; suggested: such a share. reserve_least: what is certain outside the pools, needed: including
+    activations, which are an estimate. free_needed: for vLLM, its share plus what the sampler needs outside it.
+    kv_high, kv_tokens_high: the most the cache may hold, where off is the error for an unknown build.
     """
     if pools is None:
         return {"known": False}
@@ -311,7 +311,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
 
 
 def _largest_graph(settings: t.Mapping[str, t.Any]) -> int | None:
-    """Return the largest batch that is captured: of the list where one is given, else the limit."""
+    """Return the largest captured batch: from the list if given, else the limit."""
     sizes = settings.get("cuda_graph_bs")
     if isinstance(sizes, (list, tuple)) and sizes and all(isinstance(size, int) for size in sizes):
         return int(max(sizes))
@@ -331,9 +331,9 @@ def _drafter_named(settings: t.Mapping[str, t.Any]) -> bool:
 
 
 def filled(fix: t.Any, facts: t.Mapping[str, t.Any]) -> t.Any:
-    """Return a rule's fix with the facts it names: a value that is `{path}` alone becomes that fact itself.
+    """Return a rule's fix with its facts filled in: a value that is exactly `{path}` becomes that fact itself.
 
-    LookupError where the plan has no such fact: then this fix is not to be had.
+    Raises LookupError if the plan lacks such a fact: this fix is then unavailable.
     """
     if isinstance(fix, t.Mapping):
         return {key: filled(value, facts) for key, value in fix.items()}
@@ -357,9 +357,9 @@ def document(
     overlays: t.Sequence[str] = (),
     cache_off: float = 0.0,
 ) -> Document:
-    """Build the whole document for one plan. settings: with what the plan added. scheduled: see `patch_facts`.
+    """Build the whole document for one plan. settings: including the plan's additions. scheduled: see `patch_facts`.
 
-    cache_off: by what share the cache of a build that is no release's may be larger than planned.
+    cache_off: the share by which the cache of a non-release build may exceed the plan.
     """
     limit = _largest_graph(settings)
     running = settings.get("max_running_requests")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Findings that no rule of knowledge makes: equal rows that went wrong, a known image of another engine, an unknown model."""
+"""Findings that no knowledge rule makes: equal rows that failed, a known image of another engine, an unknown model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 
 
 def _changes(found: evidence.Comparison) -> str:
-    """Say how to come from a plan to a row's configuration."""
+    """Describe how to get from a plan to a row's configuration."""
     return ", ".join(f"{key} {theirs}" for key, (theirs, _ours) in found.differs.items())
 
 
 def measured(rows_seen: evidence.MatchingRows) -> list[Finding]:
-    """Return a finding for each equal row that went wrong, with the nearest stable row as the way out."""
+    """Return a finding for each equal row that failed, with the nearest stable row as the remedy."""
     away = "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
     if rows_seen.way_out:
         away = f"Row {rows_seen.way_out.row.id} is the nearest that was stable: {_changes(rows_seen.way_out)}."
@@ -44,7 +44,7 @@ def measured(rows_seen: evidence.MatchingRows) -> list[Finding]:
 
 
 def of_image(profile: Profile, image: knowledge.Entry) -> list[Finding]:
-    """Compare a known image's engine with the one that is planned for."""
+    """Compare a known image's engine with the planned one."""
     engine = image.get("engine")
     if not engine:
         return []
@@ -68,7 +68,7 @@ def of_image(profile: Profile, image: knowledge.Entry) -> list[Finding]:
 
 
 def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
-    """Name the rules that hang on a model that nobody knows."""
+    """Report the rules that depend on an unknown model."""
     if not unjudged:
         return []
     return [
@@ -86,7 +86,7 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
 
 
 def of_engine(chosen: Profile) -> list[Finding]:
-    """Tell what a change of the engine left behind."""
+    """Report what a change of the engine dropped."""
     remedy = (
         "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
     )
@@ -94,7 +94,7 @@ def of_engine(chosen: Profile) -> list[Finding]:
 
 
 def of_idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
-    """Tell the hosts that a plan does not use."""
+    """Report the hosts that a plan does not use."""
     idle = hosts[chosen.nodes :]
     if not idle:
         return []
@@ -111,7 +111,7 @@ def of_idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:
 
 
 def of_mods(chosen: Profile, entry: knowledge.Entry) -> list[Finding]:
-    """Tell what an image must have that no flag brings; of a recipe, its own lines tell it."""
+    """Report what an image must have that no flag adds; a recipe reports this in its own lines."""
     if not (chosen.mods or chosen.note) or "recipe" in entry:
         return []
     mods = f"The image must have: {', '.join(chosen.mods)}. " if chosen.mods else ""
@@ -123,7 +123,7 @@ def of_mods(chosen: Profile, entry: knowledge.Entry) -> list[Finding]:
 
 
 def of_recipe(entry: knowledge.Entry) -> list[Finding]:
-    """Tell what of a recipe is not done."""
+    """Report the parts of a recipe that are refused."""
     lines = [line for line in entry.get("recipe", {}).get("lines", ()) if line["became"] == "refused"]
     return [
         Finding(
@@ -140,7 +140,7 @@ def of_recipe(entry: knowledge.Entry) -> list[Finding]:
 
 
 def of_variables(chosen: Profile, tables: Tables) -> list[Finding]:
-    """Tell the variables of the profile that this engine version does not know."""
+    """Report the profile's variables that this engine version does not know."""
     engine = chosen.engine
     return [
         dataclasses.replace(found, subject="", names=(found.subject,), message=f"{found.subject}: {found.message}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words of an argument list: a flag's specification, a value's type and choice, and how both are written."""
+"""Flags of an argument list: a flag's specification, a value's type and choices, and how both are written."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _BOUNDS: dict[str, tuple[str, t.Callable[[t.Any, t.Any], bool]]] = {
 
 
 def which(versions: t.Sequence[str]) -> str:
-    """Say which versions have something."""
+    """List the versions that have something."""
     return f"Versions that have it: {', '.join(versions)}." if versions else ""
 
 
 def nearest(name: str, known: t.Iterable[str]) -> str:
-    """Name what may have been meant."""
+    """Suggest the names that may have been meant."""
     spelled = {other.replace("-", "_"): other for other in known}
     close = difflib.get_close_matches(name, spelled, n=2, cutoff=0.75)
     return f"Did you mean {' or '.join(spelled[c] for c in close)}?" if close else ""
 
 
 class Parser:
-    """One version's table, ready to be asked: flags by every name they have, declared variables, needed flags.
+    """One version's flag table: flags by all their names, declared variables, required flags.
 
-    The table is read when it is first asked for anything but the engine's name and version.
+    The table is read on first access to anything but the engine's name and version.
     """
 
     def __init__(self, engine: str, version: str, read: t.Callable[[], Spec]) -> None:
@@ -57,12 +57,12 @@ class Parser:
 
     @functools.cached_property
     def table(self) -> Spec:
-        """The table as it is written."""
+        """The table as stored."""
         return self._read()
 
     @functools.cached_property
     def flags(self) -> dict[str, tuple[str, Spec]]:
-        """Each flag's first name and specification, by every name that it has."""
+        """Each flag's primary name and specification, by all its names."""
         return {
             alias: (name, spec)
             for name, spec in self.table["flags"].items()
@@ -76,11 +76,11 @@ class Parser:
 
     @functools.cached_property
     def required(self) -> tuple[str, ...]:
-        """The flags that cannot be left out."""
+        """The required flags."""
         return tuple(name for name, spec in self.table["flags"].items() if spec.get("required"))
 
     def spec(self, flag: str) -> Spec | None:
-        """Return the specification of a flag by its full name or an alias of it."""
+        """Return the specification of a flag by its full name or an alias."""
         found = self.flags.get(flag)
         return found[1] if found else None
 
@@ -94,12 +94,12 @@ class Parser:
         return "positional" not in part or part["positional"] in self.table["positionals"]
 
     def primary(self, flag: str) -> str:
-        """Return the name that stands for all names of a flag."""
+        """Return a flag's primary name."""
         return self.flags[flag][0]
 
 
 def expected(spec: Spec) -> str:
-    """Return the type that a flag's value has in settings."""
+    """Return the type of a flag's value in settings."""
     kind: str = spec["type"]
     if kind in ("switch", "toggle"):
         return "bool"
@@ -107,7 +107,7 @@ def expected(spec: Spec) -> str:
 
 
 def fault(value: t.Any, kind: str, limits: Spec | None = None) -> Fault | None:
-    """Find what is wrong with a value: its type, or its range (`minimum`, `maximum`, `above`, `below`)."""
+    """Return what is wrong with a value: its type, or its range (`minimum`, `maximum`, `above`, `below`)."""
     if kind.startswith("list of "):
         if not isinstance(value, (list, tuple)):
             value = [value]
@@ -149,7 +149,7 @@ def _is_json(text: str) -> bool:
 
 
 def accepted(value: t.Any, spec: Spec) -> bool:
-    """Whether a value is among a flag's choices; what only a later check knows is compared without case, as it does."""
+    """Whether a value is among a flag's choices; `known` values, which the engine checks later, ignore case, as it does."""
     if "choices" in spec:
         return any(
             value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in spec["choices"]
@@ -160,15 +160,15 @@ def accepted(value: t.Any, spec: Spec) -> bool:
 
 
 def is_default(value: t.Any, spec: Spec) -> bool:
-    """Whether a value is the flag's own default, which need not be of its type: an empty text, or false for a text."""
+    """Whether a value is the flag's own default, which may have another type: an empty string, or false for a string."""
     return "default" in spec and type(value) is type(spec["default"]) and bool(value == spec["default"])
 
 
 def translate(value: t.Any, part: Spec, spec: Spec | None) -> t.Any:
-    """Turn our value into the engine's, as one part of a way says; None means that nothing is to be said.
+    """Convert our value to the engine's by one part of a way; None means that nothing is written.
 
-    `values` replaces (`*` for all others), `synonyms` offers candidates of which the first that the version accepts is
-    taken, `half` takes the host or the port of `host:port`.
+    `values` replaces (`*` for all others), `synonyms` offers candidates, of which the first that the version accepts is
+    used, `half` takes the host or the port of `host:port`.
     """
     if "values" in part:
         key = json.dumps(value) if isinstance(value, (bool, int, float)) else str(value)
@@ -182,7 +182,7 @@ def translate(value: t.Any, part: Spec, spec: Spec | None) -> t.Any:
 
 
 def written(flag: str, spec: Spec, value: t.Any) -> list[str]:
-    """Write a flag with its value as words; an empty list where nothing needs to be said."""
+    """Return a flag and its value as words; an empty list if nothing needs to be written."""
     if spec["type"] == "switch":
         return [f"--{flag}"] if value else []
     if spec["type"] == "toggle":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of an engine's image, by its name or by its digest."""
+"""Known engine images, looked up by name or digest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Images = t.Mapping[str, knowledge.Entry]
 
 
 def load_images(overlays: t.Sequence[str] = ()) -> Images:
-    """Return all entries, the owner's included, by name and by digest; of two entries with one name the later counts."""
+    """Return all entries, including the owner's, by name and by digest; the last entry with a name wins."""
     entries = knowledge.load(KIND, overlays).values()
     return {name: entry for entry in entries for name in (entry["image"], entry.get("digest")) if name}
 
 
 def find_image(images: Images, image: str | None) -> knowledge.Entry:
-    """Return what is known of an image that is named by tag, by digest, or `NAME@DIGEST`; empty where nobody says."""
+    """Return the entry of an image given by tag, by digest, or as `NAME@DIGEST`; empty if unknown."""
     named = image or ""
     return images.get(named) or images.get(named.partition("@")[2]) or {}

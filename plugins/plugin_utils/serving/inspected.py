@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an image said of itself (module_utils/engine_parser/reader.py, in a pod's log) → an owner's entries of `images/` and `engines/`.
+"""Turns an image's own report (module_utils/engine_parser/reader.py, in a pod's log) into an owner's `images/` and `engines/` entries.
 
-An image is not trusted: its log is bounded, its document has known keys and types alone, no path of its comes into a file's name, and
-an entry is written only where it fits its schema and its text reads back as the same values.
+The image is untrusted: its log is bounded, its document may hold only known keys and types, none of its paths enters a file name,
+and an entry is written only if it fits its schema and its text reads back as the same values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 
 Plain = dict[str, t.Any]
 
-LARGEST = 2 * 1024 * 1024  # of a log, in characters; a table takes a tenth
+LARGEST = 2 * 1024 * 1024  # characters of a log; a table takes a tenth
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,60}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 HEADER = """\
@@ -37,7 +37,7 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class Action:
-    """One flag or word of the parser, as `run.flags` describes it."""
+    """One flag or positional of the parser, as `run.flags` describes it."""
 
     options: tuple[str, ...]
     dest: str
@@ -82,7 +82,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class File:
-    """An entry as it is written. path: below the owner's folder."""
+    """An entry as a file. path: below the owner's folder."""
 
     path: str
     text: str
@@ -90,7 +90,7 @@ class File:
 
 @dataclass(frozen=True)
 class Entries:
-    """What was made of an image. table: None where its parser could not be read."""
+    """The entries made from an image. table: None if its parser could not be read."""
 
     image: Plain
     table: Plain | None
@@ -98,12 +98,12 @@ class Entries:
 
 
 def printable(text: str, most: int = 400) -> str:
-    """Return the end of an image's text as one line that a terminal bears."""
+    """Return the end of an image's text as one printable line for a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[-most:]
 
 
 def document(log: str) -> Seen:
-    """Return what a log says of its image. CollectionError where it has none that is whole and of the known form."""
+    """Return the image's report from a log. Raises CollectionError if the log has no complete report of the known form."""
     if len(log) > LARGEST:
         raise CollectionError(
             f"the image's log has {len(log)} characters, more than {LARGEST}. That is not what was requested."
@@ -141,10 +141,10 @@ def told(made: Entries) -> Plain:
 
 
 def entries(seen: Seen, image: str, digest: str, folder: str, overlays: t.Sequence[str] = ()) -> Entries:
-    """Return the entries of an image, as files below an owner's folder.
+    """Return an image's entries, as files below an owner's folder.
 
-    digest: of what the pod ran. overlays: all of the owner's folders that are there.
-    CollectionError where an entry would not fit its schema, or the owner has one of this image in a file of his own.
+    digest: of the image that the pod ran. overlays: all of the owner's existing folders.
+    Raises CollectionError if an entry would not fit its schema, or if another of the owner's files already has this image.
     """
     if not _VERSION.fullmatch(seen.version):
         raise CollectionError(
@@ -182,7 +182,7 @@ def _slug(image: str) -> str:
 
 
 def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
-    """Return the entry that there is of an image; empty where there is none. CollectionError for one in another file of the owner's."""
+    """Return the existing entry of an image, or an empty one. Raises CollectionError if it is in another of the owner's files."""
     shipped = {e["id"]: e for e in knowledge.load("images").values()}
     for entry in reversed(knowledge.load("images", overlays).values()):
         if entry["image"] != image:
@@ -198,7 +198,7 @@ def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
 
 
 def _features(seen: Seen, patches: t.Sequence[Patch]) -> dict[str, bool]:
-    """Return the features that an image shows: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
+    """Return the features an image shows: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
     states: dict[str, list[str | None]] = {}
     for patch in patches:
         if patch.unless:
@@ -209,7 +209,7 @@ def _features(seen: Seen, patches: t.Sequence[Patch]) -> dict[str, bool]:
             found[feature] = False
         elif set(all_of) <= {"there", "not needed"}:
             found[feature] = True
-    # FlashInfer imports nvidia-cudnn-frontend; without it there is none, with it the library may be the system's own.
+    # FlashInfer imports nvidia-cudnn-frontend: without it there is no cuDNN, with it the library may be the system's.
     wheel = any(name.startswith("nvidia-cudnn-cu") for name in seen.packages)
     return found | ({"cudnn": False} if not seen.cudnn_frontend else {"cudnn": True} if wheel else {})
 
@@ -223,7 +223,7 @@ def _own(
     before: t.Mapping[str, t.Any],
     patches: t.Sequence[Patch],
 ) -> Plain:
-    """Return the entry of an image. patches: those that concern its release; of others the entry says nothing."""
+    """Return the entry of an image. patches: those for its release; the entry records no others."""
     own: Plain = {"id": before.get("id", f"own-{_slug(image)}")}
     own |= {"replaces": before["replaces"]} if "replaces" in before else {}
     own |= {"image": image, "digest": digest, "engine": {"name": seen.engine, "version": version}}
@@ -241,7 +241,7 @@ def _own(
 
 
 def _written(entry: Plain, checked: Plain, kind: str, path: str) -> File:
-    """Return an entry as a file, whose text reads back as the entry. KnowledgeError where it does not fit its schema."""
+    """Return an entry as a file whose text reads back as the entry. Raises KnowledgeError if it does not fit its schema."""
     try:
         knowledge.validate(kind, checked, f"what was read of the image ({path})")
     except knowledge.KnowledgeError as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each rank is started with: settings in one vocabulary, environment, and argv where the flag tables make it."""
+"""The launch of each rank: settings under canonical names, environment, and argv if there is a flag table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 
-RANK_FLAG = "--node-rank"  # of both engines: ranks that differ in nothing else are not built again
+RANK_FLAG = "--node-rank"  # in both engines: ranks that differ only in it are not rebuilt
 
 
 PORT = 30000
@@ -19,7 +19,7 @@ PORT = 30000
 
 @dataclass(frozen=True)
 class Instance:
-    """One of several models on the same nodes: its name, its VF, and ports that no other instance has."""
+    """One of several models on the same nodes: its name, its VF, and its unique ports."""
 
     name: str = "default"
     vf_index: int = 0
@@ -28,13 +28,13 @@ class Instance:
 
     @property
     def meeting(self) -> str:
-        """Return the name, within its namespace, of the first rank's pod: where no VF reaches all, they meet there."""
+        """Return the first rank's pod name within its namespace: the ranks meet there if no VF connects them all."""
         return f"serve-{self.name}-rank0-0.serve-{self.name}-ranks"
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank. settings: what argv and env were made of, by our names; argv: None where no flag table was at hand."""
+    """One rank. settings: the source of argv and env, by our names; argv: None without a flag table."""
 
     rank: int
     host: str
@@ -51,7 +51,7 @@ class BuildArgv(t.Protocol):
 
 
 def _spread(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
-    """Return what the plan itself says to a rank, by canonical names."""
+    """Return what the plan itself sets for a rank, by canonical names."""
     cut = profile.cut
     own: dict[str, t.Any] = {"model": profile.model, "tp_size": cut.tp}
     vllm = profile.engine.name == "vllm"
@@ -77,9 +77,9 @@ def ranks(
     env: t.Mapping[str, t.Mapping[str, str]],
     build: BuildArgv | None = None,
 ) -> tuple[list[Rank], list[t.Any]]:
-    """Return all ranks in order, and what the flag tables had to say. head: address of rank 0 for the others.
+    """Return all ranks in order, and the flag tables' findings. head: address of rank 0 for the others.
 
-    A profile's own variables win over those that its settings stand for, and those of the fabric, `env`, over both.
+    A profile's own variables override those derived from its settings; the fabric's, `env`, override both.
     """
     if len(hosts) < profile.nodes:
         raise CollectionError(

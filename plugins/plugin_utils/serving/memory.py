@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory of one rank, before a weight is loaded. GiB throughout (the engines' logs write GB and mean GiB).
+"""The memory of one rank, planned before any weight is loaded. GiB throughout (the engines' logs write GB and mean GiB).
 
-SGLang's `mem_fraction_static` and vLLM's `gpu_memory_utilization` are different things and have a function each:
-the first is a share of what was *free* before the load, and what it leaves is a reserve; the second is a share of the
-*total*, and everything of the engine must fit into it.
+SGLang's `mem_fraction_static` and vLLM's `gpu_memory_utilization` differ and have a function each:
+the first is a share of the memory *free* before the load, and the remainder is a reserve; the second is a share of the
+*total*, and the whole engine must fit into it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 
 @dataclass(frozen=True)
 class Canvases:
-    """How an engine samples the canvases of its running requests, in FP32 copies of one canvas' distribution over the vocabulary.
+    """How an engine samples its running requests' canvases, in FP32 copies of one canvas's distribution over the vocabulary.
 
-    copies: in all of one request that is sampled. logits: of every running request while its logits are made, of which one stays.
-    counted: of one request, by which the engine decides how many it samples at once: those that half of the free memory holds;
+    copies: total for one request being sampled. logits: per running request while its logits are made; one of them stays.
+    counted: per request, from which the engine computes how many it samples at once: those that half of the free memory holds;
     0: it samples all at once.
     """
 
@@ -54,7 +54,7 @@ class Canvases:
 
 @dataclass(frozen=True)
 class Sampler:
-    """What vLLM takes for canvases outside its share: its profile run does not see it. copy: GiB of one copy of one request."""
+    """vLLM's canvas memory outside its share, which its profile run does not see. copy: GiB of one copy of one request."""
 
     copy: float
     requests: int
@@ -69,7 +69,7 @@ class Sampler:
         return self._at_once(1 if self.by.counted else self.requests)
 
     def taken(self, free: float) -> float:
-        """GiB that it takes where so many are free beside the share."""
+        """GiB that it takes if this many are free outside the share."""
         if not self.by.counted:
             return self.needed
         group = int(0.5 * (free - self.copy * self.requests) / (self.by.counted * self.copy))
@@ -78,9 +78,9 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Assumed:
-    """Numbers of `knowledge/constants` that the plan takes as given, for one engine version.
+    """Constants from `knowledge/constants` for one engine version.
 
-    GiB; activation_copies is a count. load: what a start takes from MemAvailable beside the tensors.
+    GiB; activation_copies is a count. load: what a start takes from MemAvailable besides the tensors.
     """
 
     graphs: float
@@ -93,7 +93,7 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one rank needs, whatever the knob says. Bytes per token and per slot; the rest in GiB."""
+    """What one rank needs, whatever the knob's value. Bytes per token and per slot; the rest in GiB."""
 
     weights: float
     weights_by_kind: dict[str, float]
@@ -110,11 +110,11 @@ class Demand:
 
 @dataclass(frozen=True)
 class Pools:
-    """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and choice.
+    """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and chosen value.
 
     sampler, sampler_needed: what vLLM takes and needs for canvases outside its share.
-    free_most: free memory at best, where it was not measured; the same as free where it was. blocks, block_tokens and
-    kv_tokens_logged: of vLLM's cache, of one of its blocks, and what its log calls tokens; kv_tokens are those of requests at
+    free_most: the most free memory possible if it was not measured; equal to free if it was. blocks, block_tokens and
+    kv_tokens_logged: of vLLM's cache, of one of its blocks, and the token count in its log; kv_tokens counts requests at
     full length.
     """
 
@@ -151,36 +151,36 @@ class Pools:
 
     @property
     def free_assumed(self) -> bool:
-        """Whether nobody measured the free memory."""
+        """Whether free memory was assumed, not measured."""
         return self.free_most > self.free
 
     @property
     def kv_most(self) -> float:
-        """GiB of cache with the free memory at best; vLLM's does not depend on it."""
+        """GiB of cache with the most free memory possible; vLLM's does not depend on it."""
         return self.kv + (self.chosen * (self.free_most - self.free) if self.engine == "sglang" else 0.0)
 
     @property
     def kv_tokens_most(self) -> int:
-        """Tokens of cache with the free memory at best."""
+        """Tokens of cache with the most free memory possible."""
         more = (self.kv_most - self.kv) * GIB / self.kv_bytes_token if self.kv_bytes_token else 0.0
         return self.kv_tokens + int(more)
 
     @property
     def free_needed(self) -> float:
-        """GiB that must be free at the chosen knob: SGLang's for the cache to hold anything, vLLM's share and what its sampler needs."""
+        """GiB that must be free at the chosen knob: SGLang's for a non-empty cache, vLLM's share plus what its sampler needs."""
         if self.engine == "vllm":
             return self.chosen * (self.total or self.free) + self.sampler_needed
         return self.floor * self.free / self.chosen if self.chosen else self.free
 
     @property
     def used(self) -> float:
-        """GiB that the rank will hold once it serves."""
+        """GiB that the rank holds once it serves."""
         beside = self.draft + self.graphs + self.activations + self.context + self.sampler
         return self.weights + self.mamba + max(self.kv, 0.0) + beside
 
 
 def slots_per_request(settings: t.Mapping[str, t.Any], speculative: bool) -> int:
-    """State slots that SGLang keeps for one running request of a hybrid model.
+    """Return the state slots that SGLang keeps per running request of a hybrid model.
 
     3; with the extra buffer 2 more (1 without overlap schedule); 1 without the radix cache. Speculation on hybrids needs
     the extra buffer, so it counts as on there unless the settings say otherwise.
@@ -208,7 +208,7 @@ def _activations(facts: Facts, tokens: int, copies: float) -> float:
 
 
 def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
-    """Return what samples canvases. Every rank has the whole vocabulary. requests: those at once; where it is open, one."""
+    """Return the canvas sampler. Every rank has the whole vocabulary. requests: concurrent ones; one if open."""
     if facts.diffusion is None:
         return None
     running = requests if isinstance(requests, int) and requests > 0 else 1
@@ -227,9 +227,9 @@ def demand(
     drafter_gib: float = 0.0,
     measured_weights: tuple[float, str] | None = None,
 ) -> Demand:
-    """Compute what a rank needs. measured_weights: GiB and source, where somebody measured this very spread.
+    """Compute what a rank needs. measured_weights: GiB and source, if this exact split was measured.
 
-    On unified memory both engines read MemAvailable, so what a start takes beside its tensors counts: SGLang logs it as
+    On unified memory both engines read MemAvailable, so what a start takes besides its tensors counts: SGLang logs it as
     weights (0.5.12 model_runner.py:1547, utils/common.py:549), vLLM as "non-torch" (0.17.1 utils/mem_utils.py:105-131).
     """
     by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.layout).items()}
@@ -242,18 +242,18 @@ def demand(
     if measured_weights:
         weights, origin = measured_weights
     chunk = int(settings.get("chunked_prefill_size") or 8192)
-    if chunk <= 0:  # SGLang: -1 is no chunking, then a prompt is one chunk
+    if chunk <= 0:  # SGLang: -1 disables chunking, so a prompt is one chunk
         length = settings.get("context_length")
         chunk = length if isinstance(length, int) else facts.native_context
     activations = _activations(facts, chunk, assumed.activation_copies)
     if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
-        # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as a batch
-        # has room for go through the tower, their output is kept.
+        # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as fit into a
+        # batch go through the tower, and their output is kept.
         activations += facts.vision.pictures(chunk) * facts.vision.peak_bytes / GIB
     sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvases)
-    if engine == "sglang" and sampler:  # all that comes after the pools is in its reserve
+    if engine == "sglang" and sampler:  # everything allocated after the pools is in its reserve
         activations, sampler = activations + sampler.needed, None
-    # SGLang's placeholders for swizzled scales; kept for good where the scales stay twice (then they are in by_kind).
+    # SGLang's placeholders for swizzled scales; permanent if the scales are kept twice (then they are in by_kind).
     twice = engine == "sglang" and assumed.layout.scale_copies == 1
     eager = settings.get("disable_cuda_graph")
     return Demand(
@@ -280,7 +280,7 @@ def demand(
 def _choose(given: t.Any, best: float, floor: float, ceiling: float) -> tuple[float, str]:
     """Return the knob and who chose it: the owner's value, or the plan's best one, in hundredths, rounded down.
 
-    Where nothing fits the ceiling may be below 0; a share is above it all the same.
+    If nothing fits, the ceiling may be below 0; the share returned is still above 0.
     """
     if given is not None:
         return float(given), "given"
@@ -288,7 +288,7 @@ def _choose(given: t.Any, best: float, floor: float, ceiling: float) -> tuple[fl
 
 
 def _pools(need: Demand, kv: float, state: float, **own: t.Any) -> Pools:
-    """Join what a rank needs with what the knob made of it. kv: GiB of cache, of which state is no tokens'."""
+    """Combine a rank's demand with the result of the knob. kv: GiB of cache, including `state`, which holds no tokens."""
     return Pools(
         weights=need.weights,
         weights_from=need.weights_from,
@@ -319,8 +319,8 @@ def sglang_pools(
     """Plan a rank of SGLang: rest = free after weights − free before × (1 − fraction), then states, then cache.
 
     SGLang 0.5.10 to 0.5.13 model_runner_kv_cache_mixin.py (_profile_available_bytes, handle_max_mamba_cache): the
-    target's weights are loaded and its pools made before the drafter is, so a drafter comes out of the reserve. States
-    for draft verification are taken off first, one for each running request and draft token.
+    target's weights and pools are created before the drafter, so a drafter comes out of the reserve. States
+    for draft verification are subtracted first, one per running request and draft token.
     """
     limit = settings.get("max_running_requests")
     requests = int(limit) if limit else (48 if speculative else None)
@@ -335,7 +335,7 @@ def sglang_pools(
     reserve = need.draft + need.graphs + need.activations + need.context
     floor = (need.weights + fixed) / free
     ceiling = 1 - reserve / free
-    # Enough for every request at full length, but never into the reserve; memory not needed stays the host's.
+    # Enough for every request at full length, but never into the reserve; the host keeps the rest.
     wanted = fixed + need.kv_bytes_token * context_length * (running or 8) / GIB
     best = min(ceiling, (need.weights + max(wanted, 1.0)) / free)
     chosen, by = _choose(settings.get(SGLANG_KNOB), best, floor, ceiling)
@@ -375,12 +375,12 @@ def vllm_pools(
     cache: Layout | None = None,
     logs_concurrency: bool = True,
 ) -> Pools:
-    """Plan a rank of vLLM: cache = total × utilisation − weights − what a profile run peaks at.
+    """Plan a rank of vLLM: cache = total × utilisation − weights − the profile run's peak.
 
     vLLM 0.17.0 v1/worker/gpu_worker.py:364 (a cache of given bytes), :407 (cache), v1/worker/utils.py:218-238 (free
     memory at start must reach total × utilisation, so the ceiling is free / total). The drafter's weights are loaded
-    before the profile run. cache: how it is laid out, else as one kind of layers; states of hybrid models are pages of it.
-    logs_concurrency: the version logs tokens of requests at full length, from 0.20 on.
+    before the profile run. cache: its layout, else one kind of layers; states of hybrid models are pages of it.
+    logs_concurrency: the version logs tokens of requests at full length, since 0.20.
     """
     beside = need.draft + need.activations + need.context
     if settings.get("estimate_cudagraphs"):
@@ -423,9 +423,9 @@ def vllm_pools(
 
 
 def beside(pools: t.Sequence[Pools], free: float) -> float:
-    """GiB that are left on a node with several instances; negative where they do not fit together.
+    """GiB left on a node with several instances; negative if they do not fit together.
 
-    CollectionError where an instance was planned with other engines' memory counted as its own.
+    Raises CollectionError if an instance was planned with other engines' memory counted as its own.
     """
     if any(p.free > free + 1e-6 for p in pools):
         raise CollectionError(

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model is made of, and what follows of it: tensors by kind, bytes per GPU, bytes per token, state per request.
+"""The parts of a model and what follows from them: tensors by kind, bytes per GPU, cache bytes per token, state per request.
 
-Facts are those of a public config.json. Sizes in bytes. Formulas name the engine's source that they follow.
+Facts come from a public config.json. Sizes are in bytes. Each formula names the engine source it follows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
     indexer_params,
 )
 
-# Bytes per weight. NVFP4: 4 bits and one FP8 scale for 16 weights; MXFP4: one for 32; INT4 (AWQ, GPTQ): a BF16 scale
-# and 4-bit zero point for 128. FP8 scales are one per tensor or per 128 × 128 block: nothing.
+# Bytes per weight. NVFP4: 4 bits plus one FP8 scale per 16 weights; MXFP4: one per 32; INT4 (AWQ, GPTQ): a BF16 scale
+# and a 4-bit zero point per 128. FP8 scales, one per tensor or per 128 × 128 block, are negligible.
 BYTES = {
     "fp32": 4.0,
     "bf16": 2.0,
@@ -35,19 +35,19 @@ BYTES = {
     "int4": 0.5 + 2.5 / 128,
     "int4_g32": 0.5 + 2 / 32,
 }
-# How a kind of tensors is stored: one format, or numbers of weights by format and `rest` for what is left.
+# How one kind of tensor is stored: a single format, or weight counts by format, with `rest` naming the format of the remainder.
 Format = str | t.Mapping[str, t.Any]
 KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_ds_mla": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
-# vLLM's other words for formats of two bytes.
+# vLLM's other names for two-byte formats.
 KV_WIDE = frozenset(["auto", "bf16", "bfloat16", "float16", "fp8_inc"])
 NVFP4_GROUP = 16
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Layers of softmax attention. gated: the query projection is doubled. window: tokens of a sliding window.
+    """Layers of softmax attention. gated: the query projection is doubled. window: size of a sliding window in tokens.
 
-    indexer: what chooses the tokens that they look at, in sparse attention.
+    indexer: for sparse attention, selects the tokens that the layers attend to.
     """
 
     layers: int
@@ -76,7 +76,7 @@ class Mla:
 class Linear:
     """Layers with a state instead of a cache: mamba2 (key = group and state size), gdn (gated delta net), kda (Kimi's).
 
-    gate_rank: kda's decay and output gate are two matrices of that rank each; None: a whole one each.
+    gate_rank: kda's decay and output gate are each a product of two matrices of this rank; None: each is one full matrix.
     """
 
     kind: t.Literal["mamba2", "gdn", "kda"]
@@ -91,16 +91,16 @@ class Linear:
 
     @property
     def inner(self) -> int:
-        """Width of the values."""
+        """Total width of the value heads."""
         return self.value_heads * self.value_dim
 
     @property
     def conv_width(self) -> int:
-        """Width that goes through the convolution: values, and two of keys' width."""
+        """Width of the convolution input: the values plus twice the key width."""
         return self.inner + 2 * self.key_heads * self.key_dim
 
     def gates(self, hidden_size: int) -> tuple[int, int]:
-        """Weights of one layer that make a number for each value (z; of kda the decay too), and one for each head.
+        """Weights of one layer that produce one number per value (z; for kda also the decay), and one per head.
 
         vLLM 0.33.0, models/kimi_k3/nvidia/model.py (f_a, f_b, g_a, g_b, b) and bailing_moe_v3.py (f, g, b).
         """
@@ -114,7 +114,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Moe:
-    """Layers with routed experts. latent: the width that experts work in, where it is not the model's."""
+    """Layers with routed experts. latent: the experts' width where it differs from the model's."""
 
     layers: int
     experts: int
@@ -136,9 +136,9 @@ class Dense:
 
 @dataclass(frozen=True)
 class Vision:
-    """The vision tower, as far as memory goes: widths, and the largest picture or video in patches of patch_values numbers.
+    """The vision tower's memory: widths, and the largest picture or video in patches of patch_values numbers.
 
-    tokens: what the model reads of it; None: one token of four patches.
+    tokens: what the model reads for it; None: one token per four patches.
     """
 
     width: int
@@ -148,23 +148,23 @@ class Vision:
     tokens: int | None = None
 
     def pictures(self, batched: int) -> int:
-        """Return the largest pictures that go through the tower at once where so many tokens are a batch: one at least."""
+        """Return how many of the largest pictures pass the tower at once in a batch of this many tokens, at least one."""
         return max(batched // (self.tokens or self.patches // 4), 1)
 
     @property
     def peak_bytes(self) -> int:
-        """BF16 at its feed-forward block: residual, norm, two widths of the block, and the picture itself."""
+        """BF16 peak in its feed-forward block: residual, norm, twice the block's width, and the picture itself."""
         return self.patches * (2 * self.width + 2 * self.intermediate + self.patch_values) * 2
 
 
 def _layers(*parts: Attention | Mla | Compressed | Linear | Moe | Dense | None) -> int:
-    """Return the layers of all parts together."""
+    """Return the total number of layers."""
     return sum(part.layers for part in parts if part)
 
 
 @dataclass(frozen=True)
 class Head:
-    """A prediction head that comes with the model (MTP): a layer of its own kind, sharing embeddings."""
+    """A prediction head that ships with the model (MTP): a layer of its own kind that shares the embeddings."""
 
     attention: Attention | None = None
     mla: Mla | None = None
@@ -174,20 +174,20 @@ class Head:
 
     @property
     def layers(self) -> int:
-        """Number of its layers."""
+        """Number of layers."""
         return max((part.layers for part in (self.moe, self.dense) if part), default=1)
 
     @property
     def blocks(self) -> int:
-        """Number of its blocks: attention, experts, feed-forward."""
+        """Number of blocks: attention, experts, feed-forward."""
         return _layers(self.attention, self.mla, self.compressed, self.moe, self.dense)
 
 
 @dataclass(frozen=True)
 class Diffusion:
-    """Text that is denoised in blocks: a canvas of so many tokens goes through the model pass by pass.
+    """Text denoised in blocks: a canvas of this many tokens passes through the model repeatedly.
 
-    steps: denoising passes of a canvas, which depend on the text: the fewest, the usual number, the most.
+    steps: denoising passes per canvas, which depend on the text: fewest, usual, most.
     """
 
     canvas: int
@@ -195,16 +195,16 @@ class Diffusion:
 
     @property
     def tokens(self) -> tuple[float, ...]:
-        """Tokens of one pass: the fewest, the usual number, the most.
+        """Tokens per pass: fewest, usual, most.
 
-        One more pass writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
+        One extra pass writes the canvas to the cache (vLLM 0.25.1 to 0.33.0 models/diffusion_gemma.py, is_encoder_phase).
         """
         return tuple(self.canvas / (steps + 1) for steps in reversed(self.steps))
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A model. Widths in elements; params: numbers of weights that no rule derives, by kind (vision, drafter …)."""
+    """A model. Widths are in elements; *_params are weight counts that no rule derives (the vision tower)."""
 
     architecture: str
     hidden_size: int
@@ -238,13 +238,13 @@ class Facts:
 
     @property
     def head_dim_max(self) -> int:
-        """The widest head of softmax attention; 0 where there is none. MLA has kernels of its own, for its own widths."""
+        """The widest head of softmax attention; 0 if there is none. MLA is left out: it has its own kernels for its own widths."""
         return max((a.head_dim for a in self.attention), default=0)
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """Weights of one kind: on all GPUs together, and how they are cut. experts: cut by EP × TP."""
+    """Weights of one kind across all GPUs, and how they are split. experts: split by EP × TP."""
 
     kind: str
     params: float
@@ -267,9 +267,9 @@ class Cut:
 
 
 def formats(stored: Format, whole: float) -> dict[str, float]:
-    """Return the share of a kind's weights in each format; whole: how many weights the kind has in the checkpoint.
+    """Return the share of a kind's weights in each format. whole: the kind's weight count in the checkpoint.
 
-    CollectionError where more weights are stated than there are.
+    Raises CollectionError if the formats state more weights than there are.
     """
     if isinstance(stored, str):
         return {stored: 1.0}
@@ -285,23 +285,23 @@ def formats(stored: Format, whole: float) -> dict[str, float]:
 def _stored(
     kind: str, params: float, stored: Format, cut: t.Literal["tp", "experts", "none"], whole: float | None = None
 ) -> list[Tensors]:
-    """List a kind's weights by format. whole: of the checkpoint, where params counts copies as well."""
+    """List a kind's weights by format. whole: the checkpoint's count, if params includes copies."""
     shares = formats(stored, whole or params)
     return [Tensors(kind, params * share, name, cut) for name, share in shares.items() if share]
 
 
 def _attention_params(facts: Facts, a: Attention, tp: int) -> tuple[float, float]:
-    """Weights of the layers, and how many more all GPUs together hold because KV heads are copied."""
+    """Weights of the layers, and the extra weights that all GPUs together hold because KV heads are replicated."""
     query = a.heads * a.head_dim * (2 if a.gated else 1)
     kv_width = 2 * a.kv_heads * a.head_dim
     once = facts.hidden_size * (query + kv_width + a.heads * a.head_dim)
-    # QKVParallelLinear: with fewer KV heads than ranks each rank keeps one whole head.
+    # QKVParallelLinear: with fewer KV heads than ranks, each rank keeps one whole head.
     copies = max(tp / a.kv_heads, 1) - 1
     return a.layers * once, a.layers * facts.hidden_size * kv_width * copies
 
 
 def _mla_params(facts: Facts, m: Mla) -> tuple[float, float]:
-    """Weights that are cut, and weights that every rank holds (the down projections)."""
+    """Weights that are sharded, and weights that every rank holds (the down projections)."""
     query_out = m.heads * (m.nope_dim + m.rope_dim)
     down = facts.hidden_size * (m.kv_lora_rank + m.rope_dim)
     query = facts.hidden_size * query_out
@@ -364,7 +364,7 @@ def _blocks(
 
 
 def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = None) -> list[Tensors]:
-    """List a model's weights by kind and format. Norms and biases are left out: below one in a thousand."""
+    """List a model's weights by kind and format. Norms and biases are left out: they are less than one in a thousand."""
     cut = cut or Cut()
     found = _blocks(facts, facts, facts.attention, facts.compressed, precision, cut)
     if facts.linear:
@@ -388,9 +388,9 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
 
 
 def head_params(facts: Facts, head: Head) -> int:
-    """Return the weights that the prediction head has beside its blocks, on every rank.
+    """Return the prediction head's weights outside its blocks, which every rank holds.
 
-    It joins hidden state and embedding, one matrix of 2 × hidden → hidden, and has mixers of its own.
+    It joins hidden state and embedding with one matrix of 2 × hidden → hidden, and has its own mixers.
     """
     mixers = hyper_params(facts.hyper, facts.hidden_size, head.blocks) if facts.hyper else 0
     return 2 * facts.hidden_size**2 + mixers
@@ -398,10 +398,10 @@ def head_params(facts: Facts, head: Head) -> int:
 
 @dataclass(frozen=True)
 class Nvfp4Layout:
-    """What an engine makes of NVFP4 tensors: copies of the block scales that stay, and the rows that it pads to.
+    """How an engine lays out NVFP4 tensors: resident copies of the block scales, and the row multiple it pads to.
 
-    row_multiple 0: no padding. Experts without a gate are padded alone: engines refuse the others. mxfp4_rows, mxfp4_width: what
-    the columns between and the width of experts in MXFP4 are padded to.
+    row_multiple 0: no padding. Only experts without a gate are padded: engines refuse the others. mxfp4_rows, mxfp4_width:
+    multiples to which the intermediate columns and the width of MXFP4 experts are padded.
     """
 
     scale_copies: int = 1
@@ -411,13 +411,13 @@ class Nvfp4Layout:
 
 
 def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, layout: Nvfp4Layout) -> float:
-    """Routed experts on one GPU, with the engine's padding and second copies.
+    """Bytes of the routed experts on one GPU, with the engine's padding and second copies.
 
-    SGLang, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod: rows of the first matrix, and with them columns of the
-    second, are padded; the first matrix' swizzled scales then do not fit into their own storage and are kept beside it.
+    SGLang, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod: it pads the rows of the first matrix, and with them the columns of
+    the second; the first matrix's swizzled scales then no longer fit in their own storage and are kept beside it.
     Replayed with torch 2.11 (allocations of 0.5.12 in order): 79.64 and 20.76 GiB for the two shapes that the tests use.
     """
-    share = total / (cut.tp * cut.pp)  # EP × what is left of TP: always TP parts in all
+    share = total / (cut.tp * cut.pp)  # EP × the remaining TP is always TP parts in total
     rows = moe.intermediate / (cut.tp / cut.ep)
     if precision == "mxfp4":
         return share * aligned(rows, layout.mxfp4_rows) / rows * aligned(width, layout.mxfp4_width) / width
@@ -460,7 +460,7 @@ def gpu_bytes(
 
 
 def scale_bytes(facts: Facts, precision: t.Mapping[str, Format], cut: Cut) -> float:
-    """Bytes of the experts' block scales on one GPU: held twice while a checkpoint is being loaded.
+    """Bytes of the experts' block scales on one GPU: they are held twice while a checkpoint loads.
 
     SGLang, modelopt_quant.py, create_weights: placeholders for the swizzled scales beside the scales.
     """
@@ -476,12 +476,12 @@ def kv_bytes(
 ) -> float:
     """Bytes of cache per token on one GPU.
 
-    dtype: as the engines name it; `auto` and unknown names count as BF16. head: one more layer for the model's own
-    prediction head. window_share: tokens kept for sliding-window layers for each token of the others (SGLang:
-    swa_full_tokens_ratio, 0.8); what a window holds does not grow with the context, the pools do. length: of a request, for
-    what a step reads of it per token, which is less than it holds where an indexer chooses.
-    Follows SGLang 0.5.12 model_runner_kv_cache_mixin.py (get_cell_size_per_token): K and V, KV heads cut by TP down to
-    one per rank; MLA's latent is not cut.
+    dtype: the engine's name; `auto` and unknown names count as BF16. head: add one layer for the model's own prediction
+    head. window_share: tokens kept in sliding-window layers per token of the other layers (SGLang: swa_full_tokens_ratio,
+    0.8); a window's content does not grow with the context, but the pools do. length: of a request, to count what a step
+    reads per token, which is less than it holds if an indexer selects tokens.
+    Follows SGLang 0.5.12 model_runner_kv_cache_mixin.py (get_cell_size_per_token): K and V, with KV heads sharded by TP down
+    to one per rank; MLA's latent is not sharded.
     """
     size = KV_BYTES.get(dtype, 2.0)
 
@@ -489,7 +489,7 @@ def kv_bytes(
         values = 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * size
         if a.indexer is None:
             return values
-        # The indexer's keys are BF16, and every rank has them all: vLLM 0.33.0, models/qwen4_exp/common/qsa_cache.py.
+        # The indexer's keys are BF16, and every rank holds all of them: vLLM 0.33.0, models/qwen4_exp/common/qsa_cache.py.
         chosen = 1.0 if length is None else min(1.0, a.indexer.budget / length)
         return values * chosen + a.indexer.head_dim * 2 / a.indexer.ratio
 
@@ -512,7 +512,7 @@ def kv_bytes(
 def state_bytes(linear: Linear, cut: Cut, drafts: int = 0) -> float:
     """Bytes of state per slot on one GPU: convolution and recurrent state.
 
-    drafts: tokens that the convolution keeps beside its own (vLLM 0.17.1 layers/mamba/mamba_utils.py, num_spec).
+    drafts: extra tokens that the convolution keeps (vLLM 0.17.1 layers/mamba/mamba_utils.py, num_spec).
 
     SGLang 0.5.12 configs/mamba_utils.py (Mamba2StateShape, mamba_cache_per_req): conv (kernel − 1) × width in BF16,
     state heads × head_dim × state size in `mamba_ssm_dtype`.
@@ -523,7 +523,7 @@ def state_bytes(linear: Linear, cut: Cut, drafts: int = 0) -> float:
 
 
 def check_cut(facts: Facts, cut: Cut) -> None:
-    """Refuse a spread that no engine can make: CollectionError names what does not divide."""
+    """Reject a split that no engine supports: CollectionError names what does not divide."""
     if cut.tp % cut.ep:
         raise CollectionError(f"ep: {cut.ep} does not divide tp {cut.tp}. Choose ep 1 or a divisor of tp.")
     heads = {a.heads for a in facts.attention} | {c.heads for c in facts.compressed}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model's own files beside its profile: facts where the profile has none, and where the two differ."""
+"""Merges a model's own files with its profile: fills in missing facts and reports differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Plain = dict[str, t.Any]
 
 
 def read_json(path: pathlib.Path) -> Plain:
-    """Read one of a model's JSON files. CollectionError where it is none."""
+    """Read one of a model's JSON files. Raises CollectionError if it is not a JSON object."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
@@ -30,7 +30,7 @@ def read_json(path: pathlib.Path) -> Plain:
 
 
 def read(path: str) -> Plain:
-    """Return the files of a model as `launch_plan` takes them. path: its config.json, or the folder that has it."""
+    """Return a model's files in the form `launch_plan` takes. path: its config.json, or the folder that contains it."""
     named = pathlib.Path(path).expanduser()
     config = named / CONFIG if named.is_dir() else named
     quant = config.with_name(QUANT)
@@ -38,9 +38,9 @@ def read(path: str) -> Plain:
 
 
 def given(path: str | None, files: t.Mapping[str, t.Any] | None) -> Plain | None:
-    """Return the files of a model: of a path, else as `weights_info` read them; None where there are none.
+    """Return a model's files, from the path or else as `weights_info` read them; None if neither is given.
 
-    Raises CollectionError where neither has a config.json.
+    Raises CollectionError if there is no config.json.
     """
     if path:
         return read(path)
@@ -57,9 +57,9 @@ def given(path: str | None, files: t.Mapping[str, t.Any] | None) -> Plain | None
 def laid_on(
     entry: Plain, files: t.Mapping[str, t.Any] | None, overlays: t.Sequence[str]
 ) -> tuple[Plain, list[Finding]]:
-    """Return a profile with the facts of the model's own files where it states none, and what there is to say.
+    """Return the profile, with facts from the model's own files if it states none, and the findings.
 
-    What the profile states wins; a difference is told. Raises CollectionError for files that make no sense.
+    The profile takes precedence; differences are reported. Raises CollectionError if the files make no sense.
     """
     if not files:
         return entry, []

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a new profile is read from: a model's folder on the controller, what a node's cache has, or the hub.
+"""Reads a model for a new profile: from a folder on the controller, a node's cache, or the hub.
 
-Nothing but configuration and the list of tensors is read: no weight.
+It reads only configuration and the list of tensors, never weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Plain = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A model's files, parsed, by name. where: what they are called in errors and sources; model: the hub's name, if known."""
+    """A model's files, parsed, by name. where: their name in errors and sources; model: the hub's name, if known."""
 
     files: t.Mapping[str, Plain]
     where: str
@@ -40,12 +40,12 @@ class Source:
 
 
 def is_folder(model: str) -> bool:
-    """Whether a model is named by a path: a folder that is there, or what can be nothing else."""
+    """Whether a model is given as a path: an existing folder, or a string that can only be a path."""
     return model.startswith(("/", "./", "../", "~")) or pathlib.Path(model).is_dir()
 
 
 def checked(files: t.Mapping[str, t.Any], where: str, model: str | None, revision: str | None) -> Source:
-    """Return files as a source. CollectionError where config.json is missing, or one is no object."""
+    """Return files as a source. Raises CollectionError if config.json is missing or a file is not an object."""
     for name, content in files.items():
         if not isinstance(content, dict):
             raise CollectionError(f"{where}: {name}: an object is needed, not {type(content).__name__}.")
@@ -75,7 +75,7 @@ def folder(path: str) -> Source:
 
 
 def _snapshot(cached: pathlib.Path) -> pathlib.Path:
-    """Return the snapshot that a cached model's main branch stands for, else its only one."""
+    """Return the snapshot of a cached model's main branch, else its only one."""
     try:
         commit = (cached / "refs" / "main").read_text(encoding="utf-8").strip()
         if re.fullmatch(r"[0-9a-f]{40}", commit):
@@ -109,7 +109,7 @@ def _header(file: pathlib.Path) -> Plain:
 
 
 def _token(path: str | None) -> str | None:
-    """Read the hub's token. Refused where others than its owner could have read it."""
+    """Read the hub token. Raises CollectionError if others than its owner could have read it."""
     if not path:
         return None
     place = pathlib.Path(path).expanduser()
@@ -129,7 +129,7 @@ def _token(path: str | None) -> str | None:
 
 
 def hub(model: str, revision: str | None = None, endpoint: str | None = None, token_file: str | None = None) -> Source:
-    """Ask the hub for a model's files. The token goes to the endpoint alone: httpx drops it where another host is named."""
+    """Fetch a model's files from the hub. The token goes only to the endpoint: httpx drops it on redirects to another host."""
     if not _REPO.fullmatch(model):
         raise CollectionError(
             f"model: {model!r} is neither a folder that is there nor a name as the hub has it (org/name)."
@@ -162,7 +162,7 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
                 files[name] = json.loads(answer.content)
             except ValueError as exc:
                 raise CollectionError(f"{url}: it is not JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
-            # All files are of the commit that the first one was of, whatever is pushed meanwhile.
+            # All files come from the commit of the first one, whatever is pushed meanwhile.
             said = answer.headers.get("x-repo-commit", "")
             commit = said if re.fullmatch(r"[0-9a-f]{40}", said) else commit
     return checked(files, f"{base}/{model}", model, commit if re.fullmatch(r"[0-9a-f]{40}", commit or "") else None)
@@ -175,7 +175,7 @@ def read(
     endpoint: str | None = None,
     token_file: str | None = None,
 ) -> Source:
-    """Return a model's files: what a node's cache has where that was read, else of a folder, else of the hub."""
+    """Return a model's files: a node's cached files if given, else from a folder, else from the hub."""
     if node_files is not None:
         return checked(node_files, f"the node's cache of {model}", model, revision)
     return folder(model) if is_folder(model) else hub(model, revision, endpoint, token_file)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole profile from a model's own files: facts, precision, parsers, engine, spread, a first plan, and what a person decides."""
+"""Builds a complete profile from a model's own files: facts, precision, parsers, engine, split, a first plan, and open decisions."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PARSERS = ("reasoning_parser", "tool_call_parser")
 ENGINES = ("vllm", "sglang")
 _SPREADS = (1, 2, 3, 4, 6, 8)
 _SHORT = 32768  # tokens of cache below which more nodes are tried
-_STEP = 1024  # a shortened context is a multiple of it
-_FREE = 0.9  # of what is free, the share that the weights of a model may take that nothing else is known of
-_FREE_USUAL = 110  # GiB, where nobody says what is free
-_SIZE_OFF = 0.03  # what norms, biases and uncounted towers may come to
+_STEP = 1024  # a shortened context is a multiple of this
+_FREE = 0.9  # share of free memory that the weights may take if nothing else is known about the model
+_FREE_USUAL = 110  # GiB, if nobody states what is free
+_SIZE_OFF = 0.03  # allowance for norms, biases and uncounted towers
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _PROVEN = ("measured", "reported", "untested")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the owner says of the new profile; None where the program chooses."""
+    """The owner's wishes for the new profile; None where the program chooses."""
 
     id: str | None = None
     model: str | None = None
@@ -43,14 +43,14 @@ class Wanted:
 
 @dataclass
 class Made:
-    """The profile, the first plan for it, and what is left to a person: by the key that it stands at."""
+    """The profile, its first plan, and the open decisions, each with the profile key it concerns."""
 
     profile: Plain
     plan: Plain = field(default_factory=dict)
     decide: list[tuple[str, str]] = field(default_factory=list)
 
     def open(self, key: str, text: str) -> None:
-        """Leave something to a person, once."""
+        """Record a decision for a person, once."""
         if (key, text) not in self.decide:
             self.decide.append((key, text))
 
@@ -69,7 +69,7 @@ def _table(engine: str, version: str, overlays: t.Sequence[str]) -> Plain | None
 def parsers(
     model: str, model_type: str | None, engine: str, version: str, overlays: t.Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str], str | None]:
-    """Return the parsers of a model's family by the version's names, the settings left open, and the entry's id."""
+    """Return the parsers of a model's family under the version's names, the settings left open, and the entry's id."""
     fitting = [
         entry
         for entry in knowledge.shared("parsers", overlays).values()
@@ -94,14 +94,14 @@ def parsers(
 
 
 def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | None:
-    """Return the best-proven other profile of the same architecture, of the same formats where there is one."""
+    """Return the best-proven other profile of the same architecture, preferably with the same formats."""
     precision = made["precision"]
     known = knowledge.shared(profile.KIND, overlays)
     same = [
         entry
         for entry in (profile.extended(dict(each), known) for each in known.values())
         if entry.get("facts", {}).get("architecture") == made["facts"]["architecture"]
-        and entry["id"] != made["id"]  # as it was made before
+        and entry["id"] != made["id"]  # an earlier version of this profile
         and engine in (None, entry["engine"]["name"])
     ]
 
@@ -114,7 +114,7 @@ def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | 
 
 
 def _newest(engine: str, overlays: t.Sequence[str]) -> tuple[Plain, str]:
-    """Return the engine's newest release that has a table of flags, with a known image of it where there is one."""
+    """Return the engine's newest release with a flag table, and a known image of it if there is one."""
     versions = [e["version"] for e in knowledge.shared("engines", overlays).values() if e["engine"] == engine]
     version = max(versions, key=release)
     image = next(
@@ -130,7 +130,7 @@ def _newest(engine: str, overlays: t.Sequence[str]) -> tuple[Plain, str]:
 
 
 def _decisive(kin: Plain, precision: Plain, overlays: t.Sequence[str]) -> Plain:
-    """Return what decides whether the kin runs (knowledge/comparison), where the two are stored alike."""
+    """Return the settings that decide whether the related profile runs (knowledge/comparison), if both store weights alike."""
     if any(kin.get("precision", {}).get(k, "bf16") != precision.get(k, "bf16") for k in ("experts", "dense")):
         return {}
     entries = knowledge.shared("comparison", overlays).values()
@@ -146,7 +146,7 @@ def _formats(precision: Plain) -> str:
 
 
 def _named_formats(model: str, overlays: t.Sequence[str]) -> str:
-    """Return what a model's name says of its format."""
+    """Return the formats that a model's name states."""
     known = {
         str(word).upper()
         for entry in knowledge.shared(checkpoint.KIND, overlays).values()
@@ -165,7 +165,7 @@ def _sampling(source: Source) -> Plain:
 
 
 def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
-    """Read facts, precision and size into the profile; return what `model_facts` found."""
+    """Read facts, precision and size into the profile; return the result of `model_facts`."""
     where = f"{source.where}/{CONFIG}"
     names: list[str] = []
     size: int | None = None
@@ -238,10 +238,10 @@ def _errors(made: Plain) -> list[str]:
 
 
 def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
-    """Return why a spread does not do; empty: it does, with the model's own context or with the shortest worth having."""
+    """Return why a split does not fit; empty if it fits with the model's own context or the shortest useful one."""
     native, weighs = entry.get("facts", {}).get("native_context"), entry.get("checkpoint_gb")
     nodes = entry["parallel"]["nodes"]
-    if not native:  # nothing is planned of it but what its files weigh
+    if not native:  # nothing but the size of its files is known
         free = _FREE * (cluster.get("free_gib") or _FREE_USUAL)
         too_large = weighs and weighs * 1e9 / 2**30 / nodes > free
         return f"its files come to {weighs / nodes:.0f} GB for each." if too_large else ""
@@ -263,7 +263,7 @@ def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
 
 
 def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str]) -> None:
-    """Take the fewest nodes that hold the model and a cache, and plan it there."""
+    """Choose the fewest nodes that hold the model and a cache, and plan it there."""
     hosts = cluster.get("hosts")
     most = len(hosts) if hosts else max(_SPREADS)
     tried = [wanted.nodes] if wanted.nodes else [n for n in _SPREADS if n <= most]
@@ -288,13 +288,13 @@ def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str
 
 
 def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str]:
-    """Take the settings that rules give as the way out of what stops the plan; return the rules that were followed."""
+    """Apply the fixes that rules give for the plan's errors; return the rules that were followed."""
     known, followed = knowledge.shared(rules.KIND, overlays), []
     for rule in _errors(made.plan):
         fixes = known.get(rule, {}).get("fix", [])
         for fix in fixes if isinstance(fixes, list) else [fixes]:
             own = fix.get("settings", {})
-            # What a rule takes from the plan, or changes beside settings, is not followed here.
+            # Skip fixes that take values from the plan or change more than settings.
             if not own or any("{" in str(value) for value in own.values()) or set(fix) - {"settings", "parallel"}:
                 continue
             settings = {**made.profile["settings"], **own}
@@ -311,7 +311,7 @@ def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str
 
 
 def _context(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> None:
-    """State the context: the model's own, or what the cache holds."""
+    """Set the context length: the model's own, or what the cache holds."""
     native, memory = made.profile.get("facts", {}).get("native_context"), made.plan["memory"]
     if not native:
         return
@@ -351,9 +351,9 @@ def new_profile(
     cluster: t.Mapping[str, t.Any] | None = None,
     overlays: t.Sequence[str] = (),
 ) -> Made:
-    """Make a whole profile of a model's files, and plan it for the owner's cluster (`plan.launch_plan`'s).
+    """Build a complete profile from a model's files, and plan it for the owner's cluster (as for `plan.launch_plan`).
 
-    Raises CollectionError, naming file and key, for files that make no sense, and where no spread is possible.
+    Raises CollectionError, naming file and key, for invalid files or if no split is possible.
     """
     made = Made({})
     cluster = dict(cluster or {})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the nodes of the ranks show of themselves: free memory before a load, and the kernel they run."""
+"""What the ranks' nodes report: free memory before a load, and their kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE = ("MemAvailable and namespaces, as roce_info read them",)
 
 @dataclass(frozen=True)
 class Free:
-    """Free memory of the poorest rank in GiB: what is sure, and what it may be where a node was not measured."""
+    """Free memory of the rank with the least, in GiB: the certain figure, and the possible one where a node was not measured."""
 
     sure: float
     most: float
@@ -30,7 +30,7 @@ class Free:
 
 @dataclass(frozen=True)
 class Seen:
-    """What nodes showed. free_gib: by host, of those that may be believed; kernels: hosts by kernel release."""
+    """What the nodes reported. free_gib: by host, only credible figures; kernels: hosts by kernel release."""
 
     free_gib: dict[str, float] = field(default_factory=dict)
     kernels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Seen:
 
 
 def _serving(node: Node) -> list[str]:
-    """Name the VFs that are in a live pod, or that processes have queue pairs on, and ranks, of which one alone has no VF."""
+    """Name the VFs that are in a live pod or that processes have queue pairs on, and ranks; a single rank has no VF."""
     return [
         *node.ranks,
         *(
@@ -51,10 +51,10 @@ def _serving(node: Node) -> list[str]:
 
 
 def look(nodes: t.Mapping[str, t.Any], hosts: t.Sequence[str], given: t.Container[str], least_idle: float) -> Seen:
-    """Take of each rank's node what it shows. given: hosts whose free memory the owner states, which wins.
+    """Collect what each rank's node reports. given: hosts whose free memory the owner states, which takes precedence.
 
-    A node that serves a model now shows what that model leaves, not what the next one finds: its figure is not used,
-    and said not to be. least_idle: GiB that an idle Spark has at least, below which something else must hold memory.
+    A node that is serving a model reports what that model leaves, not what the next one finds: its figure is ignored, with a
+    finding. least_idle: the least GiB an idle Spark has free; below it something else must hold memory.
     CollectionError names a host whose facts are not what `roce_info` returns.
     """
     if not isinstance(nodes, t.Mapping):
@@ -128,7 +128,7 @@ def _silent(hosts: t.Sequence[str]) -> Finding:
 
 
 def gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dict[str, float]:
-    """Return GiB by host from a number for all, or a dictionary; hosts that it leaves out are left out."""
+    """Return GiB by host from one number for all, or from a dictionary, which may omit hosts."""
     given = cluster.get(key)
     if given is None:
         return {}
@@ -142,9 +142,9 @@ def gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dic
 
 
 def poorest(free: t.Mapping[str, float], taken: t.Mapping[str, float], hosts: t.Sequence[str], usual: Free) -> Free:
-    """Return the free memory of the poorest rank, less what other instances on its node hold.
+    """Return the free memory of the rank with the least, minus what other instances on its node hold.
 
-    Hosts without a figure count with `usual`. CollectionError where nothing would be left.
+    Hosts without a figure count as `usual`. Raises CollectionError if nothing would be left.
     """
     sure = min((free.get(host, usual.sure) - taken.get(host, 0.0) for host in hosts), default=usual.sure)
     most = min((free.get(host, usual.most) - taken.get(host, 0.0) for host in hosts), default=usual.most)

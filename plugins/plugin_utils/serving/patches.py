@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which start-up patches a launch needs. `module_utils/serving/patches.py` applies them, in the container."""
+"""Selects the start-up patches that a launch needs. `module_utils/serving/patches.py` applies them in the container."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.facts imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 KIND = "patches"
-# What a plan tells of a patch: all that the applier needs, and why it is there.
+# The patch keys that go into a plan: all the applier needs, and the reason for the patch.
 TOLD = ("id", "title", "why", "package", "file", "moved", "edits")
 
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """One entry with its compiled condition. told: for a plan; unless: the feature that makes it unnecessary.
+    """One entry with its compiled condition. told: its part of the plan; unless: the image feature that makes it unnecessary.
 
-    effect: on a run that goes well without it, see the schema.
+    effect: what changes on a run that succeeds without it, see the schema.
     """
 
     id: str
@@ -43,12 +43,12 @@ class Patch:
 
     @property
     def where(self) -> str:
-        """Name the patch in an error."""
+        """The patch's name in error messages."""
         return f"{self.origin}: patch {self.id!r}"
 
 
 def load_patches(overlays: t.Sequence[str] = ()) -> tuple[Patch, ...]:
-    """Load all patches, the owner's included; KnowledgeError names the file and patch of a bad condition or feature."""
+    """Load all patches, including the owner's. KnowledgeError names the file and patch of a bad condition or feature."""
     features = image_features()
     found = []
     for entry in knowledge.load(KIND, overlays).values():
@@ -83,10 +83,10 @@ def needed(
     facts: t.Mapping[str, t.Any],
     unknown: Unknown | None = None,
 ) -> tuple[knowledge.Entry, ...]:
-    """Return the patches that a launch needs, in the order of their names, as a plan tells them.
+    """Return the patches that a launch needs, sorted by name, in the form a plan holds.
 
-    facts: the plan's, as rules ask them (see `facts.document`). A feature of which nobody says whether the image has it
-    is not there: a patch that finds its work done leaves the file as it is.
+    facts: the plan's, as rules read them (see `facts.document`). An image feature counts as absent if nobody states it:
+    a patch that finds its work done leaves the file unchanged.
     """
     features = facts["image"]["features"]
     found = []
@@ -94,7 +94,7 @@ def needed(
         if patch.unless and features.get(patch.unless):
             continue
         try:
-            # Where it hangs on what nobody knows, the patch is laid: one that finds nothing to do does nothing.
+            # If the condition depends on unknown facts, apply the patch: it changes nothing if there is nothing to do.
             if patch.condition is None or patch.condition.holds(facts, unknown) is not False:
                 found.append(patch.told)
         except ERRORS as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole serving plan: what filters, the module and playbooks call. Plain values in, plain values out."""
+"""The whole serving plan, for filters, the module and playbooks. Plain values in, plain values out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXTRA = ("accept", "instance")
 
 
 def _dict(value: t.Any) -> Plain:
-    """Return a dataclass as a dictionary, without copying what is in it."""
+    """Return a dataclass as a dictionary, without copying its values."""
     return dict(vars(value))
 
 
@@ -45,7 +45,7 @@ def _round(value: t.Any) -> t.Any:
 
 
 def memory_plain(pools: Pools | None) -> Plain:
-    """Return the memory plan as DESIGN names it: GiB, shares, counts. Empty where nothing is known of the model."""
+    """Return the memory plan under DESIGN's names: GiB, shares, counts. Empty for an unknown model."""
     if pools is None:
         return {}
     plain = {key: _round(value) for key, value in _dict(pools).items() if key != "weights_by_kind"}
@@ -101,7 +101,7 @@ def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], known: verdict.Base) -> tuple[nodes.Free, nodes.Seen]:
-    """Return the free memory of the poorest rank, and what the nodes showed: the owner's figures before theirs."""
+    """Return the free memory of the rank with the least, and what the nodes reported: the owner's figures take precedence."""
     given = nodes.gib(cluster, "free_gib", hosts)
     usual = nodes.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     seen = nodes.look(cluster.get("nodes") or {}, hosts, given, usual.sure)
@@ -120,7 +120,7 @@ def _finding_plain(found: Finding) -> Plain:
 
 
 def _resolved_plain(runs: Resolved) -> Plain:
-    """Return every setting that the engine will run with, and who says it; what only the running engine decides is null."""
+    """Return every setting the engine will run with, and its origin; what only the running engine decides is null."""
     return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
 
 
@@ -147,13 +147,13 @@ def launch_plan(
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, estimated speed, start-up patches, ranks.
 
-    cluster: hosts (names in rank order), nodes (what roce_info read of them, by host), free_gib and taken_gib (a
-    number, or by host: free before the load, and what other instances on the nodes hold; free_gib wins over what
-    nodes show), platform (versions of nccl, kernel, driver; its kernel wins over what nodes show), fabric (planned
+    cluster: hosts (names in rank order), nodes (roce_info's facts, by host), free_gib and taken_gib (a
+    number, or by host: free before the load, and what other instances on the nodes hold; free_gib overrides what
+    nodes report), platform (versions of nccl, kernel, driver; its kernel overrides what nodes report), fabric (planned
     hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment, instance (name,
     vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv. files: the model's
     own (`model_files.read`), for facts that the profile does not state.
-    Raises CollectionError where there is nothing to plan: an unknown profile, key or value, too few nodes.
+    Raises CollectionError if nothing can be planned: an unknown profile, key or value, too few nodes.
     """
     cluster = cluster or {}
     unknown = sorted(set(cluster) - set(_CLUSTER))
@@ -225,7 +225,7 @@ def launch_plan(
 
 
 def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) -> Plain:
-    """Return the speed that the plan is estimated at; empty where an equal row measured it, or the model is not known."""
+    """Return the plan's estimated speed; empty if an equal row measured it, or the model is unknown."""
     if any(c.row.verdict == "stable" for c in found.rows_seen.equal):
         return {}
     running = dict(found.runs.settings)
@@ -237,7 +237,7 @@ def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) ->
 
 
 def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:
-    """Return the repositories that ranks load: the model's, and that of a drafter where one is set."""
+    """Return the repositories that ranks load: the model's, and the drafter's if one is set."""
     loaded = {chosen.model: chosen.revision}
     draft = settings.get("speculative_draft_model_path")
     if isinstance(draft, str) and draft.count("/") == 1 and not draft.startswith(("/", ".")):
@@ -265,7 +265,7 @@ def mem_fraction(
     overrides: t.Mapping[str, t.Any] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
 ) -> Plain:
-    """Return the memory plan of one rank alone: the engine's knob with floor, ceiling and choice, and the pools."""
+    """Return the memory plan of a single rank: the engine's knob with floor, ceiling and chosen value, and the pools."""
     cluster = cluster or {}
     laid, _ours = _split(overrides)
     chosen = resolve(find(profile, knowledge_dirs), laid)
@@ -281,10 +281,10 @@ def mem_fraction(
 
 
 def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
-    """Return the best measured configuration of a profile's model for a traffic shape, and the variant that is it.
+    """Return the best measured configuration of a profile's model for a traffic shape, and the matching variant.
 
-    A row that no variant serves is passed over for the best one that some variant does, and `better` names it. Without
-    such a row the profile's own choice comes back, marked unproven, and `reason` says so.
+    If no variant matches the best row, the best row that some variant matches is returned, and `better` names the other.
+    Without such a row the profile's own choice comes back, marked unproven, and `reason` says so.
     """
     entry = find(profile, knowledge_dirs)
     known = verdict.base(knowledge_dirs)
@@ -293,8 +293,8 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
         name: verdict.judge(resolve(entry, {"variant": name} if names else {}, known.tables), known)
         for name in names or ("default",)
     }
-    served: dict[str, str] = {}  # row → the variant whose plan is equal to it
-    nearly: dict[str, str] = {}  # row → the variant that differs from it in nothing that the row states
+    served: dict[str, str] = {}  # row → the variant whose plan equals it
+    nearly: dict[str, str] = {}  # row → the variant that differs only in what the row does not state
     for name, judgement in judged.items():
         for found in (*judgement.rows_seen.equal, *judgement.rows_seen.near):
             if found.equal and judgement.verdict == "proven":
@@ -356,9 +356,9 @@ def evidence_export(
     source: t.Sequence[str],
     note: str = "",
 ) -> Plain:
-    """Return a plan's outcome as a row for `knowledge/evidence`, with all that it was started with.
+    """Return a plan's outcome as a row for `knowledge/evidence`, with everything it was started with.
 
-    Limits that the plan added are left out: a later plan may add others, and they never made a row another one.
+    Limits that the plan added are left out: a later plan may add others, and they do not make a row a different one.
     """
     for key in ("model", "engine", "parallel", "settings"):
         if not isinstance(plan, t.Mapping) or key not in plan:
@@ -393,7 +393,7 @@ def draft_tokens(
     frozen_drafter: bool = False,
     gamma: int | None = None,
 ) -> Plain:
-    """Return what SGLang verifies: algorithm, steps, topk, tokens, whether it was forced, and what there is to say."""
+    """Return what SGLang verifies: algorithm, steps, topk, tokens, whether it was forced, and findings."""
     draft = speculation.sglang_draft(
         algorithm, steps, tokens, topk, version=version, frozen_drafter=frozen_drafter, gamma=gamma
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Profiles: a name or an inline dictionary in, one resolved variant out, with whatever the owner overrides."""
+"""Profiles: from a name or an inline dictionary to one resolved variant, with the owner's overrides."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ DEFAULT_PRECISION = dict.fromkeys(
     "bf16",
 )
 _LAID_OVER = ("engine", "parallel", "settings", "environment")
-# What is said to one engine and its image.
+# Keys specific to one engine and its image.
 _ENGINES_OWN = ("settings", "environment", "variants", "shapes", "mods", "note")
 _OVERRIDES = frozenset({"variant", *_LAID_OVER})
 
 
 @dataclass(frozen=True)
 class Drafter:
-    """A draft model beside the model. params: weights; gamma: DSPARK's block; revision: a commit of its repository.
+    """A draft model beside the model. params: weights; gamma: DSPARK's block size; revision: a commit of its repository.
 
-    attention: its layers that keep a cache of their own, as facts have them; empty where it reads the model's.
+    attention: its layers with their own cache, as in facts; empty if it reads the model's.
     """
 
     model: str
@@ -82,7 +82,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Profile:
-    """One variant of a profile, ready to plan. facts: None where the model's make-up is not known."""
+    """One variant of a profile, ready to plan. facts: None if the model's structure is unknown."""
 
     id: str
     variant: str
@@ -113,13 +113,13 @@ def _engine(layer: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
 
 
 def _changes_engine(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> bool:
-    """Whether a layer names another engine than those below it."""
+    """Whether a layer names a different engine than those below it."""
     names = _engine(under).get("name"), _engine(over).get("name")
     return None not in names and names[0] != names[1]
 
 
 def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> str:
-    """Say what was said to one engine and does not count for another."""
+    """Describe what was set for one engine and does not apply to another."""
     engine = _engine(under)
     said = [f"its {key} {engine[key]}" for key in ("version", "versions", "image") if engine.get(key)]
     own = {key: under[key] for key in _ENGINES_OWN if under.get(key)}
@@ -128,7 +128,7 @@ def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> s
 
 
 def _on(base: Entry, own: Entry) -> Entry:
-    """Lay a profile on its base; where the two name one setting differently, the profile's own counts."""
+    """Merge a profile over its base; if the two name one setting differently, the profile's own wins."""
     if _changes_engine(base, own):
         dropped = [*base.get("dropped", ()), _left_behind(base, own)]
         base = {key: value for key, value in base.items() if key not in ("engine", *_ENGINES_OWN)} | {
@@ -137,7 +137,7 @@ def _on(base: Entry, own: Entry) -> Entry:
     entry = knowledge.merged(base, own)
     engine = entry.get("engine")
     if not isinstance(engine, t.Mapping) or not isinstance(engine.get("version"), str):
-        return entry  # the check of the whole says what is wrong with it
+        return entry  # the check of the whole profile reports the fault
     dialect = load_tables().dialect(str(engine.get("name")), engine["version"])
     if isinstance(base.get("settings"), t.Mapping) and isinstance(own.get("settings"), t.Mapping):
         entry["settings"] = laid_over(base["settings"], own["settings"], dialect)
@@ -151,7 +151,7 @@ def _on(base: Entry, own: Entry) -> Entry:
 
 
 def extended(entry: Entry, known: t.Mapping[str, Entry], above: tuple[str, ...] = ()) -> Entry:
-    """Lay a profile on what it extends, and drop the link and variants of null. KnowledgeError for an unknown base or a circle."""
+    """Merge a profile over what it extends, and drop the link and null variants. Raises KnowledgeError for an unknown base or a cycle."""
     if "extends" not in entry:
         return _kept(entry)
     base, seen = entry["extends"], (*above, str(entry["id"]))
@@ -187,7 +187,7 @@ def _found(profile: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int
 
 
 def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:
-    """Return a checked, fully extended profile: by its id or its model's name, or the given dictionary itself."""
+    """Return a validated, fully extended profile: by its id or its model's name, or the given dictionary itself."""
     if isinstance(profile, str):
         return _found(profile, tuple(overlays), knowledge.stamp(overlays))
     if not isinstance(profile, t.Mapping):
@@ -202,15 +202,15 @@ def _read_facts(text: str, where: str) -> Facts:
 
 
 def _facts(entry: Entry, name: str) -> Facts | None:
-    """Return a model's facts; those of one profile are checked once, since plans ask for them again and again."""
+    """Return a model's facts; each profile's are validated once, since plans request them repeatedly."""
     return _read_facts(json.dumps(entry["facts"]), f"profile {name!r}: facts") if "facts" in entry else None
 
 
 def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables: Tables) -> Entry:
-    """Return engine, parallel, settings and environment of profile, variant and overrides, the later over the earlier.
+    """Merge engine, parallel, settings and environment of profile, variant and overrides; later ones win.
 
-    Settings become canonical layer by layer, in the words of the engine version that all layers come to; `faults` has what is
-    wrong with each. A layer that names another engine drops what was said to the one below; `dropped` tells it.
+    Settings become canonical layer by layer, in the vocabulary of the final engine version; `faults` holds what is wrong with each
+    layer. A layer that names another engine drops the settings for the one below; `dropped` reports it.
     """
     name = entry["id"]
     variants = entry.get("variants", {})
@@ -226,7 +226,7 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
                 raise CollectionError(f"{said}: {key}: a dictionary is needed, not {layer[key]!r}.")
     chosen: Entry = {"engine": {}, "parallel": {}, "settings": {}, "environment": {}, "dropped": []}
     under: Entry = {}
-    heard = dict(layers)  # those whose settings are said to the engine that all come to
+    heard = dict(layers)  # layers whose settings are for the final engine
     for where, layer in layers.items():
         if _changes_engine(chosen, layer):
             chosen["dropped"].append(_left_behind({**under, "engine": chosen["engine"]}, layer))
@@ -262,9 +262,9 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
 
 
 def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables: Tables | None = None) -> Profile:
-    """Choose the variant, lay the owner's overrides over it, and check what needs no engine to be checked.
+    """Choose the variant, apply the owner's overrides, and check everything that does not need the engine.
 
-    Raises CollectionError naming profile and key: an unknown variant or override, a spread that does not divide, a version
+    Raises CollectionError naming profile and key: an unknown variant or override, a split that does not divide, a version
     outside the range that the profile claims.
     """
     overrides = overrides or {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A new profile as a file: YAML with marks where a person decides, under a seal that tells an edited one."""
+"""A new profile as a file: YAML with marks for open decisions, under a checksum that reveals edits."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _WIDTH = 120
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists are indented below their key, as yamllint wants them."""
+    """Indents lists below their key, as yamllint requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 
 def _dumped(key: str, value: t.Any) -> str:
-    """Return one key. Settings stand one by one, to be changed; figures that belong together stand in one line."""
+    """Return one key as YAML. Settings get one line each, for editing; figures that belong together share a line."""
     style = None if isinstance(value, (dict, list)) and key != "settings" else False
     return str(
         yaml.dump(
@@ -38,9 +38,9 @@ def _dumped(key: str, value: t.Any) -> str:
 
 
 def body(profile: t.Mapping[str, t.Any], decide: t.Sequence[tuple[str, str]]) -> str:
-    """Return a profile as YAML. decide: what a person decides, by the key that it stands above."""
+    """Return a profile as YAML. decide: open decisions, each with the key it is placed above."""
     lines: list[str] = []
-    profile = json.loads(json.dumps(profile))  # Ansible's strings are of a type that YAML has no form for
+    profile = json.loads(json.dumps(profile))  # PyYAML has no representation for Ansible's string types
     keys = list(profile)
     for key in [*keys, *dict.fromkeys(key for key, _text in decide if key not in profile)]:
         for text in (text for at, text in decide if at == key):
@@ -57,20 +57,20 @@ def _seal(text: str) -> str:
 
 
 def sealed(text: str, of: str) -> str:
-    """Return a file: the profile under a head that says what made it. of: what it was made of."""
+    """Return a file: the profile under a header with its origin. of: what it was made from."""
     made = f"---\n# Made by dgxspark.cluster.profile of {of}. Where a person decides, it says `{MARK[2:]}`.\n"
     return f"{made}{_SEAL}{_seal(text)}\n{text}"
 
 
 def edited(file: str) -> bool:
-    """Whether somebody wrote in a file since it was made, or made it himself."""
+    """Whether a file was edited since it was made, or written by hand."""
     _head, found, rest = file.partition(f"\n{_SEAL}")
     said, _line, text = rest.partition("\n")
     return not found or said.strip() != _seal(text)
 
 
 def refuse_edited(path: pathlib.Path, text: str) -> None:
-    """Raise CollectionError where a file that is not ours alone would be overwritten by another text."""
+    """Raise CollectionError if this would overwrite an edited or hand-written file with different text."""
     try:
         there = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NCCL's environment of a plan's ranks, from the fabric plan and the known-bad versions."""
+"""NCCL's environment for a plan's ranks, from the fabric plan and the known-bad versions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def of_plan(
     instance: launch.Instance,
     workarounds: Plain,
 ) -> tuple[dict[str, dict[str, str]], str, list[Finding]]:
-    """Return each rank's NCCL environment, the head's address, and what there is to say of them.
+    """Return each rank's NCCL environment, the head's address, and findings.
 
-    They are of the fabric plan where there is one. Before the VFs are there, or while a node is down, the HCAs' names
-    are not known: such a plan is told everything else, and says that it cannot be started like this.
+    They come from the fabric plan if there is one. Until the VFs exist, or while a node is down, the HCAs' names
+    are unknown: such a plan is otherwise complete, and a finding says that it cannot be started this way.
     """
     fabric = cluster.get("fabric") or {}
     bare = {host: dict(workarounds) for host in hosts}
@@ -60,7 +60,7 @@ def of_plan(
 
 
 def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
-    """Where cables lead to different neighbours, ranks start up over the network that the cluster gives all pods."""
+    """If cables lead to different neighbours, let the ranks start up over the cluster's pod network."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
     if start_up is None:
         raise CollectionError(
@@ -95,7 +95,7 @@ def nccl_env(
 ) -> dict[str, dict[str, str]]:
     """Return NCCL's environment by host, from the fabric plan's hosts; ranks: which of them, in order.
 
-    only: the ranks whose environment is wanted; of the others no name need be known.
+    only: the ranks whose environment is wanted; the others' names may be unknown.
     """
     if not isinstance(hosts, t.Mapping):
         raise CollectionError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A recipe of another tool → a profile of ours, and how each of its lines was used."""
+"""Converts another tool's recipe into one of our profiles, and reports how it used each line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 )
 
 Plain = dict[str, t.Any]
-_KIND = "recipes"  # of knowledge: what other tools name otherwise, and what a plan sets itself
+_KIND = "recipes"  # kind of knowledge: other tools' names for our settings, and variables that the plan sets itself
 _HUB = re.compile(r"[A-Za-z0-9][^/\s]*/[^/\s:]+")
 _CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+)(?:/snapshots/([0-9a-f]{40})(?:/|$))?")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
@@ -40,11 +40,11 @@ _HASH = re.compile(r"[0-9a-f]{40}")
 
 
 def read(path: str, overlays: t.Sequence[str] = (), values: t.Mapping[str, t.Any] | None = None) -> Plain:
-    """Return the profile that a recipe's file makes, its `recipe` with how each line was used.
+    """Return the profile made from a recipe file; its `recipe` key says how each line was used.
 
-    CollectionError names the file and what is wrong with it: unreadable, too large, another engine, a command that only a shell
-    could work out. The file is read once, and no other file that it names is opened. FILE#NAME is one of a Compose file's services or
-    one of several commands (the second of a script is #2). values: what the recipe leaves open, see `profile_of`.
+    CollectionError names the file and the fault: unreadable, too large, another engine, a command that only a shell could evaluate.
+    The file is read once, and no other file that it names is opened. FILE#NAME selects one service of a Compose file or one of several
+    commands (#2 is a script's second). values: what the recipe leaves open, see `profile_of`.
     """
     file, choice = pathlib.Path(path), ""
     if not file.exists() and "#" in file.name:
@@ -88,10 +88,10 @@ def _made(
 def profile_of(
     text: str, name: str, overlays: t.Sequence[str] = (), choice: str = "", values: t.Mapping[str, t.Any] | None = None
 ) -> Plain:
-    """Return the profile that a recipe's text makes. name: its file's. choice: which of its services or commands.
+    """Return the profile made from a recipe's text. name: its file name. choice: which of its services or commands.
 
-    values: its variables by name, which win over what the recipe says, and the hub's names of models by the folders that it reads
-    them from.
+    values: the recipe's variables by name, which override the recipe, and hub names of models keyed by the folder the recipe
+    reads them from.
     """
     try:
         words = _words(values or {})
@@ -105,7 +105,7 @@ def profile_of(
 
 
 def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Check what the owner says of a recipe's variables and folders; return it as text."""
+    """Check the owner's values for a recipe's variables and folders; return them as strings."""
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
             raise CollectionError(f"{VALUES}.{key}: a text or a number is needed. Put true and false in quotes.")
@@ -121,31 +121,31 @@ def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def _folder(name: str) -> str:
-    """Return a folder as it is compared. `./model` is one whose name could be a variable's."""
+    """Normalize a folder for comparison. `./model` is a folder whose name could be a variable's."""
     return name.removeprefix("./").rstrip("/")
 
 
 def _open(text: str) -> str:
-    """Return the first thing in a text that nothing sets, empty where all is set."""
+    """Return the first placeholder in a text that nothing sets, or an empty string."""
     left = _LEFT.search(text)
     return f"${{{missing}}}" if (missing := unset(text)) else left[0] if left else ""
 
 
 def _nothing_sets(missing: str) -> str:
-    """Say that a recipe leaves something open, and how to say it where it has a name."""
+    """Return a message that the recipe leaves something open, and how to set it if it has a name."""
     name = missing.strip("${}").rpartition(".")[2]
     more = f": give it a value, {VALUES} {{{name}: …}}" if _VARIABLE.fullmatch(name) else ""
     return f"nothing in the recipe sets {missing}{more}."
 
 
 class _Maker:
-    """One profile while it is made."""
+    """A profile under construction."""
 
     def __init__(
         self, source: recipe_source.Source, name: str, overlays: t.Sequence[str], folders: t.Mapping[str, str]
     ) -> None:
         self.source, self.name, self.folders = source, name, folders
-        self.read_from: set[str] = set()  # those of them that the recipe names
+        self.read_from: set[str] = set()  # the folders that the recipe reads from
         self.lines: list[recipe_source.Line] = []
         self.settings: Plain = {}
         self.parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1}
@@ -163,7 +163,7 @@ class _Maker:
         self.lines.append(recipe_source.Line(text, became, why))
 
     def engine_of(self) -> tuple[str, str]:
-        """Return the engine and its version: of a known image, else by the image's tag, which may name no release."""
+        """Return the engine and version: a known image's, else from the image's tag, which may name no release."""
         if _open(self.source.image):
             self.told(
                 f"image {self.source.image}",
@@ -186,7 +186,7 @@ class _Maker:
         return engine, release.group(1) if release else tag or ("unknown" if digest else "latest")
 
     def profile(self) -> Plain:
-        """Put the profile together."""
+        """Assemble the profile."""
         self.told(f"image {self.source.image or '(none)'}", *self.image_said())
         parser = self.dialect.parser
         alone, given = recipe_flags.read_flags(self.source.words, parser)
@@ -245,7 +245,7 @@ class _Maker:
         return "setting", said
 
     def flag(self, one: recipe_flags.Given) -> None:
-        """Take one flag."""
+        """Apply one flag."""
         name = one.name.replace("-", "_")
         if secret_names.NAME.search(name):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
@@ -257,7 +257,7 @@ class _Maker:
         self.put(name, one.value, one.text, one.known)
 
     def option(self, name: str, value: t.Any) -> None:
-        """Take one value that stands beside a recipe without a command."""
+        """Apply one value from a recipe without a command."""
         own = self.names.get(name, name)
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
@@ -275,7 +275,7 @@ class _Maker:
             self.put(key, typed, text, spec is not None or key in self.dialect.tables.names)
 
     def put(self, name: str, value: t.Any, text: str, known: bool) -> None:
-        """Keep one setting under the name that it has here."""
+        """Store one setting under its name here."""
         if isinstance(value, dict):
             value = {inner: self.in_folder(each) for inner, each in value.items()}
         key, _turned = self.dialect.named(name)
@@ -309,7 +309,7 @@ class _Maker:
             self.told(text, "passed on", why)
 
     def parallelism(self, key: str, value: t.Any, text: str) -> None:
-        """Keep the spread over Sparks, each of which has one GPU."""
+        """Store the parallelism across Sparks, each with one GPU."""
         if key == "enable_expert_parallel":
             self.parallel["ep"] = 0 if value else 1  # as wide as tensor parallelism, once that is known
             self.told(text, "setting", "parallel.ep")
@@ -324,7 +324,7 @@ class _Maker:
             self.told(text, "setting", f"parallel.{short}")
 
     def spread(self) -> None:
-        """Work out the number of Sparks."""
+        """Compute the number of Sparks."""
         tp, pp = self.parallel["tp"], self.parallel["pp"]
         most = self.source.most
         if most == 1 and tp * pp > 1:
@@ -338,7 +338,7 @@ class _Maker:
         self.parallel["nodes"] = self.parallel["tp"] * self.parallel["pp"]
 
     def environment(self) -> dict[str, str]:
-        """Keep the variables that are the model's or the engine's."""
+        """Keep the variables that belong to the model or the engine."""
         kept: dict[str, str] = {}
         for name, said in self.source.environment.items():
             value = self.source.given.get(name, said)
@@ -357,7 +357,7 @@ class _Maker:
         return kept
 
     def in_folder(self, value: t.Any) -> t.Any:
-        """Return the hub's name for a folder whose model the owner says."""
+        """Return the hub's name for a folder whose model the owner names."""
         folder = _folder(value) if isinstance(value, str) else ""
         if folder not in self.folders:
             return value
@@ -365,7 +365,7 @@ class _Maker:
         return self.folders[folder]
 
     def found_model(self) -> None:
-        """Put the hub's name where the command names a folder and the recipe says what lies in it."""
+        """Set the hub's name if the command names a folder and the recipe says which model is in it."""
         inside = self.model.rstrip("/")
         mounts = self.source.mounts
         base = max((m for m in mounts if m and (inside == m or inside.startswith(m + "/"))), key=len, default=None)
@@ -388,7 +388,7 @@ class _Maker:
             self.model = found
 
     def known_model(self) -> Plain:
-        """Return what a profile at hand knows of the same model. CollectionError where the recipe names none of the hub."""
+        """Return what an existing profile knows about the model. Raises CollectionError if the recipe names no hub model."""
         if not _HUB.fullmatch(self.model) or _folder(self.model) in self.folders:
             self.found_model()
         if missing := _open(self.model):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command that starts an engine, in a script or command line: what stands around it (docker run, ssh, launchers), and its words."""
+"""Finds the command that starts an engine in a script or command line: its wrappers (docker run, ssh, launchers) and its words."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ _HARMLESS = frozenset(
     ]
 )
 _PREFIXES = frozenset(["sudo", "exec", "nohup", "time", "env", "command", "stdbuf", "setsid"])
-# Programs that name an engine's command in a text for people, or look for it.
+# Programs that mention an engine's command in text for people, or search for it.
 _SPEAKS = frozenset(
     ["echo", "printf", "cat", "grep", "pgrep", "pkill", "read", "alias", "sed", "awk", "log", "info", "die"]
 )
 _ENGINE = re.compile(
     r"\b(?:vllm|sglang)\s+serve\s+(?:-|\\|[\"']?\$|\S*/)|-m\s+(?:vllm\.entrypoints\.(?:openai\.api_server|cli\.main)|sglang\.launch_server)\b"
 )
-# What an image's own entry point is given: a flag, or the model.
+# Arguments of an image's own entry point: a flag, or the model.
 _ARGUMENT = re.compile(r"-.*|/(?!bin/|usr/|opt/).*|[\w.-]+/[\w.:-]+|\$\{[^}]*\}", re.DOTALL)
-# Options of docker that take no value; all others take one.
+# Docker options that take no value; all others take one.
 _DOCKER_SWITCHES = frozenset(
     [
         "--detach",
@@ -127,7 +127,7 @@ _LAUNCHER_VALUES = frozenset(
 
 @dataclass
 class Served:
-    """One command that starts an engine, and what its container is told."""
+    """One command that starts an engine, with its container's settings."""
 
     engine: str
     words: list[str]
@@ -139,12 +139,12 @@ class Served:
     inside: str = ""
 
     def told(self, *line: t.Any) -> None:
-        """Note how one thing around the command was used."""
+        """Record how one thing around the command was used."""
         self.lines.append(Line(*line))
 
     @property
     def rank(self) -> str:
-        """The number of the rank that it starts: 0 where it says none."""
+        """The rank number that it starts: 0 if it states none."""
         words = [piece for word in self.words for piece in word.split("=", 1)]
         for flag in ("--node-rank", "--node_rank", "-r"):
             if flag in words[:-1]:
@@ -153,12 +153,12 @@ class Served:
 
 
 def not_ours(engine: str) -> str:
-    """Return why an engine is not served."""
+    """Return why an engine cannot be served."""
     return f"runtime: {engine}: only vLLM and SGLang can be served here."
 
 
 def take(found: Source, text: str, choice: str = "", where: str = "") -> None:
-    """Put the engine's command of a text into a source. choice: which of several, from 1. CollectionError where there is none."""
+    """Put a text's engine command into a source. choice: which of several, from 1. Raises CollectionError if there is none."""
     served = _of_text(found, text, found.exported)
     if not served:
         raise CollectionError(f"there is no command that starts an engine. Known: {KNOWN}.")
@@ -184,7 +184,7 @@ def put(found: Source, one: Served) -> None:
 
 
 def chosen(served: list[Served], choice: str = "", where: str = "", names: t.Sequence[str] = ()) -> Served:
-    """Return the one command that is meant: the choice, else the only one, else the first rank of one model."""
+    """Return the intended command: the choice, else the only one, else the first rank of one model."""
     called = list(names) or [str(number) for number in range(1, len(served) + 1)]
     if choice:
         if choice not in called:
@@ -209,7 +209,7 @@ def chosen(served: list[Served], choice: str = "", where: str = "", names: t.Seq
 
 
 def _of_text(found: Source, text: str, exported: dict[str, str]) -> list[Served]:
-    """Return the commands of a text that start an engine; what the others do is noted."""
+    """Return the commands of a text that start an engine; record what the others do."""
     out = []
     for command in recipe_shell.commands(text, found.given):
         one = _of_command(found, command, exported)
@@ -232,7 +232,7 @@ def _of_command(found: Source, command: recipe_shell.Command, exported: dict[str
                 "refused",
                 f"it is in a branch ({command.inside}): only a shell could tell whether it runs.",
             )
-        return None  # what is assigned and not exported is for the text itself
+        return None  # variables that are assigned but not exported are local to the text
     _downloads(found, words)
     own = {**exported, **dict(command.assigned)}
     one = served(found, words, own)
@@ -244,7 +244,7 @@ def _of_command(found: Source, command: recipe_shell.Command, exported: dict[str
 
 
 def _downloads(found: Source, words: list[str]) -> None:
-    """Note what a script fetches from the hub into a folder, so that the folder names the model."""
+    """Record the folders a script downloads from the hub, so that a folder names its model."""
     at = next(
         (i for i in range(len(words) - 2) if words[i] in ("hf", "huggingface-cli") and words[i + 1] == "download"), None
     )
@@ -253,9 +253,9 @@ def _downloads(found: Source, words: list[str]) -> None:
 
 
 def served(found: Source, words: list[str], exported: dict[str, str], image: str = "") -> Served | None:
-    """Return the engine's command in one command's words; None where there is none.
+    """Return the engine's command in one command's words; None if there is none.
 
-    exported: variables that it gets. image: whose entry point is the program where the words name none.
+    exported: its variables. image: the image whose entry point is the program if the words name none.
     """
     while words and words[0] in _PREFIXES:
         words = words[1:]
@@ -281,14 +281,14 @@ def served(found: Source, words: list[str], exported: dict[str, str], image: str
 
 
 def _inner(words: list[str]) -> str | None:
-    """Return what a shell is told by -c, whatever switches stand around it."""
+    """Return the text that a shell gets with -c, whatever other switches it has."""
     at = next((i for i, word in enumerate(words) if re.fullmatch(r"-[a-z]*c[a-z]*", word)), None)
     after = [] if at is None else [word for word in words[at + 1 :] if not re.fullmatch(r"-[a-z]+", word)]
     return after[0] if after else None
 
 
 def _engine(words: list[str], image: str) -> tuple[str, list[str]] | None:
-    """Return the engine and its words, the program left out."""
+    """Return the engine and its words, without the program."""
     program = words[0].rpartition("/")[2] if words else ""
     if program in ("vllm", "sglang") and words[1:2] == ["serve"]:
         return program, words[2:]
@@ -309,7 +309,7 @@ def _engine(words: list[str], image: str) -> tuple[str, list[str]] | None:
 
 
 def _somewhere(found: Source, words: list[str], exported: dict[str, str]) -> Served | None:
-    """Find the engine behind a program that is not known (timeout, numactl, ssh HOST, tmux, uv run …)."""
+    """Find the engine behind an unknown program (timeout, numactl, ssh HOST, tmux, uv run …)."""
     for at in range(1, len(words)):
         if _ENGINE.search(words[at] + " ") and re.search(r"\s", words[at]):
             inside = _of_text(found, words[at], exported)
@@ -354,7 +354,7 @@ def _docker_takes(option: str) -> bool:
 
 
 def container(found: Source, words: list[str]) -> dict[str, str] | None:
-    """Return the variables that `docker run` gives a container in which no engine is started yet; None where it is not a docker run."""
+    """Return the variables that `docker run` sets in a container that starts no engine itself; None if it is not a docker run."""
     if words[:2] not in (["docker", "run"], ["podman", "run"]):
         return None
     out: dict[str, str] = {}
@@ -368,7 +368,7 @@ def container(found: Source, words: list[str]) -> dict[str, str] | None:
 
 
 def _docker(found: Source, words: list[str], exported: dict[str, str], of_image: bool = True) -> Served | None:
-    """Take what a container is told; how it is run is the pod's template's. of_image: else the word is a container's name."""
+    """Read a container's settings; the pod template decides how it runs. of_image: the first word is an image, else a container."""
     options, rest = _options(words, _docker_takes)
     if not rest:
         raise CollectionError("docker run: the image is missing.")
@@ -400,7 +400,7 @@ def _docker(found: Source, words: list[str], exported: dict[str, str], of_image:
 
 
 def _compose(found: Source, words: list[str], exported: dict[str, str]) -> Served | None:
-    """Take `docker compose run SERVICE …`; the service's own file is not read."""
+    """Read `docker compose run SERVICE …`; the service's own file is not read."""
     _before, rest = _options(
         words, lambda option: option in ("-f", "--file", "-p", "--project-name", "--profile", "--env-file")
     )
@@ -417,7 +417,7 @@ def _compose(found: Source, words: list[str], exported: dict[str, str]) -> Serve
 
 
 def _launcher(found: Source, words: list[str], exported: dict[str, str]) -> Served | None:
-    """Take spark-vllm-docker's launch-cluster.sh: its image, mods and variables."""
+    """Read spark-vllm-docker's launch-cluster.sh: its image, mods and variables."""
     options, rest = _options(words, lambda option: option in _LAUNCHER_VALUES)
     if rest[:1] != ["exec"]:
         return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An engine's command line → flags with typed values: the way back from `arguments`, by the same tables."""
+"""Parses an engine's command line into flags with typed values: the inverse of `arguments`, by the same tables."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _SHORT = {
         "asc": "api-server-count",
     }
 }
-# SGLang takes them besides the names in its table, as prefixes of these.
+# SGLang also accepts these as prefixes of the names in its table.
 _PREFIXES = {"sglang": {"tp": "tp-size", "pp": "pp-size", "dp": "dp-size", "ep": "ep-size"}}
-# Human-readable whole numbers (vLLM 0.17.1 engine/arg_utils.py:2207): small letters are decimal, large ones binary.
+# Human-readable integers (vLLM 0.17.1 engine/arg_utils.py:2207): lowercase suffixes are decimal, uppercase ones binary.
 _SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT])")
 
 
 @dataclass(frozen=True)
 class Given:
-    """One flag as it was written. name: the version's own name where it has one; value: typed; fault: why it cannot be read."""
+    """One flag as written. name: the version's own name if it has one; value: typed; fault: why it cannot be read."""
 
     name: str
     value: t.Any
@@ -64,7 +64,7 @@ def _json(text: str) -> t.Any:
 
 
 def typed(text: str, kind: str) -> t.Any:
-    """Return a word as a value of a flag's type; a word that is none stays a text, for the check of settings to refuse."""
+    """Convert a word to a flag's type; a word that does not fit stays a string, for the settings check to reject."""
     if kind == "json":
         return _json(text)
     if kind == "int":
@@ -82,7 +82,7 @@ def typed(text: str, kind: str) -> t.Any:
 
 
 def _inner(text: str) -> t.Any:
-    """Return a dotted flag's value as vLLM reads it: JSON where it is, else the text."""
+    """Return a dotted flag's value as vLLM reads it: JSON if it parses, else the string."""
     return _json(text) if text not in ("True", "False") else text == "True"
 
 
@@ -92,7 +92,7 @@ class _Reader:
         self.off = {spec["off"]: name for name, spec in parser.table["flags"].items() if spec["type"] == "toggle"}
 
     def named(self, word: str) -> tuple[str, bool, bool]:
-        """Return a flag's name, whether it is turned off by it, and whether the table has it."""
+        """Return a flag's name, whether this form turns it off, and whether the table has it."""
         bare = word.lstrip("-")
         own = _SHORT.get(self.parser.engine, {}).get(bare) if not word.startswith("--") else None
         flag = (own or bare).replace("_", "-")
@@ -110,7 +110,7 @@ class _Reader:
         return len(word) > 1 and word.startswith("-") and not re.fullmatch(r"-[\d.].*", word)
 
     def following(self, limit: int | None = None) -> list[str]:
-        """Take the words up to the next flag."""
+        """Consume the words up to the next flag."""
         first = self.at
         while self.at < len(self.words) and (limit is None or self.at - first < limit):
             if self.is_flag(self.words[self.at]):
@@ -119,7 +119,7 @@ class _Reader:
         return self.words[first : self.at]
 
     def read(self) -> tuple[list[str], list[Given]]:
-        """Return the words that stand alone, and the flags in their order."""
+        """Return the positional words, and the flags in order."""
         alone, found = [], []
         while self.at < len(self.words):
             word = self.words[self.at]
@@ -161,7 +161,7 @@ class _Reader:
         return Given(name, values if many or spec.get("repeat") else values[0], self.text(first))
 
     def dashed(self) -> list[str]:
-        """Take a value that begins with a dash and is no flag of this version."""
+        """Consume a value that begins with a dash but is not a flag of this version."""
         after = self.words[self.at : self.at + 1]
         if not after or after[0].startswith("--") or self.named(after[0].partition("=")[0])[2]:
             return []
@@ -169,7 +169,7 @@ class _Reader:
         return after
 
     def unknown(self, taken: list[str]) -> t.Any:
-        """Guess the value of a flag that the table does not have by its words alone."""
+        """Guess the value of a flag that the table does not have from its words alone."""
         values = [_json(item) for item in taken]
         return True if not values else values[0] if len(values) == 1 else values
 
@@ -178,15 +178,15 @@ class _Reader:
 
 
 def read_flags(words: t.Sequence[str], parser: flag_table.Parser) -> tuple[list[str], list[Given]]:
-    """Read an argument list by a version's table: the words that stand alone, then each flag with its typed value.
+    """Parse an argument list by a version's table: the positional words, then each flag with its typed value.
 
-    A flag that the table does not have is kept as it is written, with the words up to the next flag as its value.
+    A flag that the table does not have is kept as written, with the words up to the next flag as its value.
     """
     return _Reader(words, parser).read()
 
 
 def merged(given: t.Sequence[Given], parser: flag_table.Parser) -> dict[str, Given]:
-    """Return the flags by name as the parser ends up with them: the last counts, objects and repeated flags add up."""
+    """Return the flags by name as the parser resolves them: the last one wins, objects and repeated flags accumulate."""
     out: dict[str, Given] = {}
     for one in given:
         before = out.get(one.name)

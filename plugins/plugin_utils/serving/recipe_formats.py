@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What other tools start an engine with, each form read into the same few things: command, image, variables, and the rest.
+"""Readers of other tools' launch recipes. Each form yields the same parts: command, image, environment variables, and the rest.
 
 Forms: recipes of sparkrun (recipe_version 2) and spark-vllm-docker (1), a Compose service, and a command line with or
-without `docker run` around it. A file is a stranger's text: nothing in it is run, and no path in it is opened.
+without `docker run` around it. Files are untrusted: nothing in them is run, and no path in them is opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _HOOK = "it runs commands on nodes or in the container, but nothing in a recipe is run. Build it into an image that needs it."
 _RUNTIMES = {"sglang": "sglang", "vllm": "vllm", "vllm-distributed": "vllm", "vllm-ray": "vllm", "eugr-vllm": "vllm"}
-# What the tools say of a recipe to people, to their download, or to their own container engine.
+# Recipe keys that address people, the tool's download, or its own container engine.
 _TOLD = {
     "not used": "name description metadata recipe_version sparkrun_version min_sparkrun_version runtime_version benchmark mode "
     "maintainer pull_image distribution_config builder builder_config stop_after_post",
@@ -41,8 +41,8 @@ _WHY = {
 
 
 def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | None = None) -> Source:
-    """Read a recipe of any form. name: the file's, which tells a script from YAML. choice: which of several commands or services.
-    given: variables of the recipe that are what the owner says.
+    """Read a recipe of any form. name: the file name, which tells a script from YAML. choice: which of several commands or services.
+    given: recipe variables that the owner sets.
 
     Raises CollectionError.
     """
@@ -92,7 +92,7 @@ def _count(document: Plain, key: str) -> int | None:
 
 
 def _filled(template: str, values: Plain, doubled: bool) -> str:
-    """Put values into `{name}`; unknown names stay. doubled: once, and `{{` and `}}` stand for braces; else as often as it takes."""
+    """Substitute `{name}`; unknown names stay. doubled: one pass, with `{{` and `}}` as literal braces; else repeat until stable."""
     pattern = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}") if doubled else _PLACEHOLDER
 
     def put(found: re.Match[str]) -> str:
@@ -163,7 +163,7 @@ _READ = frozenset(
 
 
 def _change(found: Source, key: str, item: str) -> None:
-    """Keep a change that the other tool makes to the image."""
+    """Record a change that the other tool makes to the image."""
     name = item.rstrip("/").rpartition("/")[2]
     if key == "mods" and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) and name not in found.mods:
         found.mods.append(name)
@@ -172,7 +172,7 @@ def _change(found: Source, key: str, item: str) -> None:
 
 
 def _script(found: Source, text: str, choice: str, file: str) -> Source:
-    """Read a command line, or a script that has one."""
+    """Read a command line, or a script that contains one."""
     recipe_commands.take(found, text, choice, file)
     return found
 
@@ -186,7 +186,7 @@ def _nvidia(found: Source, document: Plain, choice: str, file: str) -> Source:
     found.engine, found.image = _RUNTIMES.get(backend, ""), _text(runtime.get("image"))
     found.title = _text(document.get("title"))
     label = _text(_mapping(document, "checkpoint").get("target_label"))
-    # What starts the container says its variables; the engine is started in it by the second command.
+    # The setup command sets the container's variables; the second command starts the engine in it.
     around = Source(given=found.given)
     setup = _text(runtime.get("setup_command"))
     for command in recipe_shell.commands(setup, found.given):
@@ -238,7 +238,7 @@ def _compose(given: dict[str, str], document: Plain, choice: str, file: str) -> 
 
 
 def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_commands.Served] | None:
-    """Return what a service says, and its engine's command; None where it starts no engine."""
+    """Return a service's settings and its engine's command; None if it starts no engine."""
     found = Source(image=recipe_shell.expanded(_text(service.get("image")), variables), given=variables)
     given = service.get("environment") or {}
     pairs = given.items() if isinstance(given, dict) else [_text(item).partition("=")[::2] for item in given]
@@ -257,7 +257,7 @@ def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_
         if isinstance(value, list):
             words += [recipe_shell.expanded(_text(item), variables) for item in value]
         elif value:
-            # Compose splits a text into words and runs no shell.
+            # Compose splits a string into words and runs no shell.
             for part in recipe_shell.commands(
                 recipe_shell.expanded(_text(value).replace("\\\n", " ").replace("\n", " "), variables)
             ):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A shell script as commands of words, as a shell would split them. It is read and never run.
+"""Splits a shell script into commands of words, as a shell would. The script is read, never run.
 
-What only a run could tell is as unknown as a variable that nothing sets: what a command prints, what a branch or loop assigns.
-A command in a branch or loop is known by its `inside`. The script is taken as started without arguments.
+Whatever only a run could tell counts as an unset variable: a command's output, assignments in a branch or loop.
+A command in a branch or loop is marked by its `inside`. The script is assumed to start without arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 _BRACED = re.compile(r"\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(\[[^]{}]*\])?(:?[-=?+])?")
 _UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+|what [^{}]*)\}")
 _FIELD = re.compile(r"(?:\$\{what [^{}]*\}|\S)+")
-# A word for a person: <MODEL>.
+# A placeholder for a person: <MODEL>.
 _PERSON = re.compile(r"([A-Za-z][\w./:-]*)>")
 _SKIPPED = re.compile(r"[ \t]*(?:\"(?:\\.|[^\"])*\"|'[^']*'|[^\s;&|()<>])+", re.DOTALL)
 _HERE = re.compile(r"(-?)[ \t]*(['\"]?)([A-Za-z_][\w.-]*)\2")
@@ -33,9 +33,9 @@ DECLARES = ("export", "declare", "readonly", "local", "typeset")
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command: its words, what is assigned in front of it, and what a shell does after it (`|`, `&&` …).
+    """One simple command: its words, the assignments before it, and the operator after it (`|`, `&&` …).
 
-    inside: the branch or loop that it stands in (`if`, `for` … or `||`), else empty.
+    inside: its branch or loop (`if`, `for` … or `||`), else empty.
     """
 
     words: tuple[str, ...]
@@ -48,22 +48,22 @@ class Command:
 
 
 def unset(text: str) -> str | None:
-    """Return the name of the first variable in a word that nothing set."""
+    """Return the name of the first unset variable in a word."""
     found = _UNSET.search(text)
     return found.group(1) if found else None
 
 
 def expanded(text: str, variables: t.Mapping[str, str]) -> str:
-    """Put variables into a text that is no shell word, as Compose does: `$NAME`, `${NAME:-default}`, `$$` for a dollar."""
+    """Substitute variables in a text that is not a shell word, as Compose does: `$NAME`, `${NAME:-default}`, `$$` for a dollar."""
     return _Lexer(text, dict(variables), compose=True).flat()
 
 
 def commands(text: str, given: t.Mapping[str, str] | None = None) -> list[Command]:
-    """Split a text into its commands. given: variables that stay as they are, whatever the text assigns to them.
+    """Split a text into its commands. given: variables that keep their values, whatever the text assigns to them.
 
-    A variable that nothing set stays as `${NAME}`. Raises CollectionError for what is no shell text.
+    An unset variable stays as `${NAME}`. Raises CollectionError if it is not shell text.
     """
-    # As sparkrun has it: blanks after a backslash at the end of a line do not end the command.
+    # As in sparkrun: blanks after a backslash at the end of a line do not end the command.
     lexer = _Lexer(re.sub(r"\\[ \t\r]+\n", "\\\\\n", text.replace("\r\n", "\n")), dict(given or {}), given or {})
     lexer.run()
     return lexer.found
@@ -87,12 +87,12 @@ class _Lexer:
     assigned: list[tuple[str, str]] = field(default_factory=list)
     word: str | None = None
     quoted: bool = False
-    emptied: bool = False  # an array without elements stood in the word
+    emptied: bool = False  # the word contains an empty array
     header: str = ""  # of `for` or `case`: the words up to its body
-    function: bool = False  # its name was read, its body comes
+    function: bool = False  # its name was read, its body follows
     open: list[tuple[str, str]] = field(
         default_factory=list
-    )  # what is not closed yet, each with what it makes its commands
+    )  # unclosed constructs, each with the `inside` of its commands
     here: list[tuple[str, bool]] = field(default_factory=list)  # ends of here-documents that begin after this line
 
     def take(self) -> str:
@@ -109,7 +109,7 @@ class _Lexer:
         )
 
     def inside(self) -> str:
-        """Return what makes it unsure whether a command here is run: empty where nothing does."""
+        """Return what makes it uncertain that a command here runs; empty if it is certain."""
         return next((kind for _opened, kind in self.open if kind), self.guarded())
 
     def guarded(self) -> str:
@@ -166,7 +166,7 @@ class _Lexer:
         self.quoted = self.quoted or not bare
 
     def bare(self, value: str | list[str]) -> None:
-        """Put a variable's value outside of quotes: a shell splits it at blanks, but not in an assignment."""
+        """Add an unquoted variable's value: a shell splits it at blanks, but not in an assignment."""
         assigns = (not self.words or self.words[0] in DECLARES) and self.word and _ASSIGNED.fullmatch(self.word)
         if isinstance(value, list):
             self.several([piece for item in value for piece in _FIELD.findall(item)])
@@ -181,7 +181,7 @@ class _Lexer:
                 self.end_word()
 
     def several(self, values: list[str]) -> None:
-        """Put an array's elements: each a word of its own."""
+        """Add an array's elements, each as a separate word."""
         self.emptied = self.emptied or not values
         for number, value in enumerate(values):
             if number:
@@ -220,7 +220,7 @@ class _Lexer:
                 self.add(char)
 
     def flat(self) -> str:
-        """Return the text with its variables put in, as one word."""
+        """Return the text as one word with variables substituted."""
         out = ""
         while self.at < len(self.text):
             char = self.take()
@@ -232,7 +232,7 @@ class _Lexer:
         return out
 
     def dollar(self) -> str | list[str]:
-        """Read what follows a `$`, and return what it stands for; a list for the elements of an array."""
+        """Read what follows a `$` and return its value; a list for the elements of an array."""
         rest = self.text[self.at :]
         if self.compose and rest.startswith("$"):
             self.at += 1
@@ -298,7 +298,7 @@ class _Lexer:
         return _PRINTED
 
     def printed(self) -> str:
-        """Pass over `(…)` after a dollar, `<` or `>`; in quotes a parenthesis counts for nothing."""
+        """Skip `(…)` after a dollar, `<` or `>`; quoted parentheses do not count."""
         depth, first = 0, self.at
         while self.at < len(self.text):
             char = self.take()
@@ -369,7 +369,7 @@ class _Lexer:
         self.here = []
 
     def redirect(self, char: str) -> None:
-        """Pass over where output goes and input comes from."""
+        """Skip redirections."""
         if char == "<" and (person := _PERSON.match(self.text, self.at)):
             self.at = person.end()
             self.add(f"${{what <{person[1]}> stands for}}")
@@ -391,7 +391,7 @@ class _Lexer:
             self.at = skip.end()
 
     def keyword(self, word: str) -> bool:
-        """Take a word of the shell's grammar."""
+        """Handle a word of the shell's grammar."""
         if word in _OPENS:
             self.open.append((word, word))
             self.header = word if word in ("for", "select", "case") else ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A recipe of another tool in the form that all of them have in common."""
+"""Another tool's recipe in the form common to all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Line:
 
 @dataclass
 class Source:
-    """A recipe in the form that all have in common. words: of the engine's command; options: settings beside it."""
+    """A recipe in the common form. words: of the engine's command; options: settings outside it."""
 
     words: list[str] = field(default_factory=list)
     options: dict[str, t.Any] = field(default_factory=dict)
@@ -33,15 +33,15 @@ class Source:
     revision: str = ""
     title: str = ""
     environment: dict[str, str] = field(default_factory=dict)
-    exported: dict[str, str] = field(default_factory=dict)  # by a script, for what it starts outside of a container
+    exported: dict[str, str] = field(default_factory=dict)  # by a script, for what it starts outside a container
     least: int = 1
     most: int | None = None
     mods: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     mounts: dict[str, str] = field(default_factory=dict)  # folders in the container -> outside
-    downloads: dict[str, str] = field(default_factory=dict)  # folders -> the hub's name of what a script puts there
-    given: dict[str, str] = field(default_factory=dict)  # what the owner says of its variables
+    downloads: dict[str, str] = field(default_factory=dict)  # folders -> hub name of what a script puts there
+    given: dict[str, str] = field(default_factory=dict)  # the owner's values for its variables
 
     def told(self, text: str, became: Became, why: str = "") -> None:
-        """Note how one thing was used."""
+        """Record how one thing was used."""
         self.lines.append(Line(text, became, why))

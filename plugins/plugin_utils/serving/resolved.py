@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings that an engine will run with: those asked for, those that the plan adds, and what the engine makes of the rest.
+"""The settings an engine will run with: those requested, those the plan adds, and what the engine derives for the rest.
 
-`knowledge/choices/` says what an engine version chooses for a model, a spread and the other settings; its flag table says
-the rest. What only the running engine decides is unknown. Memory, rules and evidence read these settings alone.
+`knowledge/choices/` holds what an engine version chooses for a model, a split and the other settings; its flag table holds
+the rest. What only the running engine decides is unknown. Memory, rules and evidence read only these settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ By = t.Literal["asked", "added", "default", "unknown"]
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One entry of `knowledge/choices`, ready to be asked. at_load: decided when the model is loaded."""
+    """One compiled entry of `knowledge/choices`. at_load: decided when the model is loaded."""
 
     id: str
     setting: str
@@ -47,9 +47,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings by canonical name. by: who says each one; unknown ones have no value. at_load: decided that late.
+    """Settings by canonical name. by: the origin of each; unknown ones have no value. at_load: decided when the model loads.
 
-    because: the unknown settings that are written down and may be overridden, with what that hangs on.
+    because: settings that are written down but may be overridden, with the unknowns they depend on.
     """
 
     settings: dict[str, t.Any]
@@ -60,11 +60,11 @@ class Resolved:
 
     @functools.cached_property
     def unknown(self) -> dict[Path, tuple[t.Any, ...]]:
-        """The unknown settings as paths of a plan's document, with all that each may be; empty where that is open."""
+        """The unknown settings as paths of the plan's document, with their possible values; empty if those are open."""
         return {("settings", key): self.among.get(key, ()) for key, who in self.by.items() if who == "unknown"}
 
     def with_added(self, added: t.Mapping[str, t.Any]) -> Resolved:
-        """Return the same with what the plan adds."""
+        """Return a copy with the settings that the plan adds."""
         return Resolved(
             {**self.settings, **added},
             {**self.by, **dict.fromkeys(added, "added")},
@@ -75,7 +75,7 @@ class Resolved:
 
 
 def load_choices(overlays: t.Sequence[str] = ()) -> tuple[Choice, ...]:
-    """Load all choices in their order; KnowledgeError names the file and entry of a bad condition or range."""
+    """Load all choices in order. KnowledgeError names the file and entry of a bad condition or range."""
     found = []
     for entry in sorted(knowledge.load(KIND, overlays).values(), key=lambda entry: (entry["order"], entry["id"])):
         where = f"{entry['origin']}: choice {entry['id']!r}"
@@ -106,7 +106,7 @@ def concerned(choices: tuple[Choice, ...], engine: str, version: str) -> tuple[C
 
 @functools.lru_cache(maxsize=64)
 def read(choices: tuple[Choice, ...], engine: str, version: str) -> frozenset[str]:
-    """Return the settings that the choices of an engine version hang on."""
+    """Return the settings that an engine version's choices depend on."""
     asked = [
         path
         for choice in concerned(choices, engine, version)
@@ -118,14 +118,14 @@ def read(choices: tuple[Choice, ...], engine: str, version: str) -> frozenset[st
 
 
 def _defaults(parser: flag_table.Parser | None, tp: int) -> t.Mapping[str, t.Any]:
-    """Return what the version chooses on a GB10; SGLang's graphs hang on whether there are four GPUs."""
+    """Return the version's defaults on a GB10; SGLang's CUDA graphs depend on whether there are four GPUs."""
     known = parser.table["facts"].get("defaults_on_gb10", {}) if parser else {}
     found: t.Mapping[str, t.Any] = known.get("tp4" if tp >= 4 else "tp1", {})
     return found
 
 
 def flag_default(key: str, parser: flag_table.Parser | None) -> tuple[t.Any, bool]:
-    """Return a native flag's default, and whether it is known: a switch is off, a flag without a default is not set."""
+    """Return a native flag's default, and whether it is known: a switch is off, a flag without a default is unset."""
     spec = parser.spec(key.replace("_", "-")) if parser else None
     if spec is None:
         return None, False
@@ -141,13 +141,13 @@ def resolve(
     version: str,
     tp: int,
 ) -> Resolved:
-    """Work out what runs. document: model, quant, parallel, speculation; its `settings` and `defaults` are filled in here.
+    """Resolve the settings. document: model, quant, parallel, speculation; its `settings` and `defaults` are filled in here.
 
-    A choice applies where nothing has said the setting yet, or where the engine overrides what was asked. Where a choice's
-    condition hangs on an unknown setting, what it decides is unknown too.
+    A choice applies if the setting is still open, or if the engine overrides what was requested. If a choice's condition
+    depends on an unknown setting, its result is unknown too.
     """
     parser = tables.nearest(engine, version)
-    # Where `auto` is asked for, the engine chooses as where nothing is.
+    # For a requested `auto`, the engine chooses as if nothing were requested.
     mine = concerned(choices, engine, version)
     chosen = {choice.setting for choice in mine}
     settings = {key: value for key, value in asked.items() if not (value == "auto" and key in chosen)}
@@ -178,7 +178,7 @@ def resolve(
             if key in by and not choice.overrides:
                 continue
             either = choice.among
-            if choice.condition and key in by and not choice.unknown:  # overridden or not: it is the one or the other
+            if choice.condition and key in by and not choice.unknown:  # overridden or not: one of the two values
                 either = (value, settings[key])
                 because["settings", key] = view.hangs_on(choice.condition)
             settings.pop(key, None)

@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 
 KIND = "rules"
 TOOL = ("quant", "tool")
-# An unknown path → the unknown paths that it hangs on.
+# An unknown path → the unknown paths it depends on.
 Because = t.Mapping[Path, t.Collection[Path]]
 _FACT = re.compile(r"\{([a-z_]+(?:\.[a-z0-9_]+)+)\}")
 _MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "info"}
@@ -37,7 +37,7 @@ _MILDER: dict[Severity, Severity] = {"error": "warning", "warning": "info"}
 
 @dataclass(frozen=True)
 class Source:
-    """Where a rule comes from. rows_of: the model whose measured rows it is, else None."""
+    """Where a rule comes from. rows_of: the model whose measured rows are the source, else None."""
 
     text: str
     rows_of: str | None = None
@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """One rule with its condition. engines: engine → version range; empty: all engines. fix: changes that end it."""
+    """One rule with its condition. engines: engine → version range; empty: all engines. fix: changes that resolve it."""
 
     id: str
     severity: Severity
@@ -61,24 +61,24 @@ class Rule:
 
     @property
     def summary(self) -> bool:
-        """Whether nothing but a summary of somebody's outcomes says so."""
+        """Whether summaries of somebody's results are the only source."""
         return all(source.summary for source in self.sources)
 
     def concerns(self, engine: str, version: str) -> bool:
-        """Whether the rule speaks of this engine and version at all."""
+        """Whether the rule applies to this engine and version at all."""
         return not self.engines or (engine in self.engines and matches(version, self.engines[engine]))
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the rules say. unjudged: rules that hang on facts of the model, which is not known."""
+    """The rules' results. unjudged: rules that depend on facts of an unknown model."""
 
     findings: tuple[Finding, ...]
     unjudged: tuple[str, ...] = field(default_factory=tuple)
 
 
 def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
-    """Load and compile all rules, the owner's included; KnowledgeError names the file and rule of a bad condition."""
+    """Load and compile all rules, including the owner's. KnowledgeError names the file and rule of a bad condition."""
     rules = []
     for entry in knowledge.load(KIND, overlays).values():
         where = f"{entry['origin']}: rule {entry['id']!r}"
@@ -109,7 +109,7 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
 def concerned(rules: tuple[Rule, ...], engine: str, version: str) -> tuple[Rule, ...]:
     """Return the rules for an engine version.
 
-    One that names no release counts as newer than all; what is an error since some release alone is a warning there.
+    A version that names no release counts as newer than all; errors that apply only since some release become warnings there.
     """
     found = [rule for rule in rules if rule.concerns(engine, version)]
     return tuple(found if names_release(version) else (_unsure(rule, rule.engines.get(engine, "")) for rule in found))
@@ -143,7 +143,7 @@ def _filled(text: str, facts: Document) -> str:
 
 
 def _deciding(paths: t.Iterable[Path], because: Because) -> set[str | None]:
-    """Return the settings that decide unknown paths, and None where the model does; the checkpoint's tool follows quantization."""
+    """Return the settings that decide unknown paths, or None for the model; the checkpoint's tool follows quantization."""
     found: set[str | None] = set()
     for path in paths:
         said = ("settings", "quantization") if path == TOOL else path
@@ -169,12 +169,12 @@ def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = (), and_mo
 def evaluate(
     rules: t.Iterable[Rule], facts: Document, unknown: Unknown | None = None, because: Because = MappingProxyType({})
 ) -> Ruling:
-    """Return what the rules say, in their order.
+    """Return what the rules find, in their order.
 
-    unknown: paths of the document that nobody knows; because: those that are written down and hang on others all the same.
-    Where a rule hangs on an unknown setting, an error becomes a warning (a warning an info) that names the setting; where
-    it hangs on the model alone, the rule is told as unjudged.
-    CollectionError for a condition that cannot be evaluated on these facts.
+    unknown: unknown paths of the document; because: paths that are written down but depend on unknown ones.
+    If a rule depends on an unknown setting, an error becomes a warning (a warning an info) that names the setting; if
+    it depends only on the model, the rule is returned as unjudged.
+    Raises CollectionError for a condition that cannot be evaluated on these facts.
     """
     found, unjudged = [], []
     view = View(facts, unknown)

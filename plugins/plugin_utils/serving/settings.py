@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One vocabulary for settings. What owners write, by whatever name, becomes canonical here, once, before anything reads it.
+"""One vocabulary for settings: whatever name an owner writes becomes canonical here, once, before anything reads it.
 
 A setting has one canonical name: its id in `knowledge/settings/`, else the engine's own flag with underscores. Its aliases
-are the ids' `aliases`, every name that a flag has in the version's table, the flags and variables that stand for an id
+are the id's `aliases`, every name a flag has in the version's table, the flags and variables that express an id
 (`SGLANG_ENABLE_SPEC_V2` is `enable_spec_v2`), and the keys of a flag's JSON object (`speculative_config.method`).
 """
 
@@ -28,7 +28,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 
 Entry = t.Mapping[str, t.Any]
 Settings = dict[str, t.Any]
-# What the plan itself says to each rank: canonical name → where an owner says it.
+# What the plan itself sets for each rank: canonical name → where the owner sets it.
 ELSEWHERE = {
     "model": "the profile's model",
     "tp_size": "parallel.tp",
@@ -48,7 +48,7 @@ _TRUE, _FALSE = frozenset(("1", "true", "yes", "on", "y", "t")), frozenset(("0",
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Engine versions and settings by id. images: by name and by digest; an entry names the table that was read of its image."""
+    """Engine versions and settings by id. images: by name and by digest; an entry names the table read from its image."""
 
     engines: t.Mapping[str, Entry]
     settings: t.Mapping[str, Entry]
@@ -56,17 +56,17 @@ class Tables:
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
-        """Every name of a setting, aliases included, with its id."""
+        """Every name of a setting, including aliases, with its id."""
         return {name: key for key, entry in self.settings.items() for name in (key, *entry.get("aliases", ()))}
 
     @functools.cached_property
     def opposites(self) -> dict[str, str]:
-        """Names that mean the contrary of an id, with that id."""
+        """Names that mean the opposite of an id, with that id."""
         return {name: key for key, entry in self.settings.items() for name in entry.get("opposites", ())}
 
     @functools.cached_property
     def parsers(self) -> dict[str, flag_table.Parser]:
-        """The engine versions, ready to be asked, by id, which is engine and version."""
+        """The parsers of the engine versions by id, which is engine and version."""
         named = {key: key.partition("-") for key in self.engines}
         return {
             key: flag_table.Parser(engine, version, functools.partial(self.engines.__getitem__, key))
@@ -74,7 +74,7 @@ class Tables:
         }
 
     def version_of(self, engine: str, version: str, image: str | None) -> str:
-        """Return the version by which an image's own table is found, where one was read of it; else the version given."""
+        """Return the version that selects an image's own table if one was read from it; else the version given."""
         own = find_image(self.images, image)
         read = own.get("table") in self.engines and own["engine"]["name"] == engine
         return str(own["engine"]["version"]) if read else version
@@ -84,31 +84,31 @@ class Tables:
         return {}
 
     def versions(self, engine: str) -> list[flag_table.Parser]:
-        """Return the versions of one engine, oldest first; what was read of one image is not a version."""
+        """Return the versions of one engine, oldest first, without tables read from single images."""
         own = [p for p in self.parsers.values() if p.engine == engine and not is_of_image(p.version)]
         return sorted(own, key=lambda parser: (release(parser.version), parser.version))
 
     def parser(self, engine: str, version: str) -> flag_table.Parser | None:
-        """Return the table of a version, else that of its release: `v0.5.13-dev` is said as 0.5.13 is."""
+        """Return the table of a version, else of its release: `v0.5.13-dev` uses that of 0.5.13."""
         own = self.parsers.get(f"{engine}-{version}")
         return own or next((p for p in self.versions(engine) if same_release(p.version, version)), None)
 
     def nearest(self, engine: str, version: str) -> flag_table.Parser | None:
-        """Return the table of a version's release, else that of the newest one before it, else the oldest; None: no such engine."""
+        """Return the table of a version's release, else of the newest release before it, else the oldest; None for an unknown engine."""
         own = self.parser(engine, version)
         if own is None and (known := self.versions(engine)):
             own = next((p for p in reversed(known) if release(p.version) < counted(version)), known[0])
         return own
 
     def neighbours(self, engine: str, version: str) -> list[flag_table.Parser]:
-        """Return the two tables between which a release without one lies, or the two that are nearest on its one side."""
+        """Return the two tables around a release without one, or the two nearest if all are on one side."""
         known = self.versions(engine)
         after = sum(release(p.version) < counted(version) for p in known)
         first = min(max(after - 1, 0), max(len(known) - 2, 0))
         return known[first : first + 2]
 
     def dialect(self, engine: str, version: str) -> Dialect:
-        """Return how settings are named for a version; of an engine without a table, by what holds of all."""
+        """Return the setting names for a version; for an engine without a table, only the common ones."""
         parser = self.nearest(engine, version) or flag_table.Parser(engine, version, lambda: NO_TABLE)
         if parser not in self._dialects:
             self._dialects[parser] = Dialect(self, parser)
@@ -131,13 +131,13 @@ def _loaded(overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> T
 
 
 def load_tables(overlays: t.Sequence[str] = ()) -> Tables:
-    """Return the shipped tables with the owner's laid over them; read again only when one of the owner's files changes."""
+    """Return the shipped tables with the owner's merged in; they are read again only if one of the owner's files changes."""
     folders = tuple(map(str, overlays))
     return _loaded(folders, knowledge.stamp(folders))
 
 
 def _parts(entry: Entry, engine: str) -> t.Iterator[tuple[Entry, bool]]:
-    """Yield all parts of an id's ways with whether a part says the whole way."""
+    """Yield all parts of an id's ways, each with whether it alone expresses the whole way."""
     for way in entry.get(engine, ()):
         parts = way if isinstance(way, list) else [way]
         for part in parts:
@@ -145,7 +145,7 @@ def _parts(entry: Entry, engine: str) -> t.Iterator[tuple[Entry, bool]]:
 
 
 def _inverse(part: Entry) -> dict[str, t.Any]:
-    """Return the engine's words with our values, of a part that replaces or offers other words."""
+    """Map the engine's words to our values, for a part with `values` or `synonyms`."""
     found: dict[str, t.Any] = {}
     for ours, theirs in part.get("values", {}).items():
         if theirs is not None and ours != "*":
@@ -162,7 +162,7 @@ class Dialect:
     def __init__(self, tables: Tables, parser: flag_table.Parser) -> None:
         self.tables = tables
         self.parser = parser
-        self.flags: dict[str, tuple[str, Entry]] = {}  # a flag that stands for an id as a whole
+        self.flags: dict[str, tuple[str, Entry]] = {}  # a flag that expresses a whole id
         self.variables: dict[str, tuple[str, Entry]] = {}
         self.keys: dict[str, dict[str, tuple[str, Entry]]] = {}  # flag → key of its JSON object → id
         for key, entry in tables.settings.items():
@@ -175,12 +175,12 @@ class Dialect:
                 elif "flag" in part and whole and parser.spec(part["flag"]) is not None and "half" not in part:
                     self.flags.setdefault(parser.primary(part["flag"]), (key, part))
                 elif "env" in part and whole and said:
-                    # The engine ignores a variable of another release, and the plan's word for it would be refused.
+                    # The engine ignores variables of other releases, and it would reject the plan's equivalent.
                     self.variables.setdefault(part["env"], (key, part))
         self._named: dict[str, tuple[str, t.Literal["", "opposite", "words"]]] = {}
 
     def named(self, name: str) -> tuple[str, t.Literal["", "opposite", "words"]]:
-        """Return the canonical name, and how the value is turned: as it is, negated, or from the engine's words."""
+        """Return the canonical name and how to convert the value: unchanged, negated, or from the engine's words."""
         if name not in self._named:
             if len(self._named) > 4096:
                 self._named.clear()
@@ -206,24 +206,24 @@ class Dialect:
         return own, ""
 
     def translated(self, key: str, part: Entry | None, value: t.Any) -> t.Any:
-        """Return our value for the engine's; a value that the engine spells as we do stays."""
+        """Return our value for the engine's; a value that both spell alike is unchanged."""
         if part is None:
             part = next((p for p, _w in _parts(self.tables.settings.get(key, {}), self.parser.engine)), {})
         if isinstance(value, (dict, list)):
             return value
         spec = self.parser.spec(part.get("flag", ""))
         if "synonyms" in part and spec is not None and not flag_table.accepted(value, spec):
-            return value  # no word of this version: what the version says to it is for its own check
+            return value  # not a word of this version: the version's own check reports it
         return _inverse(part).get(str(value).lower(), value)
 
     def entry(self, key: str) -> Entry | None:
-        """Return the id's entry of a canonical name."""
+        """Return the entry of a canonical name."""
         return self.tables.settings.get(key)
 
 
 @dataclass
 class _Layer:
-    """One layer while it becomes canonical."""
+    """One layer during conversion to canonical names."""
 
     dialect: Dialect
     settings: Settings
@@ -234,7 +234,7 @@ class _Layer:
         self.faults.append(Finding(f"arguments.{kind}", "error", name, why, remedy))
 
     def put(self, key: str, name: str, value: t.Any) -> None:
-        """Keep one value under its canonical name; a second name for it in the same layer is refused."""
+        """Store one value under its canonical name; a second name for it in the same layer is an error."""
         if key in self.given:
             other = self.given[key].partition(".")[2]
             self.refuse("conflict", name, f"it is the same setting as {other}.", "Give one of the two.")
@@ -247,12 +247,12 @@ class _Layer:
             self.settings[key] = self.listed(key, value)
 
     def is_switch(self, key: str) -> bool:
-        """Whether a setting is true or false: an engine's word for it may mean the contrary of ours, so a text is refused."""
+        """Whether a setting is boolean: an engine's word for it may mean the opposite of ours, so strings are rejected."""
         entry = self.dialect.entry(key)
         return entry is not None and entry["type"] == "bool"
 
     def listed(self, key: str, value: t.Any) -> t.Any:
-        """Return a value as the engine's parser has it: of a flag that takes several, one is a list of one, and none says nothing."""
+        """Return a value in the parser's form: a flag that takes several gets a list, and an empty list becomes None."""
         if value is None or isinstance(value, dict):
             return value
         entry, spec = self.dialect.entry(key), self.dialect.parser.spec(key.replace("_", "-"))
@@ -262,7 +262,7 @@ class _Layer:
         return (value or None) if isinstance(value, (list, tuple)) else [value]
 
     def wrong(self, key: str, value: t.Any) -> flag_table.Fault | None:
-        """Return what is wrong with a value's type or range: by our entry, else by the engine's flag."""
+        """Return what is wrong with a value's type or range, by our entry or else by the engine's flag."""
         if value is None:
             return None
         entry = self.dialect.entry(key)
@@ -272,11 +272,11 @@ class _Layer:
         if spec is None or spec.get("deprecated") in ("refused", "no effect") or flag_table.is_default(value, spec):
             return None
         if isinstance(value, dict) and spec["type"] == "str":
-            return None  # a flag whose text the engine itself reads as JSON
+            return None  # a string flag that the engine itself parses as JSON
         return flag_table.fault(value, flag_table.expected(spec))
 
     def setting(self, name: str, value: t.Any) -> None:
-        """Take one setting as it is written."""
+        """Apply one setting as written."""
         key, turned = self.dialect.named(name)
         said = f"settings.{name}"
         if turned == "opposite" and isinstance(value, bool):
@@ -286,7 +286,7 @@ class _Layer:
             ours = self.dialect.translated(key, part, value)
             entry = self.dialect.entry(key)
             if entry and flag_table.fault(ours, entry["type"], entry) and "values" in part:
-                key, ours = name, value  # a word of the flag that the id has none for
+                key, ours = name, value  # a word of the flag that the id does not have
             value = ours
         elif isinstance(value, str) and not self.is_switch(key):
             value = self.dialect.translated(key, None, value)
@@ -295,11 +295,11 @@ class _Layer:
         self.put(key, said, value)
 
     def object(self, key: str, name: str, value: t.Any) -> bool:
-        """Take a flag's JSON object apart where ids stand for its keys; False where it is no such flag."""
+        """Split a flag's JSON object if ids exist for its keys; False if the flag is not of that kind."""
         keys = self.dialect.keys.get(key.replace("_", "-"))
         if not keys:
             return False
-        if value is None:  # the whole object is taken back
+        if value is None:  # the whole object is unset
             for own, _part in keys.values():
                 self.put(own, f"settings.{name}", None)
         if isinstance(value, str):
@@ -323,12 +323,12 @@ class _Layer:
         return True
 
     def variable(self, name: str, value: t.Any) -> bool:
-        """Take a variable that says a setting; False where it says none."""
+        """Apply a variable that expresses a setting; False if it expresses none."""
         if name not in self.dialect.variables:
             return False
         key, part = self.dialect.variables[name]
         entry = self.dialect.entry(key)
-        if value is None:  # it is taken back, whoever said it by whatever name
+        if value is None:  # unset, whatever name it was set by
             self.put(key, f"environment.{name}", None)
             return True
         if entry and entry["type"] == "bool":
@@ -347,14 +347,14 @@ class _Layer:
         return True
 
     def other(self, name: str, value: t.Any) -> None:
-        """Check a variable that says no setting: its value is handed on as a text."""
+        """Check a variable that expresses no setting: its value is passed on as a string."""
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             why = f"{value!r} is neither a text nor a whole number."
             self.refuse("type", f"environment.{name}", why, "Write the variable's value in quotes.")
 
 
 def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect: Dialect) -> Settings:
-    """Lay a profile's settings on those of the profile that it extends, whatever names the two use for a setting."""
+    """Merge a profile's settings over those of the profile it extends, whatever names the two use."""
     own = {dialect.named(str(name))[0] for name in over}
     kept = {name: value for name, value in base.items() if name in over or dialect.named(str(name))[0] not in own}
     return knowledge.merged(kept, over)
@@ -363,7 +363,7 @@ def laid_over(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any], dialect:
 def read_layer(
     settings: t.Mapping[str, t.Any], environment: t.Mapping[str, t.Any], dialect: Dialect
 ) -> tuple[Settings, dict[str, t.Any], list[Finding], dict[str, str]]:
-    """Return one layer's settings by canonical names, its other variables, all faults, and where each name was said."""
+    """Return one layer's settings by canonical names, its other variables, all faults, and the name each setting was given by."""
     layer = _Layer(dialect, {}, {}, [])
     for name, value in settings.items():
         layer.setting(str(name), value)
@@ -376,11 +376,11 @@ def read_layer(
 def canonical(
     settings: t.Mapping[str, t.Any], environment: t.Mapping[str, t.Any], dialect: Dialect, where: str
 ) -> tuple[Settings, dict[str, t.Any]]:
-    """Return one layer of a profile by canonical names, and those of its variables that say no setting.
+    """Return one profile layer's settings by canonical names, and the variables that express no setting.
 
-    None takes a setting back that a lower layer has. where: names the layer in an error. Raises CollectionError whose
-    `findings` name every fault of the layer at once: two names for one setting, a value of a wrong type or out of range,
-    a setting that the plan itself says to each rank (the spread, ports, addresses).
+    None unsets a setting of a lower layer. where: names the layer in errors. Raises CollectionError whose
+    `findings` list every fault of the layer at once: two names for one setting, a value of a wrong type or out of range,
+    a setting that the plan itself sets for each rank (parallelism, ports, addresses).
     """
     found, kept, faults, given = read_layer(settings, environment, dialect)
     for key in sorted(found.keys() & ELSEWHERE.keys()):

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What some models have beside plain layers: an indexer, a compressed cache, lookup tables, hyper-connections.
+"""Model parts beyond plain layers: indexers, compressed caches, lookup tables, hyper-connections.
 
-Widths in elements, sizes in bytes. Formulas name the engine's source that they follow.
+Widths are in elements, sizes in bytes. Each formula names the engine source it follows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-# vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. FP8: values with rope's part in BF16 and a byte of scale for each
-# 64 of the rest, in whole 8 (584 bytes for 512), an indexer's key with one FP32 scale (132 for 128), pages in multiples of 576
-# bytes. BF16: pages in multiples of 512.
+# vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. FP8: values with the rope part in BF16 and one scale byte per 64 of
+# the rest, rounded up to 8 (584 bytes for 512), an indexer key with one FP32 scale (132 for 128), pages in multiples of 576 bytes.
+# BF16: pages in multiples of 512.
 SCALE_GROUP = 64
 INDEX_SCALE = 4
 ALIGNED = 576
@@ -23,9 +23,9 @@ ALIGNED_PLAIN = 512
 
 @dataclass(frozen=True)
 class Indexer:
-    """Chooses the tokens that a layer looks at, by keys of head_dim, of which it caches one for each entry of the layer's cache.
+    """Selects the tokens that a layer attends to. It caches one key of head_dim per entry of the layer's cache.
 
-    budget: tokens that it chooses, at most.
+    budget: the most tokens it selects.
     """
 
     heads: int
@@ -35,16 +35,16 @@ class Indexer:
 
 @dataclass(frozen=True)
 class GroupIndexer(Indexer):
-    """One of layers whose cache has an entry for every token: it caches one key for every `ratio` tokens."""
+    """An indexer for layers that cache an entry for every token: it caches one key per `ratio` tokens."""
 
     ratio: int = 1
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """Layers that cache one latent of head_dim as key and value: of the last `window` tokens, and of every `ratio` tokens one.
+    """Layers that cache one latent of head_dim as key and value: one per token in the last `window`, and one per `ratio` tokens.
 
-    ratio: None: these layers see the window alone. The output goes through o_groups matrices of rank o_lora_rank.
+    ratio: None if these layers see only the window. The output goes through o_groups matrices of rank o_lora_rank.
     """
 
     layers: int
@@ -61,7 +61,7 @@ class Compressed:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Lookup tables, of which a token reads a few rows. conv: width of the convolution behind them, which keeps a state; None: none."""
+    """Lookup tables from which each token reads a few rows. conv: width of the stateful convolution behind them, or None."""
 
     layers: int
     rows: int
@@ -76,28 +76,28 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Hyper:
-    """Hyper-connections: so many residual streams, mixed by two matrices of that rank before each block and at the end."""
+    """Hyper-connections: this many residual streams, mixed by two matrices of this rank before each block and at the end."""
 
     streams: int
     rank: int
 
 
 def overlap(ratio: int) -> int:
-    """Return how many spans of tokens go into one entry: two at ratio 4 (vLLM 0.33.0, models/deepseek_v4/compressor.py, coff)."""
+    """Return how many token spans form one entry: two at ratio 4 (vLLM 0.33.0, models/deepseek_v4/compressor.py, coff)."""
     return 2 if ratio == 4 else 1
 
 
 def hyper_params(hyper: Hyper, hidden: int, blocks: int) -> int:
-    """Return the weights of the mixers, one before each of so many blocks and one at the end.
+    """Return the weights of the mixers: one before each block and one at the end.
 
-    A mixer takes streams × hidden down to the rank and back up, and has an injection for each stream.
+    A mixer projects streams × hidden down to the rank and back up, and has one injection per stream.
     vLLM 0.33.0, models/qwen4_exp/nvidia/hyperconnection.py, GatedResidual. Every rank holds them.
     """
     return (blocks + 1) * hyper.streams * hidden * (2 * hyper.rank + hyper.streams)
 
 
 def indexer_params(indexer: Indexer, hidden: int) -> int:
-    """Return the weights of one layer's indexer: its queries and its one key.
+    """Return the weights of one layer's indexer: its queries and its single key.
 
     vLLM 0.33.0, models/qwen4_exp/nvidia/indexer_qsa.py, index_qk_proj. Every rank holds them.
     """
@@ -105,10 +105,10 @@ def indexer_params(indexer: Indexer, hidden: int) -> int:
 
 
 def compressed_parts(c: Compressed, hidden: int) -> dict[str, int]:
-    """Return the weights of one layer by part. Cut by TP: q_b, o_a, o_b; every rank holds the rest.
+    """Return the weights of one layer by part. TP shards q_b, o_a, o_b; every rank holds the rest.
 
-    vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. compress (the compressors, and the weights of the
-    indexer's heads) is never quantized: its layers are made with quant_config=None.
+    vLLM 0.33.0, models/deepseek_v4/attention.py and compressor.py. compress (the compressors and the indexer's head weights)
+    is never quantized: its layers are created with quant_config=None.
     """
     width = c.heads * c.head_dim
     compress = index = 0
@@ -129,14 +129,14 @@ def compressed_parts(c: Compressed, hidden: int) -> dict[str, int]:
 
 
 def compressed_params(c: Compressed, hidden: int) -> tuple[float, float]:
-    """Return the weights of all layers: those that are cut, and those that every rank holds."""
+    """Return the weights of all layers: those that are sharded, and those that every rank holds."""
     parts = compressed_parts(c, hidden)
     cut = sum(parts[name] for name in ("q_b", "o_a", "o_b"))
     return float(c.layers * cut), float(c.layers * (sum(parts.values()) - cut))
 
 
 def entry_bytes(c: Compressed, size: float) -> float:
-    """Return the bytes of one cached latent; size: of an element, below 2 is FP8 with scales."""
+    """Return the bytes of one cached latent. size: bytes per element; below 2 means FP8 with scales."""
     if size >= 2:
         return c.head_dim * size
     rest = c.head_dim - c.rope_dim
@@ -154,10 +154,10 @@ def aligned(size: float, to: int) -> float:
 
 
 def compressed_bytes(layers: t.Sequence[Compressed], size: float, length: float | None = None) -> float:
-    """Return the bytes of cache per token. size: of an element.
+    """Return the bytes of cache per token. size: bytes per element.
 
-    length: of a request, for what a step reads of it per token: the window, and what the indexer chooses of the rest after it has
-    read all its keys. Without it, what a token adds to the cache: the window is a constant then, and left out.
+    length: of a request, to count what a step reads per token: the window, and what the indexer selects from the rest after it
+    reads all its keys. Without it, count what a token adds to the cache; the window is then constant and left out.
     """
     total = 0.0
     for c in layers:

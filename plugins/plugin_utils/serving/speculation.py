@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Draft tokens: how many an engine will really verify, and what it would refuse or silently change."""
+"""Draft tokens: how many an engine really verifies, and what it rejects or silently changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
-# SGLang's own names. NEXTN is reported as EAGLE; what the engine adjusts by itself is in the first set.
+# SGLang's own names. NEXTN is reported as EAGLE; the engine adjusts the draft tokens of the first set itself.
 FORCED = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
 FROZEN = "FROZEN_KV_MTP"
 KNOWN = FORCED | {FROZEN, "DSPARK", "STANDALONE", "NGRAM", "DFLASH"}
@@ -22,7 +22,7 @@ ASSUMED_GAMMA = "speculation.gamma"
 
 @dataclass(frozen=True)
 class Draft:
-    """What runs: algorithm after promotion, steps, top-k, tokens verified per step; findings tell what was changed."""
+    """What runs: algorithm after promotion, steps, top-k, tokens verified per step; findings report changes."""
 
     algorithm: str
     steps: int
@@ -44,7 +44,7 @@ def _whole(key: str, value: t.Any, lowest: int) -> int:
 
 
 def promoted(algorithm: str, frozen_drafter: bool) -> str:
-    """Name the algorithm that runs: NEXTN is EAGLE, and with an assistant drafter FROZEN_KV_MTP (SGLang PR 24436)."""
+    """Return the algorithm that runs: NEXTN is EAGLE, and with an assistant drafter FROZEN_KV_MTP (SGLang PR 24436)."""
     name = algorithm.upper()
     if name in ("NEXTN", FROZEN) and frozen_drafter:
         return FROZEN
@@ -62,12 +62,12 @@ def sglang_draft(
     gamma: int | None = None,
     pp: int = 1,
 ) -> Draft:
-    """Work out what SGLang verifies: always at least steps + 1 draft tokens.
+    """Compute what SGLang verifies: always at least steps + 1 draft tokens.
 
     frozen_drafter: the drafter reuses the target's cache (FROZEN_KV_MTP). gamma: DSPARK's block size in the
-    checkpoint. Raises CollectionError for what the engine refuses, or would accept and run wrongly.
+    checkpoint. Raises CollectionError for what the engine rejects, or accepts and runs wrongly.
     Sources: SGLang 0.5.10 server_args.py:3079, 0.5.12 :3833, 0.5.14 arg_groups/speculative_hook.py:388, 0.5.23 :1260
-    (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK is of 0.5.16.
+    (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK is since 0.5.16.
     """
     name = promoted(algorithm, frozen_drafter)
     if name not in KNOWN:
@@ -143,7 +143,7 @@ def _dspark(steps: int | None, tokens: int | None, topk: int, gamma: int | None,
 
 
 def vllm_draft(method: str, steps: int | None) -> Draft:
-    """Work out what vLLM verifies: its drafts and the one sampled token. method: by vLLM's own name.
+    """Compute what vLLM verifies: its drafts and the one sampled token. method: vLLM's own name.
 
     vLLM 0.17.0 config/speculative.py: the number must be positive; the verified sequence is one longer.
     """

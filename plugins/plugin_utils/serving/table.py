@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The serving plan as a person reads it: verdict, memory as a bar, findings with remedy, evidence, each rank."""
+"""Renders a serving plan as text: verdict, memory as a bar, findings with remedy, evidence, each rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = (
 
 
 def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
-    """Draw one rank's memory against what is free on its node."""
+    """Draw one rank's memory against its node's free memory."""
     if not memory:
         return ["memory    unknown: the profile has no facts of this model"]
     whole = max(memory["free_gib"], memory["used_gib"])
@@ -45,7 +45,7 @@ def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _estimate(estimate: t.Mapping[str, t.Any]) -> list[str]:
-    """Say how fast it would be, and that nobody measured it."""
+    """Show the estimated speed, marked as not measured."""
     if not estimate:
         return []
     figures = [
@@ -65,7 +65,7 @@ def _measured(row: t.Mapping[str, t.Any]) -> str:
 
 
 def _headline(plan: t.Mapping[str, t.Any]) -> str:
-    """Say the verdict, and what qualifies it."""
+    """Return the verdict and its qualifications."""
     text = str(plan["verdict"]).upper()
     if plan["conflict"] and plan["verdict"] == "blocked":
         text += " - a rule and a measured row disagree: the choice is yours (accept)"
@@ -107,7 +107,7 @@ def _runs(resolved: t.Mapping[str, t.Any], by: str) -> str:
 
 
 def _choice(found: t.Mapping[str, t.Any]) -> list[str]:
-    """Say why a traffic shape came to its variant."""
+    """Explain why a traffic shape leads to its variant."""
     if not found:
         return []
     row = f"row {found['row']}, {found['verdict']}" if found["row"] else "no row"
@@ -115,7 +115,7 @@ def _choice(found: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _recipe(recipe: t.Mapping[str, t.Any]) -> list[str]:
-    """Say how each line of the recipe was used that the plan is made of; what is refused is a finding as well."""
+    """Show how each line of the plan's recipe was used; refused ones are also findings."""
     lines = recipe.get("lines", ())
     order = ("setting", "ours", "passed on", "not used", "refused")
     return [
@@ -125,7 +125,7 @@ def _recipe(recipe: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.Any] | None = None) -> list[str]:
-    """Return the lines of a plan, as `launch_plan` returns it. recommendation: what `recommend` said for its shape."""
+    """Return a plan's lines, from the result of `launch_plan`. recommendation: the result of `recommend` for its shape."""
     engine, parallel = plan["engine"], plan["parallel"]
     lines = [
         f"{plan['title']} [{plan['profile']}, {plan['variant']}]",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From profile and cluster to resolved settings, draft, memory, findings, evidence and the verdict. No argv here."""
+"""From profile and cluster to resolved settings, draft, memory, findings, evidence and verdict. Builds no argv."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
 
 Verdict = t.Literal["blocked", "unproven", "proven"]
-# What a plan's document has of the model alone.
+# The parts of a plan's document that depend only on the model.
 _OF_FACTS = (("model",), ("quant",), ("memory",), ("context", "native"), ("context", "over_native"))
 
 
@@ -56,7 +56,7 @@ class Base:
     figures: estimate.Figures
 
     def constant(self, name: str, engine: str = "", version: str = "") -> float:
-        """Return a number that the plan takes as given; one that has a range of versions, for this engine's."""
+        """Return a constant of the plan; if it has a version range, the value for this engine's version."""
         entry = self.constants[name]
         ranges = entry.get("engines")
         if ranges is not None and not (engine in ranges and matches(version, ranges[engine])):
@@ -85,14 +85,14 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
 
 
 def base(overlays: t.Sequence[str] = ()) -> Base:
-    """Return the knowledge, reading files only when they or the overlays have changed."""
+    """Return the knowledge; files are read only if they or the overlays have changed."""
     folders = tuple(overlays)
     return _base(folders, knowledge.stamp(folders))
 
 
 @functools.lru_cache(maxsize=64)
 def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
-    """Return the numbers that the memory plan takes as given, for one engine version."""
+    """Return the memory plan's constants for one engine version."""
     number = functools.partial(known.constant, engine=engine, version=version)
     return memory.Assumed(
         graphs=number("memory.graphs"),
@@ -112,7 +112,7 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was decided. settings: asked and added; added: what the plan put in itself; conflict: rules and rows disagree."""
+    """The decision. settings: requested and added; added: what the plan added itself; conflict: rules and rows disagree."""
 
     verdict: Verdict
     settings: dict[str, t.Any]
@@ -128,13 +128,13 @@ class Judgement:
 
 
 def _vllm_method(settings: t.Mapping[str, t.Any], tables: Tables, version: str) -> str:
-    """Return vLLM's own word for the algorithm: `NEXTN` is `mtp` there."""
+    """Return vLLM's own name for the algorithm: `NEXTN` is `mtp` there."""
     entry = tables.settings["speculative_algorithm"]
     return str(flag_table.translate(settings.get("speculative_algorithm", "draft_model"), entry["vllm"][0], None))
 
 
 def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None, list[Finding]]:
-    """Work out speculation; what the engine would refuse is a finding, and the plan goes on with steps + 1."""
+    """Resolve speculation; what the engine would reject becomes a finding, and the plan continues with steps + 1."""
     settings = profile.settings
     algorithm = settings.get("speculative_algorithm")
     if not algorithm:
@@ -175,13 +175,13 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
 
 
 def _kept_by_loader(profile: Profile, known: Base) -> float:
-    """Return the GiB that the way of loading keeps for good, where somebody measured it."""
+    """Return the GiB that the load method keeps permanently, if measured."""
     name = f"memory.load.{profile.settings.get('load_format')}"
     return known.constant(name, profile.engine.name, profile.engine.version) if name in known.constants else 0.0
 
 
 def _checkpoints(facts_: Facts, engine: Engine, known: Base) -> int:
-    """Return the states that vLLM keeps of a prefill beside the last two, where its kernel exports them."""
+    """Return the states that vLLM keeps from a prefill besides the last two, if its kernel exports them."""
     if facts_.linear is None or facts_.linear.kind != "mamba2":
         return 0
     return int(known.constant("memory.vllm_checkpoints", engine.name, engine.version))
@@ -213,7 +213,7 @@ def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known
 def pools_of(
     profile: Profile, draft: speculation.Draft | None, free: nodes.Free | None, known: Base
 ) -> memory.Pools | None:
-    """Plan one rank's memory; None where the model is not known. free: of the poorest rank, None: nobody measured."""
+    """Plan one rank's memory; None for an unknown model. free: of the rank with the least, None: not measured."""
     if profile.facts is None:
         return None
     measured = _measured_weights(profile, known.measurements)
@@ -232,7 +232,7 @@ def pools_of(
         measured_weights=measured[:2] if measured else None,
     )
     if measured and measured[2] and head:
-        # The measured figure has the head in it.
+        # The measured figure includes the head.
         need = dataclasses.replace(need, draft=0.0, load_peak=need.load_peak - need.draft)
     asked = profile.settings.get("context_length")
     length = asked if isinstance(asked, int) and asked > 0 else profile.facts.native_context  # vLLM: auto and -1
@@ -262,7 +262,7 @@ def pools_of(
 def additions(
     profile: Profile, runs: t.Mapping[str, t.Any], draft: speculation.Draft | None, pools: memory.Pools | None
 ) -> dict[str, t.Any]:
-    """Return the settings that the plan adds: the memory knob, the request limit, draft tokens, a raised context cap.
+    """Return the settings that the plan adds: the memory knob, the request limit, draft tokens, a raised context limit.
 
     runs: the resolved settings before the plan added any.
     """
@@ -276,7 +276,7 @@ def additions(
     if draft and not assumed_gamma and settings.get("speculative_num_draft_tokens") != draft.tokens:
         added["speculative_num_draft_tokens"] = draft.tokens
     if draft and draft.algorithm in speculation.FORCED | {speculation.FROZEN}:
-        # SGLang takes its own steps only where none of the three is given, and compares an unset top-k with 1.
+        # SGLang uses its own steps only if none of the three is given, and compares an unset top-k with 1.
         for name, value in (("speculative_num_steps", draft.steps), ("speculative_eagle_topk", draft.topk)):
             if name not in settings:
                 added[name] = value
@@ -301,7 +301,7 @@ def _with_added(
     added: t.Mapping[str, t.Any],
     known: Base,
 ) -> resolved.Resolved:
-    """Return what runs with what the plan adds; resolved again where a choice of this version hangs on that."""
+    """Return the resolved settings with the plan's additions; resolve again if a choice of this version depends on them."""
     engine = profile.engine
     if resolved.read(known.choices, engine.name, engine.version) & added.keys():
         before = running(dataclasses.replace(profile, settings={**profile.settings, **added}), draft, known)
@@ -309,7 +309,7 @@ def _with_added(
 
 
 def _document(profile: Profile, draft: speculation.Draft | None, known: Base) -> dict[str, t.Any]:
-    """Return what choices may ask: the plan's document before its settings are resolved."""
+    """Return the plan's document that choices read, before its settings are resolved."""
     return {
         "model": facts.model_facts(profile),
         "quant": facts.quant_facts(profile),
@@ -336,7 +336,7 @@ def running(profile: Profile, draft: speculation.Draft | None, known: Base) -> r
 
 @dataclass(frozen=True)
 class _Made:
-    """What a model is made of, as far as an engine's choices hang on it."""
+    """The parts of a model that an engine's choices depend on."""
 
     facts: Facts | None
     precision: tuple[tuple[str, t.Any], ...]
@@ -351,7 +351,7 @@ def _made(profile: Profile) -> _Made:
 
 @functools.lru_cache(maxsize=4096)
 def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
-    """Resolve what a row ran, with the facts of the plan's model. Rows are many, and always the same."""
+    """Resolve what a row ran, with the facts of the plan's model. Cached: rows are many, and never change."""
     run = row.run
     measured = Profile(
         id=row.id,
@@ -403,9 +403,9 @@ def judge(
     accept: t.Collection[str] = (),
     use_evidence: bool = True,
 ) -> Judgement:
-    """Decide. accept: ids of error rules that the owner overrules (they become warnings and stay visible).
+    """Judge a profile. accept: ids of error rules that the owner overrules (they become warnings and stay visible).
 
-    kernels: hosts by kernel, as nodes showed it; what the owner says in platform wins.
+    kernels: hosts by kernel, as the nodes reported; the owner's platform takes precedence.
     """
     engine = profile.engine
     draft, found = drafted(profile, known.tables)

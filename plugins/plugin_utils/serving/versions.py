@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions as owners write them, compared by the library `packaging`: the only place that does."""
+"""Versions as owners write them, compared with the `packaging` library; the only place that does so."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _release(version: str) -> Version | None:
 
 @functools.cache
 def release(version: str) -> Version:
-    """Return the release of a version: `v0.5.13`, `0.5.13-dev`, `0.5.13rc1` and `0.5.13+cu130` are all of 0.5.13.
+    """Return the release of a version: `v0.5.13`, `0.5.13-dev`, `0.5.13rc1` and `0.5.13+cu130` all belong to 0.5.13.
 
-    A kernel's version counts up to its first dash as well. CollectionError for a text that begins with no number.
+    A kernel version likewise counts up to its first dash. Raises CollectionError if the text does not begin with a number.
     """
     found = _release(version)
     if found is None:
@@ -47,15 +47,15 @@ def release(version: str) -> Version:
 
 @functools.cache
 def counted(version: str) -> Version:
-    """Return the release that an engine's version counts as: its own, or one newer than all where it names none.
+    """Return the release that an engine's version counts as: its own, or one newer than all if it names none.
 
-    Images are named `latest`, `nightly`, `v0`, or by the day of their build: what they have is what is new.
+    Images may be named `latest`, `nightly`, `v0`, or by build date: they count as the newest.
     """
     return (_release(version) if "." in version else None) or Version(_NEWEST)
 
 
 def names_release(version: str) -> bool:
-    """Whether a version is that of a release, and not a word or a day (`latest`, `nightly`)."""
+    """Whether a version names a release, not a word or a date (`latest`, `nightly`)."""
     return counted(version) != Version(_NEWEST)
 
 
@@ -76,15 +76,15 @@ def matches(version: str, wanted: str) -> bool:
 
 
 def of_image(version: str, digest: str) -> str:
-    """Return a version by which an image's own flag table is found: no release's, so that no other image is planned by it."""
+    """Return a version for an image's own flag table: it is no release's, so no other image uses the table."""
     return f"{version}{'.' if '+' in version else '+'}image.{digest.removeprefix('sha256:')[:12]}"
 
 
 def is_of_image(version: str) -> bool:
-    """Whether a version is one image's alone."""
+    """Whether a version belongs to a single image."""
     return _OF_IMAGE.search(version) is not None
 
 
 def same_release(first: str, second: str) -> bool:
-    """Whether two versions are of one release."""
+    """Whether two versions belong to one release."""
     return counted(first) == counted(second)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM's cache as vLLM lays it out: blocks of one size for all, layers in groups that each have a block table of their own.
+"""vLLM's cache layout: blocks of one size for all, layers in groups with a block table each.
 
 Sources: vLLM 0.17.1 to 0.32.0 v1/core/kv_cache_utils.py (get_kv_cache_groups, get_num_blocks,
 get_max_concurrency_for_kv_cache_config, _auto_fit_max_model_len), v1/kv_cache_interface.py (max_memory_usage_bytes of each
 spec), model_executor/models/config.py (HybridAttentionMambaModelConfig). A block of a group holds a page of each of its
-layers; all groups draw blocks from one pool, so a model of several kinds of layers has fewer tokens than bytes suggest.
+layers; all groups draw blocks from one pool, so a model with several kinds of layers holds fewer tokens than bytes suggest.
 """
 
 from __future__ import annotations
@@ -35,24 +35,23 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse im
 
 BLOCK = 16
 MLA_BLOCK = 64
-# vLLM 0.33.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py (CompressorStateCache): tokens of a block
-# of compressed layers where none are asked for, of their windows, and of the FP32 states of a compressor by its ratio. It refuses
-# any other ratio.
+# vLLM 0.33.0, v1/attention/backends/mla/sparse_swa.py, models/deepseek_v4/compressor.py (CompressorStateCache): tokens per block of
+# compressed layers by default, of their windows, and of a compressor's FP32 states by its ratio. It rejects any other ratio.
 COMPRESSED_BLOCK, WINDOW_BLOCK = 256, 64
 STATE_BLOCK = {4: 4, 128: 8}
-# v1/kv_cache_interface.py, MLAAttentionSpec: bytes of a token in a format of its own.
+# v1/kv_cache_interface.py, MLAAttentionSpec: bytes per token in its own format.
 MLA_TOKEN_BYTES = {"fp8_ds_mla": 656}
 
-# config/cache.py, MambaDType: bytes of a value of a recurrent state, where a type is set; else it is the checkpoint's.
+# config/cache.py, MambaDType: bytes per value of a recurrent state if a type is set; else the checkpoint's.
 STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers that are cached alike. page: bytes of one block of one layer on one GPU, 0: any block has room for it; block: its tokens.
+    """Layers cached alike. page: bytes of one block of one layer on one GPU, 0: it fits into any block; block: tokens per block.
 
-    window: tokens of a sliding window; states: blocks that a request takes whatever its length. beside: bytes of a block that lie
-    beside the page, an indexer's keys. packed: a block holds the pages of all layers of its group, of whatever size they are.
+    window: tokens of a sliding window; states: blocks per request whatever its length. beside: bytes per block outside
+    the page, an indexer's keys. packed: a block holds the pages of all layers of its group, whatever their size.
     """
 
     layers: int
@@ -66,7 +65,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Version:
-    """What differs by release. ratio: kinds whose layers differ by less become groups of the larger; batches: in flight."""
+    """What differs by release. ratio: kinds whose layer counts differ by less form groups of the larger; batches: in flight."""
 
     ratio: float = 1.5
     batches: int = 1
@@ -74,7 +73,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Layout:
-    """The cache of one rank. groups: kinds with the layers of one group; block_bytes: what a block takes of all layers."""
+    """The cache of one rank. groups: kinds with the layers of one group; block_bytes: bytes per block across all layers."""
 
     groups: tuple[Kind, ...]
     block_bytes: float
@@ -82,15 +81,15 @@ class Layout:
 
     @property
     def block(self) -> int:
-        """Tokens of the smallest block that has pages, which `block_size` becomes (vLLM 0.18.0 v1/engine/core.py:271); 0: none has."""
+        """Tokens of the smallest block with pages, which `block_size` becomes (vLLM 0.18.0 v1/engine/core.py:271); 0: none has pages."""
         return min((group.block for group in self.groups if group.page), default=0)
 
     def blocks(self, size: float) -> int:
-        """Return the blocks in that many bytes."""
+        """Return the number of blocks in this many bytes."""
         return max(int(size // self.block_bytes), 0) if self.block_bytes else 0
 
     def request(self, length: int) -> int:
-        """Return the blocks of one request of that many tokens.
+        """Return the blocks of one request of this many tokens.
 
         A window keeps its tokens and those being computed, and may begin within a block.
         """
@@ -105,7 +104,7 @@ class Layout:
         return needed
 
     def longest(self, size: float, most: int) -> int:
-        """Return the longest request that fits into that many bytes, as `max_model_len: auto` finds it; 0 where none does."""
+        """Return the longest request that fits into this many bytes, as `max_model_len: auto` finds it; 0 if none fits."""
         low, high, blocks = 0, most, self.blocks(size)
         while low < high:
             middle = (low + high + 1) // 2
@@ -113,9 +112,9 @@ class Layout:
         return low
 
     def tokens(self, size: float, length: int) -> int:
-        """Return the tokens of requests of that length that fit at once: what vLLM logs from 0.20 on.
+        """Return the total tokens of concurrent requests of this length that fit: what vLLM logs since 0.20.
 
-        Where not one fits, the length of the longest that does.
+        If not even one fits, return the length of the longest that does.
         """
         needed = self.request(length)
         if not needed or self.blocks(size) < needed:
@@ -144,9 +143,9 @@ def kinds(
 ) -> list[Kind]:
     """List a model's kinds of layers. head: its own prediction head is loaded and has a cache; drafts: tokens drafted.
 
-    drafter: layers of a drafter with a cache of its own. checkpoints: more states that a request keeps with prefix caching.
-    A hybrid's attention blocks grow until a page holds a state, and the state's page is padded to it. Drafted tokens make
-    its convolution's state longer, and take a state each. aligned: the blocks stay a multiple of the one that was asked for.
+    drafter: a drafter's layers with their own cache. checkpoints: additional states per request with prefix caching.
+    A hybrid's attention blocks grow until a page holds a state, and the state's page is padded to match. Drafted tokens
+    lengthen its convolution's state, and take a state each. aligned: blocks stay a multiple of the requested size.
     """
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     asked = settings.get("block_size") or settings.get("page_size")
@@ -162,7 +161,7 @@ def kinds(
     mla = [facts.mla] if facts.mla else []
     if head and facts.head and facts.head.mla:
         mla.append(facts.head.mla)
-    # Layers are cached alike where heads, their width and window are equal, not where their bytes happen to be.
+    # Layers are cached alike if their heads, width and window are equal, not if their bytes happen to match.
     merged: dict[tuple[float, float, int | None], tuple[float, float]] = {}
 
     def add(alike: tuple[float, float, int | None], layers: float, size: float) -> None:
@@ -195,17 +194,17 @@ def kinds(
     for (_heads, _width, window), (number, size) in merged.items():
         found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))
     if keys:
-        # The indexer's newest keys, before they are compressed: a ring in one block.
+        # The indexer's newest keys before compression: a ring in one block.
         found.append(Kind(1, 0.0, tokens, None, 1))
     return found
 
 
 def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) -> list[Kind]:
-    """List the kinds of layers with a compressed cache. size: of an element; block: tokens.
+    """List the kinds of layers with a compressed cache. size: bytes per element; block: tokens per block.
 
     vLLM 0.33.0, models/deepseek_v4 and v1/core/kv_cache_planning.py (_get_packed_kv_cache_groups; before 0.29.0 in
-    kv_cache_utils.py, group_and_unify_kv_cache_specs, with the same result for DeepSeek V4 Flash): entries and indexer's
-    keys share their blocks; windows, and the FP32 states that the compressors keep of the tokens of an entry, have their own.
+    kv_cache_utils.py, group_and_unify_kv_cache_specs, with the same result for DeepSeek V4 Flash): entries and the indexer's
+    keys share blocks; windows, and the FP32 states that compressors keep for the tokens of an entry, have their own.
     """
     to = ALIGNED if size < 2 else ALIGNED_PLAIN
     found: list[Kind] = []
@@ -226,7 +225,7 @@ def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) ->
             widths.append((index_bytes(c.indexer, size), c.indexer.head_dim))
         for entry, width in widths:
             found.append(Kind(c.layers, aligned(block / c.ratio * entry, to), block, packed=True))
-            state = tokens * 2 * spans * width * 4  # a value and a score of each token
+            state = tokens * 2 * spans * width * 4  # a value and a score per token
             found.append(Kind(c.layers, aligned(state, to), tokens, spans * c.ratio, packed=True))
     for window, alike in windows.items():
         page = aligned(WINDOW_BLOCK * max(entry_bytes(c, size) for c in alike), to)
@@ -235,7 +234,7 @@ def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) ->
 
 
 def _fewest_padded(tuples: t.Sequence[int]) -> int:
-    """Return the number of layers that groups are cut to: at least the first's, with the least padding, the larger of equals.
+    """Return the layers per group: at least the first's, with the least padding; ties go to the larger.
 
     vLLM 0.33.0, v1/core/kv_cache_planning.py, _approximate_gcd.
     """
@@ -243,7 +242,7 @@ def _fewest_padded(tuples: t.Sequence[int]) -> int:
 
 
 def _packed(found: t.Sequence[Kind], in_flight: int) -> Layout:
-    """Lay out kinds whose pages differ: those of equal blocks and windows are groups, and a block is as large as the largest.
+    """Lay out kinds with different pages: kinds with equal blocks and windows form groups, and the largest sets the block size.
 
     A published boot on two Sparks: 20 GB, 652,465 tokens at 500000 (vLLM PR 41834); with half of each, 577,640.
     """
@@ -266,8 +265,8 @@ def _packed(found: t.Sequence[Kind], in_flight: int) -> Layout:
 def layout(found: t.Sequence[Kind], version: Version, batched: int) -> Layout:
     """Join kinds of layers into groups. batched: tokens that a step may compute (`max_num_batched_tokens`).
 
-    Kinds that grow alike are one group. Else every page is made as large as the largest, by larger blocks, or by padding
-    where it does not divide it (0.24; before, vLLM refuses), and groups have equally many layers.
+    Kinds that grow alike form one group. Otherwise every page is enlarged to the largest, by larger blocks, or by padding
+    if it does not divide it (0.24; earlier versions fail), and groups have equal layer counts.
     """
     in_flight = batched * version.batches
     if not found:
