@@ -158,7 +158,7 @@ def read_open(sysfs: Sysfs, proc_root: str = "/proc") -> dict[str, tuple[str, ..
 
 def _opened(path: str, names: t.Mapping[str, str], numbers: t.Mapping[str | None, str]) -> str | None:
     try:
-        target = os.readlink(path)  # pathlib is slower, and a node has thousands of these
+        target = os.readlink(path)  # noqa: PTH115 - pathlib is slower, and a node has thousands of these
     except OSError:  # closed in the meantime
         return None
     if not target.startswith("/dev/") and "uverbs" not in target:
