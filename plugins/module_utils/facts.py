@@ -185,7 +185,7 @@ def _text(path: str) -> str:
 
 
 def read_rdma_netns(sysfs: Sysfs) -> str | None:
-    """Return whether all network namespaces share RDMA devices (`shared`) or one has each (`exclusive`); None without RDMA."""
+    """Return whether RDMA devices are `shared` by all network namespaces or `exclusive` to one; None without RDMA."""
     said = sysfs.read("module/ib_core/parameters/netns_mode")
     return {"Y": "shared", "1": "shared", "N": "exclusive", "0": "exclusive"}.get(said or "")
 

@@ -32,7 +32,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
 
-INSPECT = f"{MANAGER}/inspect"  # checksum of the name of the image that is read
+INSPECT = f"{MANAGER}/inspect"  # label: a checksum of the image's name
 ROOM = "2Gi"  # of scratch
 ASKED = "asked.json"
 

@@ -108,7 +108,7 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
 
 
 def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
-    """What keeps a pod from terminating. How its container ended is not the cause, and a kubelet may log none (1.20 not always)."""
+    """What keeps a pod from terminating. How its container ended is not the cause, and a kubelet may report none (1.20 not always)."""
     said = "it is still terminating."
     remedy = (
         "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
-_SHARE = 3  # a poll takes at most a quarter of a node's time
+_SHARE = 3  # a poll takes about a quarter of a node's time
 _LONGEST = 60.0  # s: what slowed the node may be over long before
 _PHASES = {"download": "downloaded", "verify": "verified", "copy": "copied", "export": "laid out", "import": "imported"}
 
