@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the modules bench and bench_pod both take; the doc fragment `bench` documents it."""
+"""The arguments that the modules bench and bench_pod share; the doc fragment `bench` documents them."""
 
 from __future__ import annotations
 
 import typing as t
 
-# What is asked of a served model. A module imports from here, as Ansible ships no other module with it.
+# The request to a served model. The modules import only from here, as Ansible ships no other module with them.
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "model": {"type": "str"},
     "workloads": {"type": "list", "elements": "str", "default": ["chat"]},

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files beneath a folder that others may write to: root works there by handles of folders, and follows no link.
+"""Files beneath a folder that others can write to: root works there through folder descriptors, and follows no link.
 
-The folder itself is the owner's choice, and may be a link to another disk. What lies beneath it may have been put there by
-who has the folder in his pod: a link, a pipe, a second name of another file. Folders that are links are refused by name; a
-file that is none is replaced, or counts as absent.
+The folder itself is the owner's choice, and may be a link to another disk. Whoever has the folder in a pod may have put anything
+beneath it: a link, a pipe, a hard link to another file. Folders that are links are refused by name; anything but a plain file is
+replaced, or counts as missing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# A pipe would be waited for without O_NONBLOCK.
+# Without O_NONBLOCK, opening a pipe would block.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ABSENT = (FileNotFoundError,)
-MOST = 128 * 2**20  # bytes of a file that is read whole: memory is the host's
+MOST = 128 * 2**20  # bytes of a file that is read whole: it uses the host's memory
 CHUNK = 4 * 2**20
 DEEPEST = 64
 
@@ -37,14 +37,14 @@ def parts(root: str, path: str) -> tuple[str, ...]:
 
 
 class Beneath:
-    """A folder. All paths are relative to it; OSError is the system's, CollectionError says who is to look."""
+    """A folder. All paths are relative to it; OSError is the system's, CollectionError says what to check."""
 
     def __init__(self, root: str | pathlib.Path) -> None:
         self.root = str(root)
 
     @contextlib.contextmanager
     def folder(self, path: str | None, *, make: bool = False, mode: int = 0o755) -> t.Iterator[int]:
-        """Open a folder (None: the root); make it with its parents where that is asked for. Yields its descriptor."""
+        """Open a folder (None: the root); make: create it with its parents. Yields its descriptor."""
         if make:
             pathlib.Path(self.root).mkdir(parents=True, exist_ok=True)
         here = os.open(self.root, _FOLDER)
@@ -69,25 +69,25 @@ class Beneath:
 
     @contextlib.contextmanager
     def _beside(self, path: str, *, make: bool = False) -> t.Iterator[tuple[int, str]]:
-        """Open the folder that a file is in; yields its descriptor and the file's name in it."""
+        """Open a file's folder; yields the descriptor and the file's name in it."""
         *folders, name = parts(self.root, path)
         with self.folder("/".join(folders) or None, make=make) as here:
             yield here, name
 
     def stat(self, path: str) -> os.stat_result | None:
-        """Return what a plain file is like; None where there is none."""
+        """Return the status of a plain file; None if there is none."""
         with contextlib.suppress(*_ABSENT), self._beside(path) as (here, name):
             seen = os.stat(name, dir_fd=here, follow_symlinks=False)
             return seen if stat.S_ISREG(seen.st_mode) else None
         return None
 
     def open(self, path: str) -> t.IO[bytes]:
-        """Open a plain file for reading. OSError where it is absent or none."""
+        """Open a plain file for reading. OSError if it is missing or not one."""
         with self._beside(path) as (here, name):
             return self._plain(os.open(name, os.O_RDONLY | _FILE, dir_fd=here), path, "rb")
 
     def read(self, path: str, most: int = MOST) -> bytes | None:
-        """Return the content of a plain file; None where there is none, or one of more bytes than ours have."""
+        """Return the content of a plain file; None if there is none, or if it has more bytes than any of ours."""
         seen = self.stat(path)
         if seen is None or seen.st_size > most:
             return None
@@ -98,7 +98,7 @@ class Beneath:
         return bytes(content) if len(content) <= most else None
 
     def create(self, path: str, mode: int = 0o644) -> t.IO[bytes]:
-        """Make a file, empty, in place of whatever has its name; for reading and writing."""
+        """Create an empty file for reading and writing; it replaces whatever has its name."""
         with self._beside(path, make=True) as (here, name):
             with contextlib.suppress(*_ABSENT):
                 os.unlink(name, dir_fd=here)
@@ -107,24 +107,24 @@ class Beneath:
             return self._plain(made, path, "r+b")
 
     def resume(self, path: str) -> t.IO[bytes]:
-        """Open a file that was begun, for reading and writing; one that somebody else shares is made again, empty."""
+        """Open a partial file for reading and writing; one with a second hard link is recreated, empty."""
         if self.stat(path) is not None:
             with self._beside(path) as (here, name), contextlib.suppress(FileNotFoundError):
                 file = self._plain(os.open(name, os.O_RDWR | _FILE, dir_fd=here), path, "r+b")
-                if os.fstat(file.fileno()).st_nlink == 1:  # of what is open: the name may be another's by now
+                if os.fstat(file.fileno()).st_nlink == 1:  # of the open file: the name may belong to another by now
                     return file
                 file.close()
         return self.create(path)
 
     def _plain(self, descriptor: int, path: str, mode: str) -> t.IO[bytes]:
-        """Return a descriptor as an unbuffered file, once it is known to be a plain one."""
+        """Return a descriptor as an unbuffered file, after a check that it is a plain one."""
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "it is not a plain file", f"{self.root}/{path}")
         return t.cast("t.IO[bytes]", os.fdopen(descriptor, mode, buffering=0))
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Write a file whole or not at all."""
+        """Write a file atomically."""
         beside = _aside(path)
         with self.create(beside, mode) as file:
             view = memoryview(content)
@@ -134,25 +134,25 @@ class Beneath:
         self.rename(beside, path)
 
     def rename(self, path: str, to: str) -> None:
-        """Give a file another place, in place of what has that name."""
+        """Move a file; it replaces whatever has the new name."""
         with self._beside(path) as (here, name), self._beside(to, make=True) as (there, other):
             os.replace(name, other, src_dir_fd=here, dst_dir_fd=there)
 
     def unlink(self, path: str) -> bool:
-        """Remove a file or a link; tell whether there was one."""
+        """Remove a file or a link; return whether there was one."""
         with contextlib.suppress(*_ABSENT), self._beside(path) as (here, name):
             os.unlink(name, dir_fd=here)
             return True
         return False
 
     def target(self, path: str) -> str | None:
-        """Return where a link points to; None where there is no link."""
+        """Return a link's target; None if there is no link."""
         with contextlib.suppress(OSError), self._beside(path) as (here, name):
             return os.readlink(name, dir_fd=here)
         return None
 
     def symlink(self, path: str, target: str) -> None:
-        """Lay a link in place of what has its name."""
+        """Create a link; it replaces whatever has its name."""
         beside = _aside(path)
         self.unlink(beside)
         with self._beside(beside, make=True) as (here, name):
@@ -160,13 +160,13 @@ class Beneath:
         self.rename(beside, path)
 
     def names(self, path: str) -> list[str]:
-        """Return what is in a folder; nothing where there is none."""
+        """Return the names in a folder; none if it does not exist."""
         with contextlib.suppress(*_ABSENT), self.folder(path) as here, os.scandir(here) as found:
             return sorted(entry.name for entry in found)
         return []
 
     def walk(self, path: str) -> t.Iterator[tuple[str, bool]]:
-        """Yield everything in a folder, deepest first: its path, and whether it is a folder. Links are not gone into."""
+        """Yield everything in a folder, deepest first: its path, and whether it is a folder. Links are not followed."""
         if path.count("/") > DEEPEST:
             raise CollectionError(
                 f"{self.root}/{path} lies deeper than any folder of ours ({DEEPEST} folders). See who has put it there, and remove it."
@@ -176,21 +176,21 @@ class Beneath:
             try:
                 with self._beside(below) as (here, _name):
                     deeper = stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
-            except FileNotFoundError:  # whoever else writes there has removed it
+            except FileNotFoundError:  # another writer has removed it
                 continue
             if deeper:
                 yield from self.walk(below)
             yield below, deeper
 
     def rmdir(self, path: str) -> bool:
-        """Remove a folder where it is empty; tell whether it was."""
+        """Remove a folder if it is empty; return whether it was."""
         with contextlib.suppress(OSError), self._beside(path) as (here, name):
             os.rmdir(name, dir_fd=here)
             return True
         return False
 
     def clear(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder with its contents."""
         for below, is_folder in list(self.walk(path)):
             self.rmdir(below) if is_folder else self.unlink(below)
         self.rmdir(path)

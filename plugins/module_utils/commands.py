@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the core runs commands: a callable that takes an argv and returns (exit status, stdout, stderr), never a shell.
 
-An absent tool is exit status 127, as a shell has it, so that the core can go on without it; one that is ended since it takes too
-long is 124, as timeout(1) has it. (fabric/rollback.py, one file that is a program of its own, has its own names for both.)
+A missing tool is exit status 127, as in a shell, so that the core can do without it; a command that is killed because it takes too
+long is 124, as with timeout(1). (fabric/rollback.py, one file that is also a program of its own, has its own names for both.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_FOUND, TOO_LONG = 127, 124
 
 
 def module_runner(module: t.Any) -> Run:
-    """Make a Run of an AnsibleModule: the C locale, and 127 for a command that is not there."""
+    """Make a Run from an AnsibleModule: the C locale, and 127 for a missing command."""
     environment = {"LC_ALL": "C", "LANGUAGE": ""}
 
     def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
@@ -32,7 +32,7 @@ def module_runner(module: t.Any) -> Run:
 
 
 def run_json(run: Run, argv: t.Sequence[str]) -> t.Any:
-    """Run a command that prints JSON; None where it is absent, fails or prints something else."""
+    """Run a command that prints JSON; None if it is missing, fails or prints something else."""
     rc, out, _err = run(argv)
     if rc != 0:
         return None

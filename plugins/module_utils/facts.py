@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what a node has, in one go and with few commands: its fabric functions, their VFs wherever these are, the rest.
+"""Read a node in one go and with few commands: its fabric functions, their VFs wherever these are, the rest.
 
 One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, one `systemctl`, one Python for netplan's files, and one
-`devlink` for each mlx5 function. All else comes of sysfs and /proc.
+`devlink` for each mlx5 function. Everything else comes from sysfs and /proc.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 Links = t.Mapping[str, t.Mapping[str, t.Any]]
 
-# A pod's namespace has no process while its VFs are put into it, or taken out again. CNI plugins need a second for that, on
-# an overloaded node several: one that has had none for so long is dead.
+# A pod's namespace has no process while its VFs are moved in or out. CNI plugins need a second for that, on an overloaded node
+# several: a namespace that has had none for this long is dead.
 SETTLE_S = 20.0
 
 
@@ -61,11 +61,11 @@ def read_node(
     """Read a node.
 
     device_ids: PCI `vendor:device` of the fabric's physical functions. files: absolute paths to digest. units: systemd
-    units whose enablement is asked for. The roots are parameters for tests. enter: how to look into a network
-    namespace (tests have their own). details: False reads functions and VFs alone, without firmware, active_mtu,
-    eswitch mode, users, netplan and units: what a check that is repeated needs.
-    Takes up to 3 SETTLE_S longer where a VF is in a namespace without processes: it may be a pod's in the making.
-    Raises CollectionError where `ip` fails, a file may not be read, or a VF's namespace cannot be looked into.
+    units whose enablement to read. The roots are parameters for tests. enter: how to read inside a network namespace
+    (tests have their own). details: False reads only functions and VFs, without firmware, active_mtu, eswitch mode, users,
+    netplan and units: enough for a repeated check.
+    Takes up to 3 SETTLE_S longer if a VF is in a namespace without processes: it may belong to a pod that is starting.
+    Raises CollectionError if `ip` fails, a file may not be read, or a VF's namespace cannot be entered.
     """
 
     def look() -> tuple[list[Function], _Reading]:
@@ -107,7 +107,7 @@ def read_links(run: Run) -> dict[str, dict[str, t.Any]]:
 
 
 def read_active_mtu(run: Run, sysfs: Sysfs) -> dict[tuple[str, int], int]:
-    """Return active_mtu by HCA and port, as libibverbs tells it (sysfs does not have it); {} without its tools."""
+    """Return active_mtu by HCA and port, from libibverbs (sysfs does not have it); {} without its tools."""
     found: dict[tuple[str, int], int] = {}
     if not sysfs.names("class/infiniband"):
         return found
@@ -136,8 +136,8 @@ def read_users(run: Run, sysfs: Sysfs) -> dict[str, tuple[str, ...]]:
 def read_open(sysfs: Sysfs, proc_root: str = "/proc") -> dict[str, tuple[str, ...]]:
     """Return the processes that have an HCA's device file open (/dev/infiniband/uverbsN), by HCA, as "comm (pid)".
 
-    Without a queue pair `rdma` does not tell of them, and the kernel waits for them when the HCA is to go. In a
-    container the file may have another path: what counts is the device's number, where it can be seen.
+    `rdma` does not list those without a queue pair, but the kernel waits for them before it removes the HCA. In a container
+    the file may have another path: the device's number counts, if it can be read.
     """
     names, numbers = {}, {}
     for device in sysfs.names("class/infiniband_verbs"):
@@ -158,8 +158,8 @@ def read_open(sysfs: Sysfs, proc_root: str = "/proc") -> dict[str, tuple[str, ..
 
 def _opened(path: str, names: t.Mapping[str, str], numbers: t.Mapping[str | None, str]) -> str | None:
     try:
-        target = os.readlink(path)  # noqa: PTH115 - pathlib costs more, and a node has thousands of these
-    except OSError:  # closed meanwhile
+        target = os.readlink(path)  # noqa: PTH115 - pathlib is slower, and a node has thousands of these
+    except OSError:  # closed in the meantime
         return None
     if not target.startswith("/dev/") and "uverbs" not in target:
         return None
@@ -173,7 +173,7 @@ def _opened(path: str, names: t.Mapping[str, str], numbers: t.Mapping[str | None
 def _listed(path: str) -> list[str]:
     try:
         return os.listdir(path)  # noqa: PTH208
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # the process has ended, or is another user's
         return []
 
 
@@ -191,7 +191,7 @@ def read_rdma_netns(sysfs: Sysfs) -> str | None:
 
 
 def _flat(value: t.Any) -> t.Iterator[dict[str, t.Any]]:
-    # iproute2 before 6.10 puts each entry into a list of its own.
+    # iproute2 before 6.10 wraps each entry in a list of its own.
     if isinstance(value, dict):
         yield value
     elif isinstance(value, list):
@@ -250,7 +250,7 @@ class _Reading:
                 version, firmware = sysfs.driver_info(name)
             firmware = firmware or (sysfs.read("class/infiniband", hca.name, "fw_ver") if hca else None) or None
             version = version or (sysfs.read("module", driver, "version") if driver else None)
-            # Others (igb) have no devlink eswitch and would only say so.
+            # Others (igb) have no devlink eswitch and would only report that.
             eswitch = read_eswitch(self.run, pci) if driver == "mlx5_core" else None
         table = {
             entry["vf"]: entry
@@ -291,7 +291,7 @@ class _Reading:
 
 
 def read_eswitch(run: Run, pci: str) -> str | None:
-    """Return the eswitch mode of a PF (`legacy`, `switchdev`), or None where it has none or devlink is absent."""
+    """Return the eswitch mode of a PF (`legacy`, `switchdev`), or None if it has none or devlink is missing."""
     answer = run_json(run, ["devlink", "-j", "dev", "eswitch", "show", f"pci/{pci}"])
     device = answer.get("dev", {}).get(f"pci/{pci}", {}) if isinstance(answer, dict) else {}
     mode = device.get("mode")
@@ -318,7 +318,7 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
         for pci, seen in answer.items():
             hca = from_plain(Hca, seen["hca"]) if seen["hca"] else None
             found[pci] = from_plain(Netdev, seen["netdev"]), hca, place
-    # A namespace that went away meanwhile gives its VFs back to the host.
+    # A namespace that has disappeared gives its VFs back to the host.
     lost = [pci for pci in sorted(missing - set(found)) if not reading.sysfs.netdev_of(pci)]
     if lost and unread:
         raise CollectionError(f"VF {', '.join(lost)}: its netdev is not on the host, and {' '.join(unread)}")
@@ -326,7 +326,7 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
 
 
 def _settled(look: t.Callable[[], tuple[list[Function], _Reading]]) -> tuple[list[Function], _Reading]:
-    """Look until each VF in a namespace without processes has been there for SETTLE_S: until then it may be moving."""
+    """Repeat the look until each VF in a namespace without processes has been there for SETTLE_S: until then it may be moving."""
     began, since = time.monotonic(), dict[tuple[str, str | None], float]()
     while True:
         functions, reading = look()
@@ -352,7 +352,7 @@ def _placed(vf: Vf, found: t.Mapping[str, tuple[Netdev, Hca | None, Place]], rea
 
 
 def _look(sysfs: Sysfs, run: Run, proc_root: str, wanted: t.Collection[str]) -> dict[str, t.Any]:
-    """Runs inside a namespace: which of these PCI functions have their netdev here, and what it looks like."""
+    """Runs inside a namespace: which of these PCI functions have their netdev here, and its properties."""
     here = {pci: name for name in sysfs.names("class/net") if (pci := sysfs.pci_of(name)) in wanted and pci}
     if not here:
         return {}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a node is doing, beside its fabric: versions, memory, GPU, heat, PCIe links, and what its journal says.
+"""A node's health, apart from its fabric: versions, memory, GPU, temperature, PCIe links, and what its journal says.
 
-Three `journalctl`, one `nvidia-smi`, one `k3s --version`; all else comes of /proc, sysfs and files. Nothing is changed.
+Three `journalctl`, one `nvidia-smi`, one `k3s --version`; everything else comes from /proc, sysfs and files. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _QUERY = {
     "temperature_c": "temperature.gpu",
     "utilisation": "utilization.gpu",
 }
-EARLIER = 1000  # lines of the boot before: its end says why it ended
+EARLIER = 1000  # lines of the previous boot: its end shows why it ended
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What nvidia-smi says of a GPU. What it does not support is None."""
+    """What nvidia-smi reports of a GPU. Unsupported values are None."""
 
     name: str | None = None
     pstate: str | None = None
@@ -47,7 +47,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class PciLink:
-    """The PCIe link of a function as it is: lanes, and GT/s for each."""
+    """The current PCIe link of a function: lanes, and GT/s for each."""
 
     pci: str
     width: int | None = None
@@ -56,9 +56,9 @@ class PciLink:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """All of it. versions: by component. memory: in KiB. gpu_error: why nvidia-smi told nothing.
+    """All readings. versions: by component. memory: in KiB. gpu_error: why nvidia-smi reported nothing.
 
-    journals: what was found in each; the boot before this one has `earlier` in its name.
+    journals: what was found in each; the previous boot's has `earlier` in its name.
     """
 
     uptime_s: float | None = None
@@ -88,8 +88,8 @@ def read_health(
     """Read a node.
 
     patterns: what to look for in the journal. device_ids: PCI `vendor:device` of the fabric's functions. packages:
-    whose versions matter. units: whose journal is read beside the kernel's. since: how far back in this boot, in
-    journalctl's words. max_lines: of each journal, the newest.
+    whose versions to read. units: whose journal to read beside the kernel's. since: how far back in this boot, in
+    journalctl's format. max_lines: of each journal, the newest.
     """
     gpus, gpu_error = read_gpus(run)
     return Health(
@@ -108,7 +108,7 @@ def read_health(
 def read_versions(
     sysfs: Sysfs, run: Run, packages: t.Iterable[str], proc_root: str = "/proc", system_root: str = ""
 ) -> dict[str, str]:
-    """Return the versions by component; what is not there is left out. Packages come under their own names."""
+    """Return the versions by component; missing ones are left out. Packages are listed under their own names."""
     release = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', _text(f"{system_root}/etc/os-release")))
     dgx = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', _text(f"{system_root}/etc/dgx-release")))
     driver = re.search(r"NVRM version:.*?\s(\d+\.[\d.]+)\s", _text(f"{proc_root}/driver/nvidia/version"))
@@ -129,7 +129,7 @@ def read_versions(
 
 
 def read_gpus(run: Run) -> tuple[tuple[Gpu, ...], str | None]:
-    """Return the GPUs, or why nvidia-smi tells of none."""
+    """Return the GPUs, or why nvidia-smi lists none."""
     rc, out, err = run(["nvidia-smi", f"--query-gpu={','.join(_QUERY.values())}", "--format=csv,noheader,nounits"])
     if rc == NOT_FOUND:
         return (), "nvidia-smi is not installed"
@@ -156,7 +156,7 @@ def _gpu(row: t.Mapping[str, str]) -> Gpu:
 
 
 def low_power(gpu: Gpu, limits: t.Mapping[str, t.Any]) -> bool | None:
-    """Whether a GPU is stuck in its low-power state; None where nobody can tell, for it shows at work only.
+    """Whether a GPU is stuck in its low-power state; None if unknown, since it shows only under load.
 
     limits: `gpu` of knowledge/health.
     """
@@ -168,7 +168,7 @@ def low_power(gpu: Gpu, limits: t.Mapping[str, t.Any]) -> bool | None:
 def read_journals(
     run: Run, patterns: t.Sequence[Pattern], units: t.Sequence[str], since: str | None, max_lines: int
 ) -> t.Iterator[Reading]:
-    """Look for the patterns in the kernel's journal of this boot and of the end of the one before, and in the units'."""
+    """Look for the patterns in the kernel's journal of this boot and of the end of the previous one, and in the units'."""
     window = ["--since", since] if since else []
     common = ["journalctl", "--no-pager", "--quiet", "--output=short-iso"]
     kernel = _journal("kernel, this boot", run, [*common, "-k", "-b", "0", "-n", str(max_lines), *window], patterns)

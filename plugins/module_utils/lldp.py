@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who LLDP says is at the other end of an interface, from whatever listens to it on the node.
+"""The neighbours of interfaces according to LLDP, from whatever listens to it on the node.
 
-systemd-networkd tells it as JSON from 257 on; before, its frames lie in /run/systemd/netif/lldp, one file for each interface's
-number, each frame behind its length in eight octets. lldpd is asked by `lldpctl`. Where none of them is at work, nothing is known.
+systemd-networkd reports them as JSON from 257 on; before, its frames are in /run/systemd/netif/lldp, one file for each interface
+index, each frame after its length in eight octets. lldpd answers through `lldpctl`. If neither runs, nothing is known.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 
-_FRAME_MOST = 4096  # bytes, as systemd reads them
-_BRIDGE = 1 << 2  # of the capabilities (IEEE 802.1AB, 8.5.8)
+_FRAME_MOST = 4096  # bytes, systemd's own limit
+_BRIDGE = 1 << 2  # capability bit (IEEE 802.1AB, 8.5.8)
 _CHASSIS, _PORT, _NAME, _CAPABILITIES = 1, 2, 5, 7
-# Of a chassis or port id, which kinds are a MAC.
+# The subtypes of a chassis or port id that are a MAC.
 _MAC_KIND = {_CHASSIS: 4, _PORT: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One neighbour of an interface. chassis, port: as it names them (a MAC in lower case). bridge: whether it is a switch."""
+    """One neighbour of an interface. chassis, port: its own names (a MAC in lower case). bridge: whether it is a switch."""
 
     netdev: str
     chassis: str | None = None
@@ -35,7 +35,7 @@ class Neighbour:
 
 
 def read_lldp(sysfs: Sysfs, run: Run, netdevs: t.Sequence[str], system_root: str = "") -> list[Neighbour]:
-    """Return the neighbours of these interfaces; [] where nothing on the node listens to LLDP."""
+    """Return the neighbours of these interfaces; [] if nothing on the node listens to LLDP."""
     said = run_json(run, ["networkctl", "lldp", "--json=short"])
     found = list(_of_networkd(said)) if isinstance(said, dict) else []
     for name in netdevs:
@@ -73,7 +73,7 @@ def _of_file(netdev: str, path: pathlib.Path) -> t.Iterator[Neighbour]:
 
 
 def parse_frame(netdev: str, frame: bytes) -> Neighbour:
-    """Read an LLDP frame, its Ethernet header included. What it does not say, or says in a way that is not known, is None."""
+    """Parse an LLDP frame, including its Ethernet header. Missing values, and those of an unknown form, are None."""
     values: dict[int, str | None] = {}
     bridge, at = False, 14
     while at + 2 <= len(frame):

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """While a model is loaded, keep memory free for the GPU: drop the page cache and compact memory below a floor.
 
-Laid on nodes as it is, and run there by a unit that systemd starts when somebody connects to its socket. A rank connects before it
-loads, says its name, and ends the connection when it is ready; the kernel ends that of a rank that dies. So a rank writes nothing
-on the node, and cannot speak for another. Standard library alone.
+Installed on nodes unchanged, and run there by a unit that systemd starts when something connects to its socket. A rank connects
+before it loads, sends its name, and closes the connection when it is ready; the kernel closes it for a rank that dies. So a rank
+writes nothing on the node, and cannot act for another. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import time
 import typing as t
 
 CONFIG = "/etc/dgxspark/load-guard.json"
-FOLDER = "/run/dgxspark/load-guard"  # ranks have it, read-only
+FOLDER = "/run/dgxspark/load-guard"  # ranks have it read-only
 SOCKET = "socket"
 KIB_PER_MIB = 1024
-MOST = 32  # connections at once
+MOST = 32  # simultaneous connections
 NAME = 64  # bytes of a name
-LINGER_S = 30.0  # after the last one: systemd starts no unit that comes and goes without end
-FIRST = 3  # the descriptor at which systemd hands the socket over (sd_listen_fds)
+LINGER_S = 30.0  # after the last load: systemd stops restarting a unit that starts and ends too often
+FIRST = 3  # the descriptor of the socket from systemd (sd_listen_fds)
 
 
 class Settings(t.TypedDict):
@@ -37,7 +37,7 @@ class Settings(t.TypedDict):
 
 
 def free_kib(meminfo: str) -> int:
-    """Return MemFree in KiB. Not MemAvailable: the GPU's driver cannot wait for page cache to be given back."""
+    """Return MemFree in KiB. Not MemAvailable: the GPU's driver cannot wait for the page cache to be reclaimed."""
     match = re.search(r"^MemFree:\s+(\d+) kB", meminfo, re.MULTILINE)
     return int(match[1]) if match else 0
 
@@ -48,19 +48,19 @@ def is_due(meminfo: str, settings: Settings) -> bool:
 
 
 def say(text: str) -> None:
-    """Say a line in the unit's journal."""
+    """Write a line to the unit's journal."""
     sys.stderr.write(f"{text}\n")
 
 
 class Load:
-    """A connection: since when (s, of a clock that nobody sets), and the name that was said."""
+    """A connection: its start (s, monotonic clock), and the name that it sent."""
 
     def __init__(self, connection: socket.socket, now: float) -> None:
         self.connection, self.since, self.name = connection, now, "somebody"
         connection.setblocking(False)
 
     def goes_on(self) -> bool:
-        """Whether the other end is still there."""
+        """Whether the other end is still connected."""
         try:
             said = self.connection.recv(NAME)
         except BlockingIOError:
@@ -72,7 +72,7 @@ class Load:
 
 
 class Guard:
-    """The loop. listener: the socket; proc: where procfs is."""
+    """The loop. listener: the socket; proc: the root of procfs."""
 
     def __init__(self, settings: Settings, listener: socket.socket, proc: str = "/proc") -> None:
         self.settings, self.listener, self.proc = settings, listener, pathlib.Path(proc)
@@ -81,7 +81,7 @@ class Guard:
         listener.setblocking(False)
 
     def look(self, now: float) -> list[str]:
-        """Take in who has connected, let go of who has left or loads for too long; return the names of the others."""
+        """Accept new connections, drop those that closed or load for too long; return the names of the others."""
         while True:
             try:
                 connection = self.listener.accept()[0]
@@ -102,7 +102,7 @@ class Guard:
         return sorted(load.name for load in self.loads)
 
     def step(self, now: float) -> bool:
-        """Do what is due; return whether a load is still going on."""
+        """Drop caches if due; return whether a load is still in progress."""
         loads = self.look(now)
         if loads and is_due((self.proc / "meminfo").read_text(encoding="ascii"), self.settings):
             for knob in ("drop_caches", "compact_memory"):
@@ -111,7 +111,7 @@ class Guard:
         return bool(loads)
 
     def run(self, linger_s: float = LINGER_S) -> None:
-        """Guard until no load is left for a while."""
+        """Guard until there has been no load for a while."""
         last = time.monotonic()
         while time.monotonic() - last <= linger_s:
             if self.step(time.monotonic()):

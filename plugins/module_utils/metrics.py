@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's state as a file for Prometheus's node exporter (its textfile collector).
 
-The role spark_metrics lays this on nodes with the modules that it imports, so that a metric comes of the same reading and
-judgement as `verify` and `doctor`; a timer of systemd runs it. What cannot be read has no sample, never a guess, and its part
-says so in dgxspark_metrics_part_ok. Base units throughout, as Prometheus has them.
+The role spark_metrics installs this on nodes with the modules that it imports, so that a metric comes from the same reading and
+judgement as `verify` and `doctor`; a systemd timer runs it. An unreadable value has no sample, never a guess, and its part
+reports that in dgxspark_metrics_part_ok. Base units throughout, as is Prometheus's convention.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ Sample = tuple[str, Labels, float]
 
 
 class Verify(t.TypedDict):
-    """The outcome of a verify; finished: seconds since 1970."""
+    """The outcome of a verify; finished: seconds since the epoch."""
 
     passed: bool
     finished: float
 
 
 class Settings(t.TypedDict):
-    """What the role lays on the node. gid_index: where one is pinned. gpu: limits of knowledge/health; None without a GPU."""
+    """The role's settings on the node. gid_index: the pinned one, if any. gpu: limits of knowledge/health; None without a GPU."""
 
     output: str
     device_ids: list[str]
@@ -102,7 +102,7 @@ class Settings(t.TypedDict):
 
 
 class Place(t.NamedTuple):
-    """How the node is reached: the machine itself, or a tree of a test."""
+    """Access to the node: the machine itself, or a test's tree."""
 
     sysfs: Sysfs
     run: Run
@@ -140,7 +140,7 @@ def _number(value: float) -> str:
 
 
 def fabric(node: Node, planned: t.Sequence[PlannedFunction], gid_index: int | None) -> t.Iterator[Sample]:
-    """Yield links, places of VFs and GIDs of a node against its plan."""
+    """Yield links, VF places and GIDs of a node against its plan."""
     entries, findings = judge(node, planned)
     index = {(entry.slot, entry.vf): entry.index for entry in entries}
     problem = {finding.subject.split(" ")[0]: finding.id for finding in findings}
@@ -170,7 +170,7 @@ def fabric(node: Node, planned: t.Sequence[PlannedFunction], gid_index: int | No
 
 
 def rdma(readings: t.Iterable[PortCounters], node: Node | None) -> t.Iterator[Sample]:
-    """Yield the counters of RDMA ports, with PCI address and VF index where these are known."""
+    """Yield the counters of RDMA ports, with PCI address and VF index if these are known."""
     owners: dict[str, Labels] = {}
     for function in node.functions if node else ():
         if function.hca:
@@ -190,7 +190,7 @@ def rdma(readings: t.Iterable[PortCounters], node: Node | None) -> t.Iterator[Sa
 
 
 def memory(available_kib: int | None, floor: int) -> t.Iterator[Sample]:
-    """Yield available memory and its floor. Raises CollectionError where the kernel does not tell."""
+    """Yield available memory and its floor. Raises CollectionError if the kernel does not report it."""
     yield "dgxspark_memory_floor_bytes", {}, floor
     if available_kib is None:
         raise CollectionError("/proc/meminfo does not tell MemAvailable.")
@@ -198,7 +198,7 @@ def memory(available_kib: int | None, floor: int) -> t.Iterator[Sample]:
 
 
 def gpus(found: t.Sequence[Gpu], error: str | None, limits: t.Mapping[str, float]) -> t.Iterator[Sample]:
-    """Yield how GPUs are doing. Raises CollectionError where they cannot be read."""
+    """Yield the state of GPUs. Raises CollectionError if they cannot be read."""
     if error:
         raise CollectionError(f"{error}.")
     for number, gpu in enumerate(found):
@@ -219,9 +219,9 @@ _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 
 
 def ranks(proc_root: str, pods_root: str) -> t.Iterator[Sample]:
-    """Yield the ranks that run here: their supervisors, and which model's by the pod that the kernel has them in.
+    """Yield the ranks that run here: found by their supervisors; the model comes from the pod in the kernel's cgroup.
 
-    Nothing that a rank could write is read but its command line, of which a number is taken.
+    The only input that a rank could forge is its command line, from which just a number is taken.
     """
     pods = {name.rpartition("_")[2]: name.split("_")[1] for name in _names(pods_root) if name.count("_") == 2}
     found = set()
@@ -235,7 +235,7 @@ def ranks(proc_root: str, pods_root: str) -> t.Iterator[Sample]:
 
 
 def verified(outcome: Verify | None) -> t.Iterator[Sample]:
-    """Yield the last verify's outcome, where one is known."""
+    """Yield the last verify's outcome, if known."""
     if outcome:
         yield "dgxspark_verify_passed", {}, outcome["passed"]
         yield "dgxspark_verify_finished_timestamp_seconds", {}, outcome["finished"]
@@ -251,7 +251,7 @@ def _names(path: str) -> list[str]:
 def _bytes(path: str) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return b""
 
 
@@ -267,7 +267,7 @@ def collect(settings: Settings, place: Place, now: float) -> tuple[str, list[str
         fault = None
         try:
             for sample in read():
-                samples.append(sample)  # what came before a fault counts
+                samples.append(sample)  # samples from before a fault count
         except (CollectionError, OSError, ValueError) as exc:
             fault = str(exc)
             said.append(f"{name}: {fault}")
@@ -303,7 +303,7 @@ def collect(settings: Settings, place: Place, now: float) -> tuple[str, list[str
 
 
 def command(argv: t.Sequence[str]) -> tuple[int, str, str]:
-    """Run a command as commands.Run has it."""
+    """Run a command as a commands.Run."""
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             argv, capture_output=True, text=True, check=False, timeout=COMMAND_S, env={**os.environ, "LC_ALL": "C"}
@@ -316,7 +316,7 @@ def command(argv: t.Sequence[str]) -> tuple[int, str, str]:
 
 
 def main(path: str = SETTINGS, place: Place | None = None) -> int:
-    """Write the file. 0: all could be read; 1: the file was written, and it says what could not; 2: it was not written."""
+    """Write the file. 0: everything was read; 1: the file was written, and says what could not be read; 2: it was not written."""
     try:
         settings: Settings = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:

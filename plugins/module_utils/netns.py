@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network namespaces of a node: which there are, whether anything runs in them, and a look into one.
+"""Network namespaces of a node: which exist, whether anything runs in them, and how to read inside one.
 
-A pod's namespace is looked into from a forked child with a mount namespace of its own: nothing of the pod is touched,
-and nothing is left when the child ends.
+A pod's namespace is read from a forked child with a mount namespace of its own: nothing of the pod is touched, and nothing
+remains when the child ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import R
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
-# Called inside a namespace with its sysfs, a runner and the root of /proc; returns what JSON can hold.
+# Called inside a namespace with its sysfs, a runner and the root of /proc; returns JSON-compatible data.
 Reader = t.Callable[[Sysfs, Run, str], t.Any]
 Enter = t.Callable[[str, Reader], t.Any]
 
@@ -35,7 +35,7 @@ _MS_READ_ONLY = 0x0000000F  # MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A network namespace: a path to enter it by, its inode, and how many processes are in it."""
+    """A network namespace: a path to enter it by, its inode, and the number of its processes."""
 
     path: str
     inode: int
@@ -43,11 +43,11 @@ class Namespace:
 
 
 def other_namespaces(proc_root: str = "/proc", netns_root: str = "/run/netns") -> list[Namespace]:
-    """Return all network namespaces but our own, those with processes first.
+    """Return all network namespaces except our own, those with processes first.
 
-    Sources: every process, the named ones in `netns_root`, and whatever else is mounted somewhere. The mount of a
-    namespace keeps it alive when its last process has ended: that is how a dead pod's VF is stranded.
-    Raises CollectionError where another user's processes cannot be looked at.
+    Sources: every process, the named ones in `netns_root`, and all other mounts. A namespace's mount keeps it alive after its
+    last process has ended: that is how a dead pod's VF is stranded.
+    Raises CollectionError if another user's processes cannot be read.
     """
     own = os.stat(f"{proc_root}/self/ns/net")  # noqa: PTH116
     pids: dict[int, int] = {}
@@ -58,7 +58,7 @@ def other_namespaces(proc_root: str = "/proc", netns_root: str = "/run/netns") -
             if inode is not None:
                 pids[inode] = pids.get(inode, 0) + 1
                 paths.setdefault(inode, f"{proc_root}/{entry}/ns/net")
-    # A mounted path lasts longer than a process: it is the better one to enter by.
+    # A mounted path outlives a process: prefer it for entering.
     for path in [*_mounted(proc_root), *_named(netns_root)]:
         inode = _inode(path, own.st_dev)
         if inode is not None:
@@ -77,7 +77,7 @@ def _inode(path: str, device: int) -> int | None:
         ) from exc
     except OSError:  # the process has ended
         return None
-    # A file below /run/netns that is no mount is what a removed namespace or a reboot left over.
+    # A file below /run/netns that is not a mount is left over from a removed namespace or a reboot.
     return status.st_ino if status.st_dev == device else None
 
 
@@ -104,8 +104,8 @@ def _mounted(proc_root: str) -> list[str]:
 def entering(run: Run, seconds: float = 30.0) -> Enter:
     """Make an Enter for this machine: it calls a reader in a child inside a namespace, with that namespace's sysfs.
 
-    run: how the reader runs commands. seconds: how long the child may take. The Enter raises CollectionError where the
-    namespace cannot be entered or read.
+    run: how the reader runs commands. seconds: the child's time limit. The Enter raises CollectionError if the namespace
+    cannot be entered or read.
     """
 
     def enter(path: str, reader: Reader) -> t.Any:
@@ -120,7 +120,7 @@ def entering(run: Run, seconds: float = 30.0) -> Enter:
             except (CollectionError, OSError, ImportError, AttributeError) as exc:
                 answer = {"error": str(exc)}
             finally:
-                # Never back into the caller's code: this is a copy of it.
+                # Never return into the caller's code: this process is a copy.
                 with contextlib.suppress(BaseException), os.fdopen(send, "w") as pipe:
                     json.dump(answer, pipe)
                 os._exit(0)
@@ -166,7 +166,7 @@ def _go_into(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     call("setns", descriptor, _CLONE_NEWNET)
     os.close(descriptor)
-    # /sys/class shows the devices of the namespace in which it was mounted: it takes a mount of our own.
+    # /sys/class shows the devices of the namespace in which it was mounted: this needs a mount of its own.
     call("unshare", _CLONE_NEWNS)
     call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_PRIVATE_ALL), None)
     call("mount", b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(_MS_READ_ONLY), None)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that a module lays on a node: what would differ, writing each whole or not at all, and the way back.
+"""Files that a module writes on a node: their differences, atomic writes, and the rollback.
 
-A file's content never goes into an error. That of a secret one goes into no difference either.
+A file's content never appears in an error; that of a secret file never appears in a diff either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECRET = "(secret)"
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file that is to be there with exactly this content (text) and mode (octal, such as 0600)."""
+    """A file with exactly this wanted content (text) and mode (octal, such as 0600)."""
 
     path: str
     content: str
@@ -33,7 +33,7 @@ class NodeFile:
 
 
 def difference(file: NodeFile) -> Change | None:
-    """Return how a node's file differs from the planned one; None where it does not."""
+    """Return how a node's file differs from the planned one; None if it does not."""
     there = read(file.path)
     if there is None:
         return Change(file.path, "file", None, SECRET if file.secret else file.content)
@@ -47,7 +47,7 @@ def difference(file: NodeFile) -> Change | None:
 
 
 def read(path: str) -> tuple[bytes, int] | None:
-    """Return content and mode of a plain file; None where it is absent. CollectionError for one that cannot be read."""
+    """Return content and mode of a plain file; None if it is missing. CollectionError if it cannot be read."""
     try:
         with pathlib.Path(path).open("rb") as file:
             return file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -58,7 +58,7 @@ def read(path: str) -> tuple[bytes, int] | None:
 
 
 def write(path: str, content: bytes, mode: int) -> None:
-    """Write a file beside its place, flush it, and put it there in one step. CollectionError says why it cannot be."""
+    """Write a temporary file beside the target, flush it, and move it into place. CollectionError says why that failed."""
     target, new = pathlib.Path(path), pathlib.Path(beside(path))
     made: list[pathlib.Path] = []
     try:
@@ -82,7 +82,7 @@ def write(path: str, content: bytes, mode: int) -> None:
 
 
 def beside(path: str) -> str:
-    """Return where a file is written before it takes its place: what a killed run may leave."""
+    """Return the path of a file's temporary copy, which a killed run may leave."""
     folder, _slash, name = path.rpartition("/")
     return f"{folder}/.{name}.dgxspark"
 
@@ -93,7 +93,7 @@ def cannot_write(path: str, exc: OSError) -> CollectionError:
 
 
 def digest(path: str) -> str | None:
-    """Return the SHA-256 of a file; None where it is absent."""
+    """Return the SHA-256 of a file; None if it is missing."""
     try:
         with pathlib.Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -104,7 +104,7 @@ def digest(path: str) -> str | None:
 
 
 def free_mib(path: str) -> int:
-    """Return the free room in MiB of the file system on which a path lies or would lie."""
+    """Return the free room in MiB of the file system of a path, which need not exist."""
     place = pathlib.Path(path)
     while not place.exists():
         place = place.parent
@@ -113,14 +113,14 @@ def free_mib(path: str) -> int:
 
 
 class Undo:
-    """What a run replaces, so that it can be put back. Large files are kept beside, in a folder of the same disk."""
+    """What a run replaces, for a rollback. Copies are kept in a folder of the same disk."""
 
     def __init__(self, folder: str) -> None:
         self.folder = pathlib.Path(folder)
         self._kept: dict[str, pathlib.Path | None] = {}
 
     def keep(self, path: str) -> None:
-        """Remember a file (or a folder) as it is now, once."""
+        """Save the current state of a file or folder, once."""
         if path in self._kept:
             return
         source = pathlib.Path(path)
@@ -139,7 +139,7 @@ class Undo:
         self._kept[path] = copy
 
     def restore(self) -> list[str]:
-        """Put everything back; return the paths that were, in words."""
+        """Restore everything; return the restored paths."""
         done = []
         for path, copy in reversed(self._kept.items()):
             remove(path)
@@ -151,13 +151,13 @@ class Undo:
         return done
 
     def forget(self) -> None:
-        """Throw away what was kept."""
+        """Delete what was kept."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._kept.clear()
 
 
 def remove(path: str) -> bool:
-    """Remove a file, a link or a folder with all that is in it; tell whether there was one."""
+    """Remove a file, a link or a folder with its contents; return whether there was one."""
     place = pathlib.Path(path)
     if not place.is_symlink() and not place.exists():
         return False

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel refuses, as what it is: the same remedy for a full disk and a missing right helps with neither."""
+"""Explain errors of the kernel: a full disk and a missing permission need different remedies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEDIES = {
 
 
 def reason(exc: OSError) -> str:
-    """Return in words why, and what to do: for what follows a colon."""
+    """Return the reason in words, and what to do, as the text after a colon."""
     if exc.errno in (errno.EPERM, errno.EACCES):
         if os.geteuid() != 0:
             return f"{exc.strerror}. Run this as root (become: true)."

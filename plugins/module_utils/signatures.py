@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Look for known lines in a log: a stream of lines and patterns in; what matched, where, how often, with an excerpt, out.
 
-It runs on the nodes as well as on the controller, so that a journal is searched where it lies and only what was found
-travels, with secrets masked. Memory does not grow with the log.
+It runs on the nodes as well as on the controller, so that a journal is searched in place and only the matches travel, with secrets
+masked. Memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.secret_names import ALWAYS, CODED
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
-PIECE = 2048  # of a physical line, searched at a time: some logs are one line of progress bars
-OVERLAP = 512  # of the piece before, so that nothing is cut in two
+PIECE = 2048  # characters of a physical line to search at a time: some logs are one line of progress bars
+OVERLAP = 512  # characters of the previous piece, so that no match is cut in two
 EXCERPT = 300
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _MASK = "***"
 _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # Tokens that tell by their look what they are: Hugging Face, NGC, OpenAI-like, GitHub, GitLab, AWS, Slack, K3s, JWT.
+    # Tokens that are recognisable by their form: Hugging Face, NGC, OpenAI-like, GitHub, GitLab, AWS, Slack, K3s, JWT.
     (
         re.compile(
             r"\b(?:hf_|nvapi-|sk-|gh[pousr]_|github_pat_|glpat-|AKIA|xox[abprs]-)[A-Za-z0-9_-]{8,200}"
@@ -34,10 +34,10 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _MASK,
     ),
-    # The rest of a long token whose beginning lies in the piece before.
+    # The rest of a long token that begins in the previous piece.
     (re.compile(r"[A-Za-z0-9_.=-]{160,4000}"), _MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[A-Za-z0-9._~+/=-]{6,2000}"), rf"\1\2{_MASK}"),
-    # What stands behind a telling name: password=…, "secret": "…"; token=…, --api-key …, where it is no mere word (secret_names).
+    # The value after a telling name: password=…, "secret": "…"; token=…, --api-key …, unless it is an ordinary word (secret_names).
     (
         re.compile(r"(?i)((?:" + ALWAYS + r")[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*)[^\s\"',;]{3,2000}"),
         rf"\1{_MASK}",
@@ -55,7 +55,7 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What to look for. `literal` is a part of every text that the expression matches; "" where there is none."""
+    """What to look for. `literal` is a part of every text that the expression matches; "" if there is none."""
 
     id: str
     expression: re.Pattern[str]
@@ -79,7 +79,7 @@ class Hit:
 
 @dataclass(slots=True)
 class Reading:
-    """The outcome for one log. error: why it could not be read (then there is no more)."""
+    """The outcome for one log. error: why it could not be read (the rest is then empty)."""
 
     name: str
     lines: int = 0
@@ -102,10 +102,10 @@ def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern
 
 @functools.lru_cache(maxsize=4096)
 def literal(pattern: str) -> str:
-    """Return the longest run of plain characters that every match of `pattern` must contain, "" if none is sure.
+    """Return the longest run of plain characters that every match of `pattern` must contain, "" if none is certain.
 
-    It spares most lines the expression: `in` is many times faster. Groups, sets, alternatives and what a quantifier
-    may leave out do not count.
+    It saves most lines the expression: `in` is many times faster. Groups, sets, alternatives and optional parts do not
+    count.
     """
     best = run = ""
     depth = position = 0
@@ -132,7 +132,7 @@ def literal(pattern: str) -> str:
         position += width
         quantifier = pattern[position : position + 1]
         if quantifier and quantifier in "*?{+":
-            # Even of `a+` one would stay; but what follows it does not follow directly.
+            # `a+` keeps at least one, but what follows it need not be adjacent to that one.
             plain = ""
             if quantifier == "{":
                 position = pattern.index("}", position)
@@ -154,7 +154,7 @@ def _set_length(pattern: str, start: int) -> int:
 
 
 def mask(text: str) -> str:
-    """Put stars for what looks like a secret."""
+    """Replace what looks like a secret by stars."""
     for expression, replacement in _SECRETS:
         text = expression.sub(replacement, text)
     return text
@@ -162,7 +162,7 @@ def mask(text: str) -> str:
 
 def excerpt(text: str, start: int = 0) -> str:
     """Return a part of a line for people: around `start`, without control characters, secrets masked."""
-    # Masked first: a cut must not leave half a secret that no longer looks like one.
+    # Mask first: a cut must not leave half a secret that no longer looks like one.
     hidden = mask(text)
     begin = max(0, start - 60 - max(0, len(text) - len(hidden))) if len(hidden) > EXCERPT else 0
     shown = " ".join(_CONTROLS.sub(" ", _ESCAPES.sub("", hidden[begin:])).split(" ")).strip()
@@ -171,7 +171,7 @@ def excerpt(text: str, start: int = 0) -> str:
 
 
 def pieces(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
-    """Yield a binary file's lines with their numbers; a long one in pieces that overlap, under one number."""
+    """Yield a binary file's lines with their numbers; a long one in overlapping pieces, under one number."""
     number, before, inside = 0, b"", False
     while True:
         chunk = file.readline(PIECE)
@@ -185,7 +185,7 @@ def pieces(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
 
 
 def numbered(text: str) -> t.Iterator[tuple[int, str]]:
-    """Yield a text's lines with their numbers, long ones in pieces as `pieces` does."""
+    """Yield a text's lines with their numbers, long ones in pieces like `pieces`."""
     number = start = 0
     while start <= len(text):
         found = text.find("\n", start)

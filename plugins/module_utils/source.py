@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The source of a program that is part of this collection and is laid on a node, or into a rank's container."""
+"""The source of a program of this collection, to install on a node or in a rank's container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def source_of(program: types.ModuleType) -> str:
     text = read(program.__name__) if read else None
     if not text:
         raise CollectionError(f"The source of {program.__name__} cannot be read, so nothing can be installed from it.")
-    # Ansible's own loader of collections gives bytes.
+    # Ansible's collection loader returns bytes.
     return text.decode("utf-8") if isinstance(text, bytes) else str(text)
 
 
@@ -31,9 +31,9 @@ _ANY_IMPORT = re.compile(rf"(?m)^ *from ({re.escape(_PLUGINS)}[\w.]*) import (\(
 
 
 def folder_of(program: types.ModuleType) -> dict[str, str]:
-    """Return file name -> source of a program with all of the collection's own modules that it imports.
+    """Return file name -> source of a program and all modules of the collection that it imports.
 
-    They lie flat in one folder, the program as `__main__.py`: `python3 -I -S -B FOLDER` runs it.
+    They belong in one flat folder, the program as `__main__.py`: `python3 -I -S -B FOLDER` runs it.
     """
     found: dict[str, str] = {}
     wanted = [program.__name__]
@@ -48,10 +48,10 @@ def folder_of(program: types.ModuleType) -> dict[str, str]:
 
 
 def tree_of(program: types.ModuleType, file: str) -> dict[str, str]:
-    """Return path -> source of a program with all of the collection's own modules that it imports, controller's as well.
+    """Return path -> source of a program and all modules of the collection that it imports, including the controller's.
 
-    The program lies at the top as `file`, the modules below it where their imports look for them, texts unchanged. No folder needs
-    an __init__.py. The program puts the top into sys.path before it imports the first.
+    The program is at the top as `file`, the modules below it at the paths of their imports, with unchanged texts. No folder needs
+    an __init__.py. The program adds the top to sys.path before its first import of a module.
     """
     found, wanted = {file: source_of(program)}, _imported(source_of(program))
     while wanted:
@@ -66,7 +66,7 @@ def tree_of(program: types.ModuleType, file: str) -> dict[str, str]:
 def _imported(text: str) -> list[str]:
     names: list[str] = []
     for of, what in _ANY_IMPORT.findall(text):
-        if hasattr(importlib.import_module(of), "__path__"):  # a folder: what is imported are modules
+        if hasattr(importlib.import_module(of), "__path__"):  # a folder: the imported names are modules
             names += [f"{of}.{name.split(' as ')[0].strip()}" for name in what.strip("()").split(",") if name.strip()]
         else:
             names.append(of)
@@ -74,9 +74,9 @@ def _imported(text: str) -> list[str]:
 
 
 def _flat(match: re.Match[str], wanted: list[str]) -> str:
-    """Rewrite an import of the collection's own, and note whose source is needed."""
+    """Rewrite an import of the collection's own, and record the module whose source it needs."""
     space, of, names = match.groups()
-    if hasattr(importlib.import_module(of), "__path__"):  # a folder: what is imported are modules
+    if hasattr(importlib.import_module(of), "__path__"):  # a folder: the imported names are modules
         wanted += [f"{of}.{name.strip()}" for name in names.split(",")]
         return f"{space}import {names}"
     wanted.append(of)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else is on a node that a fabric must not disturb: networks in use, other stacks and what they hold.
+"""What else is on a node that a fabric must not disturb: networks in use, other stacks and their resources.
 
-One `ip` and one `systemctl`; one `docker` and one `nvidia-smi` where they are installed; all else comes of /proc and files.
-Nothing is changed.
+One `ip` and one `systemctl`; one `docker` and one `nvidia-smi` if installed; everything else comes from /proc and files. Nothing
+is changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CIDR = re.compile(r"\d+\.\d+\.\d+\.\d+/\d+")
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """An IPv4 network in use, as `address/prefix`. dev: the interface of its route, if there is one; why: what says so."""
+    """An IPv4 network in use, as `address/prefix`. dev: the interface of its route, if there is one; why: the source."""
 
     network: str
     dev: str | None
@@ -40,22 +40,22 @@ class Net:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """By what a stack is known: units, paths of files, and regular expressions of containers, cgroups and command lines.
+    """How to recognise a stack: units, file paths, and regular expressions for containers, cgroups and command lines.
 
-    Files alone say that it was laid down; the others, that it is at work.
+    Files alone show that it is installed; the others, that it runs.
     """
 
     units: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    containers: tuple[str, ...] = ()  # searched in "name image"
+    containers: tuple[str, ...] = ()  # searched for in "name image"
     cgroups: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack that was seen. Memory in MiB: the pages that are its processes' own, and what these have on the GPU, which on
-    a GB10 is the same memory. ports: TCP, listening.
+    """A stack that was found. Memory in MiB: its processes' own pages, and their GPU memory, which on a GB10 is the same
+    memory. ports: TCP, listening.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All of it. uplink: the interface of the default route. k3s: networks that K3s's configuration names, by `pods`, `services`."""
+    """All readings. uplink: the interface of the default route. k3s: networks in K3s's configuration, by `pods`, `services`."""
 
     networks: tuple[Net, ...] = ()
     uplink: str | None = None
@@ -88,8 +88,8 @@ def read_survey(
 ) -> Survey:
     """Read a node.
 
-    netdevs: whose LLDP neighbours are read. stacks: by id, how each is known. The roots are parameters for tests.
-    Raises CollectionError where `ip` gives no answer, or an expression is none.
+    netdevs: whose LLDP neighbours to read. stacks: by id, how to recognise each. The roots are parameters for tests.
+    Raises CollectionError if `ip` gives no answer, or for an invalid expression.
     """
     routes = run_json(run, ["ip", "-j", "-4", "route", "show", "table", "all"])
     if not isinstance(routes, list):
@@ -111,7 +111,7 @@ def _routed(routes: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Net]:
 
 
 def _docker(system_root: str) -> t.Iterator[Net]:
-    """Yield the networks that Docker may take, beside those of the bridges that it has, which have routes."""
+    """Yield the networks that Docker may use, beside those of its existing bridges, which have routes."""
     try:
         said = json.loads(_text(system_root + DOCKER_CONFIG) or "{}")
     except ValueError:
@@ -124,7 +124,7 @@ def _docker(system_root: str) -> t.Iterator[Net]:
 
 
 def _k3s(system_root: str) -> dict[str, str] | None:
-    """Return the networks of K3s's configuration; None where it has none. Its two keys are plain lines of YAML or JSON."""
+    """Return the networks of K3s's configuration; None if there is none. Both keys are plain lines of YAML or JSON."""
     folder = pathlib.Path(system_root + K3S_CONFIG)
     texts = [_text(str(path)) for path in (folder / "config.yaml", *sorted(folder.glob("config.yaml.d/*.yaml")))]
     if not any(texts):
@@ -146,7 +146,7 @@ def _stacks(run: Run, known: t.Mapping[str, Signs], proc_root: str, system_root:
     containers = _containers(run) if wants_containers else {}
     processes = _processes(proc_root)
     sockets, on_gpu = _listening(proc_root), _on_gpu(run)
-    # A process belongs where it was put; its command line counts only where nobody put it.
+    # A process belongs to its cgroup or container; its command line counts only without one of these.
     placed = {
         pid: name
         for pid, (cgroup, _command) in processes.items()
@@ -181,14 +181,14 @@ def _any(patterns: t.Iterable[str], text: str) -> bool:
 
 
 def _containers(run: Run) -> dict[str, str]:
-    """Return Docker's running containers, "name image" by their whole ids."""
+    """Return Docker's running containers, "name image" by full id."""
     rc, out, _err = run(["docker", "ps", "--no-trunc", "--format", "{{.ID}} {{.Names}} {{.Image}}"])
     lines = [line.split(" ", 1) for line in out.splitlines()] if rc == 0 else []
     return {words[0]: words[1] for words in lines if len(words) == 2}
 
 
 def _on_gpu(run: Run) -> dict[int, int]:
-    """Return what processes have on the GPU, in MiB by pid."""
+    """Return the GPU memory of processes, in MiB by pid."""
     rc, out, _err = run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"])
     found: dict[int, int] = {}
     for pid, mib in re.findall(r"(?m)^(\d+), (\d+)$", out if rc == 0 else ""):
@@ -197,7 +197,7 @@ def _on_gpu(run: Run) -> dict[int, int]:
 
 
 def _processes(proc_root: str) -> dict[int, tuple[str, str]]:
-    """Return cgroup and command line of every process of user space; not of this one and what started it."""
+    """Return cgroup and command line of every user-space process, except this one and its ancestors."""
     own = _ancestors(proc_root)
     found = {}
     for name in _listed(proc_root):
@@ -219,7 +219,7 @@ def _ancestors(proc_root: str) -> set[str]:
 
 
 def _listening(proc_root: str) -> dict[str, int]:
-    """Return the TCP ports that something listens on, by the number of the socket."""
+    """Return the listening TCP ports, by socket inode."""
     found = {}
     for name in ("tcp", "tcp6"):
         for line in _text(f"{proc_root}/net/{name}").splitlines()[1:]:
@@ -232,14 +232,14 @@ def _listening(proc_root: str) -> dict[str, int]:
 def _sockets(proc_root: str, pid: int) -> t.Iterator[str]:
     folder = f"{proc_root}/{pid}/fd"
     for descriptor in _listed(folder):
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # closed in the meantime
             target = os.readlink(f"{folder}/{descriptor}")  # noqa: PTH115 - as text, and there are thousands
             if target.startswith("socket:["):
                 yield target[8:-1]
 
 
 def _own_kib(proc_root: str, pid: int) -> int:
-    """Return what of a process is resident and shared with no file: counted once, unlike pages of libraries."""
+    """Return a process's resident memory without file mappings: counted once, unlike pages of libraries."""
     said = re.search(r"(?m)^RssAnon:\s*(\d+)", _text(f"{proc_root}/{pid}/status"))
     return int(said[1]) if said else 0
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The only reader of /sys. The root is a parameter, so that tests lay out a tree of their own.
+"""The only reader of /sys. The root is a parameter, so that tests can provide their own tree.
 
-An attribute that is absent or cannot be read is None: the kernel answers EINVAL for the speed or carrier of a link
-that is down, and for the type of an empty GID entry.
+A missing or unreadable attribute is None: the kernel answers EINVAL for the speed or carrier of a link that is down, and
+for the type of an empty GID entry.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Gid, Hca, Netdev, Port
 
-# The kernel puts a GID into the first free entry. An entry behind so many empty ones was made when all before it
-# were in use; nothing that this collection configures comes near, and rxe's table has 1024 entries.
+# The kernel puts a GID into the first free entry. An entry after this many empty ones was made when all entries before it were
+# in use; nothing that this collection configures comes near, and rxe's table has 1024 entries.
 GID_GAP = 32
 
 _PCI = re.compile(r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
@@ -25,7 +25,7 @@ _SIOCETHTOOL = 0x8946
 
 
 class Sysfs:
-    """One reading of a sysfs tree. What cost something to find out is kept: make a new one to look again."""
+    """One reading of a sysfs tree. Expensive results are cached: make a new one to look again."""
 
     def __init__(self, root: str = "/sys") -> None:
         self.root = root
@@ -38,7 +38,7 @@ class Sysfs:
         return "/".join((self.root, *parts))
 
     def read(self, *parts: str) -> str | None:
-        """Return an attribute's text without surrounding space, or None."""
+        """Return an attribute's text, stripped, or None."""
         try:
             return _read(self.path(*parts))
         except OSError:
@@ -53,7 +53,7 @@ class Sysfs:
             return None
 
     def names(self, *parts: str) -> list[str]:
-        """Return what is in a folder, sorted; an absent folder is empty."""
+        """Return the names in a folder, sorted; a missing folder is empty."""
         try:
             return sorted(os.listdir(self.path(*parts)))  # noqa: PTH208 - pathlib costs more, on slow cores
         except OSError:
@@ -94,7 +94,7 @@ class Sysfs:
         return sorted(found)
 
     def driver(self, pci: str) -> str | None:
-        """Return the name of the driver that is bound to a PCI function."""
+        """Return the name of a PCI function's driver."""
         return self.target("bus/pci/devices", pci, "driver")
 
     def netdev_of(self, pci: str) -> str | None:
@@ -117,7 +117,7 @@ class Sysfs:
     # --- network interfaces -----------------------------------------------------------------------------------------
 
     def netdev(self, name: str) -> Netdev:
-        """Return what sysfs knows of a netdev: all but addresses and sysctls."""
+        """Return what sysfs knows of a netdev: everything except addresses and sysctls."""
         carrier = self.read("class/net", name, "carrier")
         speed = self.number("class/net", name, "speed")
         return Netdev(
@@ -132,7 +132,7 @@ class Sysfs:
     def driver_info(self, netdev: str) -> tuple[str | None, str | None]:
         """Return driver version and firmware version of a netdev, as `ethtool -i` shows them."""
         if os.path.realpath(self.root) != "/sys":
-            return None, None  # a tree that is not this machine's: asking the kernel by name would ask another device
+            return None, None  # not this machine's tree: the ioctl would reach another device of that name
         import array
         import fcntl
         import socket
@@ -152,10 +152,10 @@ class Sysfs:
     # --- RDMA -------------------------------------------------------------------------------------------------------
 
     def hca_of(self, pci: str | None, netdev: str | None) -> str | None:
-        """Return the HCA of a PCI function or netdev: by what the kernel links together, never by a name.
+        """Return the HCA of a PCI function or netdev: by the kernel's links, never by a name.
 
-        A device of its own (mlx5) is a child of the PCI function; soft-RoCE (rxe) names its netdev in `parent`;
-        else the GID table says to which netdev its entries belong.
+        A hardware device (mlx5) is a child of the PCI function; soft-RoCE (rxe) names its netdev in `parent`;
+        else the GID table says which netdev its entries belong to.
         """
         own = self.names("bus/pci/devices", pci, "infiniband") if pci else []
         if own:
@@ -166,7 +166,7 @@ class Sysfs:
             self._hcas_of_netdev = self._hcas_by_netdev()
         candidates = self._hcas_of_netdev.get(netdev, [])
         if len(candidates) > 1:
-            # RDMA devices are seen from every namespace, and pods have netdevs of one name: the GUID is of the MAC.
+            # RDMA devices are visible from every namespace, and pods have netdevs of the same name: the GUID derives from the MAC.
             guid = _guid(self.read("class/net", netdev, "address") or "")
             candidates.sort(key=lambda hca: self.read("class/infiniband", hca, "node_guid") != guid)
         return candidates[0] if candidates else None
@@ -246,7 +246,7 @@ def _after_colon(text: str | None) -> str | None:
 
 
 def _guid(mac: str) -> str:
-    """Return the EUI-64 of a MAC as sysfs writes a GUID, or "" for what is no MAC."""
+    """Return the EUI-64 of a MAC in sysfs's GUID format, or "" for anything but a MAC."""
     parts = mac.split(":")
     if len(parts) != 6:
         return ""

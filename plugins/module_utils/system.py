@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's system says beside its hardware: netplan and its renderer, files, systemd units, free memory."""
+"""A node's system beside its hardware: netplan and its renderer, files, systemd units, free memory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 )
 
 PENDING = "/var/lib/dgxspark/netplan/pending"
-RANK_PROGRAMS = "/dgxspark"  # where a rank's container has its programs
+RANK_PROGRAMS = "/dgxspark"  # the programs' folder in a rank's container
 _SUPERVISOR = re.compile(
     rb"(?:^|/)python3\x00%(at)s/supervisor\.py\x00%(at)s/rank(\d{1,4})\.json\x00" % {b"at": RANK_PROGRAMS.encode()}
 )
 
-# Of files with one name, netplan reads the one in the folder named last here.
+# Of files with the same name, netplan reads the one in the last of these folders.
 _NETPLAN_FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 _RENDERERS = {"systemd-networkd.service": "networkd", "NetworkManager.service": "NetworkManager"}
 
-# YAML is not in the standard library, but where netplan is, the system's Python has it. Only what finds clashes comes
-# back: the files hold passwords. For the same reason an error names the line and does not quote it.
+# YAML is not in the standard library, but where netplan is, the system's Python has it. Only what is needed to find clashes is
+# returned: the files contain passwords. For the same reason an error names the line and does not quote it.
 _DIGEST = """
 import json, sys
 answers = []
@@ -76,7 +76,7 @@ print(json.dumps(answers, default=str))
 def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "") -> tuple[Netplan, dict[str, str]]:
     """Read netplan's configuration and the state of systemd units: at most one command for each.
 
-    units: systemd units to look up. system_root: put before every path, for tests. Raises CollectionError for a file that
+    units: systemd units to look up. system_root: prefix of every path, for tests. Raises CollectionError for a file that
     may not be read.
     """
     paths = _netplan_files(system_root)
@@ -109,7 +109,7 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
 
 
 def read_file(path: str, system_root: str = "") -> FileState:
-    """Return digest and mode of a file; both None where it is absent, no digest for what is not a plain file."""
+    """Return digest and mode of a file; both None if it is missing, no digest for anything but a plain file."""
     try:
         with pathlib.Path(system_root + path).open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -123,7 +123,7 @@ def read_file(path: str, system_root: str = "") -> FileState:
 
 
 def read_meminfo(proc_root: str = "/proc") -> dict[str, int]:
-    """Return what /proc/meminfo has, in KiB (HugePages_* are numbers of pages)."""
+    """Return the values of /proc/meminfo, in KiB (HugePages_* are numbers of pages)."""
     return {key: int(value) for key, value in re.findall(r"(?m)^(\S+):\s+(\d+)", _text(f"{proc_root}/meminfo"))}
 
 
@@ -133,7 +133,7 @@ def read_memory(proc_root: str = "/proc") -> int | None:
 
 
 def rank_processes(proc_root: str = "/proc") -> t.Iterator[tuple[str, int]]:
-    """Yield the pid and the number of each rank of a served model that runs here, known by its supervisor's command line."""
+    """Yield pid and rank number of each rank of a served model that runs here, recognised by its supervisor's command line."""
     try:
         names = os.listdir(proc_root)  # noqa: PTH208 - /proc has thousands
     except OSError:
@@ -141,7 +141,7 @@ def rank_processes(proc_root: str = "/proc") -> t.Iterator[tuple[str, int]]:
     for pid in filter(str.isdigit, names):
         try:
             command = pathlib.Path(f"{proc_root}/{pid}/cmdline").read_bytes()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if match := _SUPERVISOR.search(command):
             yield pid, int(match[1])
@@ -153,7 +153,7 @@ def read_ranks(proc_root: str = "/proc") -> tuple[str, ...]:
 
 
 def read_packages(names: t.Iterable[str], system_root: str = "") -> dict[str, str]:
-    """Return the versions of those packages that are installed, from dpkg's own table: running dpkg takes a second."""
+    """Return the versions of the installed ones of these packages, from dpkg's own table: running dpkg takes a second."""
     try:
         data = pathlib.Path(f"{system_root}/var/lib/dpkg/status").read_bytes()
     except OSError:

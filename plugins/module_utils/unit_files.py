@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A set of files with systemd units among them: laid on a node, kept as planned, and taken away again whole.
+"""A set of files with systemd units among them: installed on a node, kept as planned, and removed again as a whole.
 
-A record on the node says which files are ours, so that those of an earlier plan go, and no other file does.
+A record on the node lists our files, so that those of an earlier plan are removed, and no others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import R
 from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile, Undo
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
-# The arguments of a module that lays such a set.
+# The arguments of a module that installs such a set.
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "files": {"type": "list", "elements": "dict", "default": []},
@@ -31,7 +31,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be there. adjust: OOM score by unit, set on its running main process as well."""
+    """The wanted set. adjust: OOM score by unit, set on its running main process as well."""
 
     files: tuple[NodeFile, ...] = ()
     enable: tuple[str, ...] = ()
@@ -40,14 +40,14 @@ class Wanted:
 
 
 def wanted(given: t.Mapping[str, t.Any], adjust: t.Mapping[str, t.Any] | None = None) -> Wanted:
-    """Return what a module's ARGUMENTS say is to be there. adjust: as of Wanted, where the module has it."""
+    """Return the wanted set from a module's ARGUMENTS. adjust: as in Wanted, if the module has it."""
     files = tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"])
     scores = {str(unit): int(score) for unit, score in (adjust or {}).items()}
     return Wanted(files, tuple(given["enable"]), tuple(given["restart"]), scores)
 
 
 class UnitFiles:
-    """The set of one role on a node. record: the path of its record. root: before /proc, for tests."""
+    """The set of one role on a node. record: the path of its record. proc: the root of procfs, for tests."""
 
     def __init__(self, run: Run, record: str, proc: str = "/proc") -> None:
         self.run, self.record, self.proc = run, record, proc
@@ -64,10 +64,10 @@ class UnitFiles:
         note: t.Mapping[str, t.Any] | None = None,
         keep_running: t.Collection[str] = (),
     ) -> list[Change]:
-        """Bring the node to what is wanted, and return what differed.
+        """Bring the node to the wanted state, and return what differed.
 
-        wanted: None takes all away, see `remove` for keep_running. check: change nothing. note: what the record keeps beside; where
-        that alone differs, the record is written again and nothing is said.
+        wanted: None removes everything; see `remove` for keep_running. check: change nothing. note: further content of the record; if
+        only that differs, the record is rewritten without a reported change.
         """
         changes = self.removal() if wanted is None else self.changes(wanted)
         if check:
@@ -81,14 +81,14 @@ class UnitFiles:
         return changes
 
     def changes(self, wanted: Wanted) -> list[Change]:
-        """Return what differs."""
+        """Return the differences."""
         found = [change for file in wanted.files if (change := node_files.difference(file))]
         keep = {file.path for file in wanted.files}
         found += [Change(path, "file", "there", None) for path in self._old(keep)]
         states = self._show((*wanted.enable, *self.ours.get("enable", ())))
         for unit in wanted.enable:
             enabled, active = states[unit]
-            # A unit that is not installed is another's business: the caller is told by `missing`.
+            # A unit that is not installed is not our concern: `missing` tells the caller.
             if enabled in ("disabled", "indirect"):
                 found.append(Change(unit, "unit", enabled, "enabled"))
             if enabled != "" and active not in ("active", "activating"):
@@ -105,7 +105,7 @@ class UnitFiles:
         return found
 
     def apply(self, wanted: Wanted, found: t.Sequence[Change], **note: t.Any) -> None:
-        """Make the changes, all of the files or none of them."""
+        """Apply the changes; of the files all or none."""
         undo = Undo(f"{self.record}.before")
         keep = {file.path for file in wanted.files}
         try:
@@ -136,11 +136,11 @@ class UnitFiles:
                 pathlib.Path(self.proc, pid, "oom_score_adj").write_text(f"{score}\n", encoding="ascii")
 
     def removal(self) -> list[Change]:
-        """Return what removal would take away."""
+        """Return what removal would delete."""
         return [Change(path, "file", "there", None) for path in self._old(set())]
 
     def remove(self, keep_running: t.Collection[str] = ()) -> None:
-        """Take everything away. keep_running: units of a package that stays, which go on with the package's settings."""
+        """Remove everything. keep_running: units of a package that stays, which continue with the package's settings."""
         for unit in self.ours.get("enable", ()):
             if unit not in keep_running:
                 self.run(["systemctl", "disable", "--now", unit])
@@ -154,7 +154,7 @@ class UnitFiles:
             pathlib.Path(self.record).parent.rmdir()
 
     def installed(self, program: str) -> bool:
-        """Whether a program is there."""
+        """Whether a program exists."""
         return pathlib.Path(program).is_file()
 
     def _old(self, keep: t.Collection[str]) -> list[str]:
@@ -162,7 +162,7 @@ class UnitFiles:
         return [path for path in listed if path not in keep and pathlib.Path(path).exists()]
 
     def _show(self, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return UnitFileState ("" for one that is not there) and ActiveState of units, by one command."""
+        """Return UnitFileState ("" for a missing unit) and ActiveState of units, with one command."""
         names = list(dict.fromkeys(units))
         if not names:
             return {}
@@ -194,6 +194,6 @@ class UnitFiles:
 def _remove(path: str) -> None:
     node_files.remove(path)
     folder, *above = pathlib.Path(path).parents
-    with contextlib.suppress(OSError):  # a drop-in's folder, and the collection's own, where nothing else is in them
+    with contextlib.suppress(OSError):  # the folder of a drop-in, and the collection's own, if they are empty
         for each in (folder, *(each for each in above if each.name == "dgxspark")):
             each.rmdir()

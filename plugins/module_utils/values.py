@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values that the collection speaks in: what a node has (*current*), what it is to have (*planned*), what is wrong.
+"""The collection's value classes: what a node has (*current*), what it should have (*planned*), what is wrong.
 
 Modules and filters exchange them as plain dictionaries (`to_plain`, `from_plain`); the core works on the frozen classes.
 Units: MTU in bytes, link speed in Mb/s, memory in KiB. An unknown value is None, never a guess.
@@ -48,7 +48,7 @@ class Gid:
 
     @property
     def link_local(self) -> bool:
-        """Whether the GID comes of an `fe80::` address."""
+        """Whether the GID derives from an `fe80::` address."""
         return IPv6Address(self.gid).is_link_local
 
 
@@ -108,7 +108,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Vf:
-    """A virtual function. `admin_mac`, `trust` and `spoof_check` are what its PF holds for it."""
+    """A virtual function. `admin_mac`, `trust` and `spoof_check` are its PF's settings for it."""
 
     index: int
     pci: str
@@ -120,7 +120,7 @@ class Vf:
     spoof_check: bool | None = None
     place: Place = Place("unbound")
     users: tuple[str, ...] = ()  # processes with user-space queue pairs on its HCA, "comm (pid)"
-    open_by: tuple[str, ...] = ()  # processes that have its HCA's device file open, with queue pairs or without
+    open_by: tuple[str, ...] = ()  # processes that have its HCA's device file open, with or without queue pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class NetplanStanza:
 
 @dataclass(frozen=True, slots=True)
 class NetplanFile:
-    """A netplan file of the node. `error` is set where it could not be parsed."""
+    """A netplan file of the node. `error` is set if it could not be parsed."""
 
     path: str
     sha256: str
@@ -176,7 +176,7 @@ class Netplan:
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file the caller asked about: absent files have no digest."""
+    """A file that the caller asked for: missing files have no digest."""
 
     path: str
     sha256: str | None = None
@@ -185,27 +185,27 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """All that `roce_info` reads of a node in one round trip."""
+    """Everything that `roce_info` reads of a node in one round trip."""
 
     kernel: str | None = None
     mem_available_kib: int | None = None
-    ranks: tuple[str, ...] = ()  # of served models, whose supervisor runs here: "rank0 (pid)"
+    ranks: tuple[str, ...] = ()  # of served models whose supervisor runs here: "rank0 (pid)"
     functions: tuple[Function, ...] = ()
     netplan: Netplan = Netplan()
     other: tuple[Netdev, ...] = ()  # the node's other interfaces with an IPv4 address
     files: tuple[FileState, ...] = ()
     units: dict[str, str] = field(default_factory=dict)  # systemd unit -> "enabled", "disabled", "not-found" …
-    rdma_netns: str | None = None  # how RDMA devices go with network namespaces: "shared" or "exclusive"
+    rdma_netns: str | None = None  # how network namespaces use RDMA devices: "shared" or "exclusive"
 
     def function(self, pci: str | None, netdev: str | None = None) -> Function | None:
-        """Return the function at a PCI address; by the name of its interface where no address is known."""
+        """Return the function at a PCI address, or by its interface's name if no address is given."""
         for function in self.functions:
             if function.pci == pci or (pci is None and function.netdev is not None and function.netdev.name == netdev):
                 return function
         return None
 
 
-# --- what a node is to have ----------------------------------------------------------------------------------------
+# --- what a node should have ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class PlannedFunction:
 
 @dataclass(frozen=True, slots=True)
 class PlannedHost:
-    """One host of the plan. `detected` says whether its functions were seen or are only expected of its hardware."""
+    """One host of the plan. `detected` says whether its functions were seen or are only expected from its hardware."""
 
     name: str
     index: int
@@ -257,7 +257,7 @@ class PlannedHost:
 class Finding:
     """One thing found: a stable `id`, where, what and why, and what to do about it.
 
-    names: the settings that it is about; source: where a rule comes from.
+    names: the settings concerned; source: where a rule comes from.
     """
 
     id: str
@@ -274,13 +274,13 @@ class Finding:
 
 
 def worst_first(findings: t.Iterable[Finding]) -> list[Finding]:
-    """Return findings in the order of SEVERITIES, those of one severity in the order in which they came."""
+    """Return findings in the order of SEVERITIES; those of equal severity keep their order."""
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference between what is and what is planned, as a report shows it."""
+    """One difference between the current and the planned state, for a report."""
 
     subject: str
     what: str
@@ -289,13 +289,13 @@ class Change:
 
 
 def told(changes: t.Sequence[Change]) -> dict[str, t.Any]:
-    """Return what a module answers of its changes: changed, the changes in plain form, and Ansible's diff of them."""
+    """Return a module's answer about its changes: changed, the changes in plain form, and Ansible's diff of them."""
     diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
     return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff}
 
 
 def text_diff(subject: str, before: str, after: str) -> dict[str, str]:
-    """Return two texts as Ansible's diff shows them, each below the subject (a path, an object's name)."""
+    """Return two texts in the form of Ansible's diff, with the subject (a path, an object's name) as header."""
     return {"before_header": subject, "after_header": subject, "before": before, "after": after}
 
 
@@ -378,5 +378,5 @@ def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise CollectionError(f"{where}: {value!r} is not of type {hint.__name__}.")
-    # Ansible's own texts and numbers are subclasses, which YAML libraries will not write.
+    # Ansible's own strings and numbers are subclasses, which YAML libraries refuse to write.
     return hint(value) if hint in (str, int, float) else value

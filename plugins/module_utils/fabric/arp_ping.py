@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the fabric itself: who answers ARP for an address, and which packet sizes reach a peer unfragmented.
+"""Test the fabric itself: who answers ARP for an address, and which packet sizes reach a peer unfragmented.
 
-Both use raw sockets bound to the VF's own netdev, so that nothing can leave by another interface, and all targets are
-asked at once. Needs root (else PermissionError). Times are in seconds, sizes in bytes.
+Both use raw sockets bound to the VF's own netdev, so that nothing can leave through another interface, and all targets are
+probed at once. Needs root (else PermissionError). Times are in seconds, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _ICMP = struct.Struct("!BBHHH")
 _ECHO, _ECHO_REPLY = 8, 0
 ICMP_OVERHEAD = 28  # IPv4 header without options, and ICMP header
 SMALL = 56  # the payload of an ordinary ping
-# In flight from one VF at a time: replies to as many large pings fit the receive buffer below.
+# Pings in flight from one VF: the replies to that many large pings fit the receive buffer below.
 _BATCH = 16
 _RECEIVE_BUFFER = 1 << 20
-# linux/in.h; the socket module has no names for them. PROBE sets "don't fragment" and ignores what the kernel believes of
-# the path's MTU, so that each ping is an experiment of its own.
+# linux/in.h; the socket module lacks these names. PROBE sets "don't fragment" and ignores the kernel's cached path MTU, so that
+# each ping is an independent test.
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
 class ArpTest:
-    """Ask, out of `netdev`, who has `address`."""
+    """Ask on `netdev` who has `address`."""
 
     netdev: str
     source: str
@@ -45,7 +45,7 @@ class ArpTest:
 
 @dataclass(frozen=True, slots=True)
 class ArpAnswer:
-    """All MACs that answered within the window, first come first; `error` says why nothing could be asked."""
+    """All MACs that answered within the window, first come first; `error` says why the request could not be sent."""
 
     netdev: str
     address: str
@@ -88,7 +88,7 @@ _ERRORS = {
 
 
 def error_name(exc: OSError) -> str:
-    """Return the short name of a socket error, or the system's own words."""
+    """Return the short name of a socket error, else the system's message."""
     return _ERRORS.get(exc.errno or 0) or f"{exc.strerror or exc}".lower()
 
 
@@ -96,7 +96,7 @@ def error_name(exc: OSError) -> str:
 
 
 def arp_request(mac: bytes, source: str, address: str) -> bytes:
-    """Return an Ethernet frame that asks everybody who has `address`."""
+    """Return an Ethernet broadcast frame that asks who has `address`."""
     body = _ARP.pack(1, ETH_P_IP, 6, 4, 1, mac, socket.inet_aton(source), b"\0" * 6, socket.inet_aton(address))
     return _BROADCAST + mac + struct.pack("!H", ETH_P_ARP) + body
 
@@ -114,8 +114,8 @@ def parse_arp_reply(frame: bytes) -> tuple[str, str] | None:
 def ask_arp(tests: t.Sequence[ArpTest], window: float) -> list[ArpAnswer]:
     """Ask for all addresses at once and collect every answer during the whole window.
 
-    The window is not cut short by a first answer: a twin that answers too may be the slower one. Who has not answered by
-    half of the window is asked a second time.
+    A first answer does not end the window early: a twin that answers too may be slower. Addresses without an answer are asked
+    for again after half of the window.
     """
     found: dict[tuple[str, str], list[str]] = {(test.netdev, test.address): [] for test in tests}
     errors: dict[str, str] = {}
@@ -149,9 +149,9 @@ def ask_arp(tests: t.Sequence[ArpTest], window: float) -> list[ArpAnswer]:
 
 
 def packet_socket(name: str, protocol: int) -> socket.socket:
-    """Return a socket for an interface's frames of one type, which does not wait. Raises OSError where there can be none.
+    """Return a non-blocking socket for an interface's frames of one type. Raises OSError if there can be none.
 
-    It takes no protocol before it is bound: with one, it would hear all interfaces until then (packet(7)).
+    It gets its protocol only with bind: with one before, it would receive from all interfaces until then (packet(7)).
     """
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     try:
@@ -172,7 +172,7 @@ def _send_arp(opened: socket.socket, test: ArpTest, errors: dict[str, str]) -> N
 def _receive_arp(opened: socket.socket, name: str, found: dict[tuple[str, str], list[str]]) -> None:
     try:
         reply = parse_arp_reply(opened.recv(2048))
-    except OSError:  # such as ENETDOWN: the missing answer says it
+    except OSError:  # such as ENETDOWN: the missing answer shows it
         return
     if reply is None:
         return
@@ -215,7 +215,7 @@ def parse_echo_reply(packet: bytes) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Pinger:
-    """One socket for each netdev and source, and the pings that are out."""
+    """One socket for each netdev and source, and the pings in flight."""
 
     selector: selectors.BaseSelector
     identifier: int = field(default_factory=lambda: os.getpid() & 0xFFFF)
@@ -282,7 +282,7 @@ def _icmp_socket(netdev: str, source: str) -> socket.socket:
 
 
 def ping(tests: t.Sequence[PingTest], timeout: float, tries: int = 2) -> list[PingAnswer]:
-    """Ping every peer small, then those that answered with a packet of the full MTU.
+    """Ping every peer with a small packet, then those that answered with one of the full MTU.
 
     Each size is tried `tries` times: the first packet may be lost to ARP, and the first large one after a change of MTU.
     """

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA port counters: what a node reads, and what two readings prove.
+"""RDMA port counters: how a node reads them, and what two readings prove.
 
-`counters/port_xmit_data` and `port_rcv_data` count 4-byte words, and on mlx5 RDMA alone: TCP does not move them (Linux,
+`counters/port_xmit_data` and `port_rcv_data` count 4-byte words, and on mlx5 only RDMA, not TCP (Linux,
 Documentation/ABI/stable/sysfs-class-infiniband; drivers/infiniband/hw/mlx5/mad.c takes the transmitted_ib and received_ib
 counters of the vport). soft-RoCE has no such folder, but counts packets in `hw_counters`.
 """
@@ -19,10 +19,10 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 WORD = 4  # bytes
 FULL = frozenset({2**32 - 1, 2**64 - 1})  # a counter that does not wrap stops here
 
-# What counts traffic, the wanted one first: sent, received.
+# Traffic counters, preferred ones first: sent, received.
 DATA = (("port_xmit_data", "port_rcv_data"),)
 PACKETS = (("port_xmit_packets", "port_rcv_packets"), ("sent_pkts", "rcvd_pkts"))
-# What should stand still: lost, repeated or refused packets. Not completions with errors (*_cqe_error): those of a queue pair that closes count.
+# These should stand still: lost, repeated or refused packets. Not *_cqe_error: completions of a queue pair that closes count there.
 ERRORS = (
     "port_xmit_discards",
     "port_rcv_errors",
@@ -42,7 +42,7 @@ ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """One reading of one port of one HCA. guid: tells whether it is still the same device."""
+    """One reading of one port of one HCA. guid: shows whether it is still the same device."""
 
     hca: str
     port: int
@@ -51,7 +51,7 @@ class PortCounters:
 
 
 def read_counters(sysfs: Sysfs, hcas: t.Collection[str] = ()) -> list[PortCounters]:
-    """Read the counters of these HCAs, or of all. One that is not there is left out."""
+    """Read the counters of these HCAs, or of all. Missing ones are left out."""
     found = []
     for hca in sysfs.names("class/infiniband"):
         if hcas and hca not in hcas:
@@ -74,7 +74,7 @@ def read_counters(sysfs: Sysfs, hcas: t.Collection[str] = ()) -> list[PortCounte
 class PortDelta:
     """What a port moved between two readings, in bytes or packets; None: unknown, with the reason.
 
-    `lost` has the error counters that grew.
+    `lost` has the error counters that increased.
     """
 
     hca: str
@@ -88,13 +88,13 @@ class PortDelta:
 
     @property
     def moved_bytes(self) -> int | None:
-        """The larger direction; None where one of them is unknown."""
+        """The larger direction; None if one of them is unknown."""
         known = self.sent_bytes is not None and self.received_bytes is not None
         return max(self.sent_bytes or 0, self.received_bytes or 0) if known else None
 
     @property
     def moved_packets(self) -> int | None:
-        """The larger direction; None where one of them is unknown."""
+        """The larger direction; None if one of them is unknown."""
         known = self.sent_packets is not None and self.received_packets is not None
         return max(self.sent_packets or 0, self.received_packets or 0) if known else None
 
@@ -107,7 +107,7 @@ def deltas(before: t.Sequence[PortCounters], after: t.Sequence[PortCounters]) ->
 
 
 def lost(before: t.Sequence[PortCounters], after: t.Sequence[PortCounters]) -> dict[str, int]:
-    """Return by how much each error counter grew between two readings, all ports together."""
+    """Return the increase of each error counter between two readings, summed over all ports."""
     found: dict[str, int] = {}
     for delta in deltas(before, after):
         for name, count in delta.lost.items():
@@ -142,14 +142,14 @@ def _delta(key: tuple[str, int], before: PortCounters | None, after: PortCounter
 
 
 def _pair(before: PortCounters, after: PortCounters, names: t.Sequence[tuple[str, str]]) -> tuple[int, int] | str:
-    """Return how much the first pair of counters that both readings have grew by, or why that is unknown."""
+    """Return the increase of the first pair of counters that both readings have, or why it is unknown."""
     for pair in names:
         if all(name in before.counts and name in after.counts for name in pair):
             grown = []
             for name in pair:
                 old, new = before.counts[name], after.counts[name]
                 if new < old:
-                    # A driver that was loaded again, a node that was started again, or a wrap: nobody can tell.
+                    # A reloaded driver, a rebooted node or a wrap: this cannot tell which.
                     return f"{name} went back from {old} to {new}: it was reset, or it wrapped"
                 if new in FULL:
                     return f"{name} is full and does not count any more"
@@ -159,7 +159,7 @@ def _pair(before: PortCounters, after: PortCounters, names: t.Sequence[tuple[str
 
 
 def counters_of(plain: t.Any, where: str = "counters") -> list[PortCounters]:
-    """Build readings of their plain form. Raises CollectionError naming the key."""
+    """Build readings from their plain form. Raises CollectionError naming the key."""
     if not isinstance(plain, (list, tuple)):
         raise CollectionError(f"{where}: a list is needed, not {type(plain).__name__}.")
     return [from_plain(PortCounters, item, f"{where}[{number}]") for number, item in enumerate(plain)]

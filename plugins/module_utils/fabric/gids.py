@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GID truth: does each planned VF's own IPv4 stand in its HCA's GID table as RoCE v2, and if not, why not."""
+"""GID truth: is each planned VF's own IPv4 in its HCA's GID table as RoCE v2, and if not, why not."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 )
 
 _DOWN = frozenset({"down", "lowerlayerdown", "notpresent", "dormant", "testing"})
-# Waiting does not cure these: neither a link that comes up nor an address that is set makes a VF.
+# Waiting does not cure these: neither a link nor an address makes a VF appear.
 HOPELESS = frozenset({"gid.function-missing", "gid.vf-missing", "gid.vf-stranded", "gid.vf-unbound"})
 
 
 @dataclass(frozen=True, slots=True)
 class GidEntry:
-    """The GID entry by which a VF is to be used: RoCE v2, its own IPv4, its own netdev."""
+    """The GID entry for a VF's traffic: RoCE v2, its own IPv4, its own netdev."""
 
     slot: str
     vf: int
@@ -43,7 +43,7 @@ class GidEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommonIndex:
-    """Whether one GID index fits every HCA of every rank, which it is, and a sentence that says so or who differs."""
+    """Whether one GID index fits every HCA of every rank, which one, and a sentence that says so or who differs."""
 
     fits: bool
     index: int | None
@@ -51,9 +51,9 @@ class CommonIndex:
 
 
 def judge(node: Node, planned: t.Sequence[PlannedFunction]) -> tuple[list[GidEntry], list[Finding]]:
-    """Check every planned VF of a node: an entry for each that is right, a finding with a cause for each that is not.
+    """Check every planned VF of a node: an entry for each correct one, a finding with a cause for each other.
 
-    A VF in a live pod is judged by what was read in the pod's namespace.
+    A VF in a live pod is judged by its state in the pod's namespace.
     """
     entries: list[GidEntry] = []
     findings: list[Finding] = []
@@ -89,7 +89,7 @@ def common_index(per_host: t.Mapping[str, t.Sequence[GidEntry]]) -> CommonIndex:
         return CommonIndex(
             False, None, f"No common GID index: {who} {'has' if without else 'gave'} no valid GID entry."
         )
-    # The commonest index; of equals the smallest, so that the answer does not hang on the order of hosts.
+    # The most common index; on a tie the smallest, so that the answer does not depend on the order of hosts.
     usual = min(counts, key=lambda index: (-counts[index], index))
     differing = [
         f"{host} {entry.hca} has {entry.index}"

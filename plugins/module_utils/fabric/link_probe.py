@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find which interfaces share a wire: each node sends frames on its interfaces for a while, and notes which MACs it receives on each.
+"""Find which interfaces share a wire: each node sends frames on its interfaces for a while, and notes the MACs received on each.
 
-The frames are raw Ethernet broadcasts of a type that IEEE keeps for local experiments, so no interface needs an address, and
-no program but this one reads them. Needs root (else PermissionError), and interfaces that are up. Times are in seconds.
+The frames are raw Ethernet broadcasts of a type that IEEE reserves for local experiments, so no interface needs an address, and
+only this program reads them. Needs root (else PermissionError), and interfaces that are up. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ETH_P_LOCAL = 0x88B5  # IEEE 802, local experimental Ethertype 1
 _BROADCAST = b"\xff" * 6
 _MAGIC = b"dgxspark.links/1:"
 _LEAST = 60  # bytes of a frame, without its checksum
-_OUTGOING = 4  # PACKET_OUTGOING: a frame of our own
+_OUTGOING = 4  # PACKET_OUTGOING: a frame that this node sent
 INTERVAL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The MACs that called on an interface, in order; `error` says why nobody could be heard."""
+    """The MACs received on an interface, in order; `error` says why none could be received."""
 
     netdev: str
     macs: tuple[str, ...] = ()
@@ -36,21 +36,21 @@ class Heard:
 
 
 def call_frame(mac: bytes, word: str) -> bytes:
-    """Return the frame with which the interface of this MAC calls in the run that `word` names."""
+    """Return the frame that an interface with this MAC sends in the run named by `word`."""
     frame = _BROADCAST + mac + ETH_P_LOCAL.to_bytes(2, "big") + _MAGIC + word.encode() + b"\0"
     return frame.ljust(_LEAST, b"\0")
 
 
 def parse_call(frame: bytes, word: str) -> str | None:
-    """Return the MAC that called in this run; None for any other frame."""
+    """Return the sender's MAC of a frame of this run; None for any other frame."""
     wanted = ETH_P_LOCAL.to_bytes(2, "big") + _MAGIC + word.encode() + b"\0"
     return frame[6:12].hex(":") if frame[12 : 12 + len(wanted)] == wanted else None
 
 
 def listen(netdevs: t.Sequence[str], word: str, window: float) -> list[Heard]:
-    """Call out of all interfaces, again and again, and listen on them during the whole window.
+    """Send on all interfaces repeatedly, and listen on them during the whole window.
 
-    All nodes do so at the same time: who begins later is heard as long as the windows overlap.
+    All nodes do so at the same time: a late starter is heard as long as the windows overlap.
     """
     heard: dict[str, list[str]] = {name: [] for name in netdevs}
     errors: dict[str, str] = {}
@@ -81,7 +81,7 @@ def listen(netdevs: t.Sequence[str], word: str, window: float) -> list[Heard]:
 def _receive(opened: socket.socket, word: str, macs: list[str]) -> None:
     try:
         frame, address = opened.recvfrom(2048)
-    except OSError:  # such as ENETDOWN: that nobody is heard says it
+    except OSError:  # such as ENETDOWN: the missing MACs show it
         return
     mac = parse_call(frame, word) if address[2] != _OUTGOING else None
     if mac and mac not in macs:

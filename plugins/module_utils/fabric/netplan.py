@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""netplan for the fabric, pure: what the file says, which device a stanza means, who else claims it, what differs.
+"""netplan for the fabric, pure: what the file says, which device a stanza matches, who else claims it, what differs.
 
-netplan itself checks syntax only: two stanzas for one device pass, and which of them wins hangs on file names.
+netplan itself checks only syntax: it accepts two stanzas for one device, and file names decide which of them wins.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ HEADER = """\
 # change dgxspark_fabric in the inventory instead.
 """
 
-# Kinds whose stanzas are matched with devices that exist; a stanza of any other kind makes a device of its own.
+# Kinds whose stanzas match existing devices; a stanza of any other kind creates a device of its own.
 _MATCHED_KINDS = frozenset({"ethernets", "wifis", "modems", "nm-devices"})
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A network device, there or only planned. `addresses` ("address/prefix") and `mtu` are the planned ones."""
+    """A network device, existing or only planned. `addresses` ("address/prefix") and `mtu` are the planned ones."""
 
     name: str | None = None
     mac: str | None = None
@@ -55,7 +55,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One stanza that configures a device, and the file it stands in."""
+    """A stanza that configures a device, and its file."""
 
     file: str
     kind: str
@@ -76,7 +76,7 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What of other files stands in the way: stanzas to take out, and findings where that would hit other devices."""
+    """Conflicts in other files: stanzas to remove, and findings for those whose removal would affect other devices."""
 
     stanzas: tuple[Claim, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
@@ -86,10 +86,10 @@ class Foreign:
 
 
 def render(planned: PlannedHost, renderer: str | None = None) -> dict[str, t.Any]:
-    """Return netplan's tree for a host: every VF with its address, every function with its MTU alone.
+    """Return netplan's tree for a host: every VF with its address, every function with its MTU only.
 
-    renderer: what the node uses. NetworkManager is named stanza by stanza: named for the whole file it would also
-    turn the node's other stanzas; networkd is what netplan uses unasked.
+    renderer: the node's. NetworkManager is set stanza by stanza: set for the whole file it would also switch the node's
+    other stanzas; networkd is netplan's default.
     """
     ethernets: dict[str, t.Any] = {}
     for function in planned.functions:
@@ -103,9 +103,9 @@ def render(planned: PlannedHost, renderer: str | None = None) -> dict[str, t.Any
 
 
 def _name_of_vfs(function: PlannedFunction) -> dict[str, str]:
-    # An MTU makes netplan write a .link file beside the .network file. With the MAC as the only match udev takes that
-    # file for the VF, in place of 99-default.link, and as it has no NamePolicy= the VF ends as eth0. The kernel's
-    # name (ethN), which a .link file is matched with, does not begin with "en"; the final name does.
+    # With an MTU, netplan writes a .link file beside the .network file. If the MAC is the only match, udev uses that file for
+    # the VF instead of 99-default.link, and since it has no NamePolicy= the VF ends up as eth0. The kernel's name (ethN),
+    # which .link files are matched against, does not begin with "en"; the final name does.
     return {"name": "en*"} if function.netdev.startswith("en") else {}
 
 
@@ -120,15 +120,15 @@ def _stanza(match: dict[str, str], mtu: int, addresses: list[str], renderer: str
         "optional": True,
     }
     if renderer == "NetworkManager":
-        # netplan turns "no address" and "link-local: []" into method=link-local and method=ignore there, that is,
-        # 169.254 and fe80 addresses.
+        # For NetworkManager netplan turns "no address" and "link-local: []" into method=link-local and method=ignore, that
+        # is, 169.254 and fe80 addresses.
         methods = {"ipv6.method": "disabled", **({} if addresses else {"ipv4.method": "disabled"})}
         stanza |= {"renderer": renderer, "networkmanager": {"passthrough": methods}}
     return stanza
 
 
 def planned_devices(planned: PlannedHost) -> list[Device]:
-    """Return the devices that a host's plan configures, with their planned addresses and MTU."""
+    """Return the devices that a host's plan configures, with their planned addresses and MTUs."""
     devices = []
     for function in planned.functions:
         devices.append(Device(function.netdev, function.mac, mtu=function.mtu))
@@ -139,7 +139,7 @@ def planned_devices(planned: PlannedHost) -> list[Device]:
 
 
 def own_file(tree: t.Mapping[str, t.Any], content: str, path: str) -> NetplanFile:
-    """Return a rendered tree in the form in which files of the node are known."""
+    """Return a rendered tree in the form in which a node's files are described."""
     stanzas = tuple(
         NetplanStanza(kind="ethernets", id=name, match=dict(stanza["match"]))
         for name, stanza in tree["network"]["ethernets"].items()
@@ -156,14 +156,14 @@ def digest(content: str) -> str:
 
 
 def is_meant(stanza: NetplanStanza, device: Device) -> bool:
-    """Whether a stanza configures a device: by its id where it has no match, else by all that its match says."""
+    """Whether a stanza configures a device: by its id if it has no match, else by all conditions of its match."""
     if stanza.kind not in _MATCHED_KINDS:
         return False
     match = stanza.match
     if not match:
         return device.name == stanza.id
     if "name" in match and not _fits(device.name, match["name"], any_case=False):
-        # set-name makes the name: such a device is meant under its old name and under the new one
+        # set-name renames the device: the stanza matches it under its old name and under the new one
         return stanza.set_name is not None and device.name == stanza.set_name and _others_fit(match, device)
     return _others_fit(match, device)
 
@@ -186,7 +186,7 @@ def _fits(value: str | None, patterns: t.Any, *, any_case: bool) -> bool:
 
 
 def names_fit(name: str, patterns: t.Any) -> bool:
-    """Whether an interface's name is one that a stanza's match means."""
+    """Whether a stanza's match includes an interface's name."""
     return _fits(name, patterns, any_case=False)
 
 
@@ -195,7 +195,7 @@ def _same_mac(mac: str | None, wanted: t.Any) -> bool:
 
 
 def normal_mac(value: t.Any) -> str:
-    """Return a MAC in lower case. YAML 1.1 reads an unquoted one of digits alone as a number to the base 60."""
+    """Return a MAC in lower case. YAML 1.1 reads an unquoted MAC of digits as a base-60 number."""
     if isinstance(value, int) and not isinstance(value, bool):
         digits = []
         for _digit in range(6):
@@ -209,7 +209,7 @@ def normal_mac(value: t.Any) -> str:
 
 
 def unreadable(files: Sequence[NetplanFile]) -> list[Finding]:
-    """Return a finding for each file that could not be parsed: what it claims is not known."""
+    """Return a finding for each file that could not be parsed: its claims are unknown."""
     return [
         Finding(
             "netplan.unreadable",
@@ -226,7 +226,7 @@ def unreadable(files: Sequence[NetplanFile]) -> list[Finding]:
 def find_clashes(files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str) -> list[Clash]:
     """Return the devices that more than one stanza configures.
 
-    Stanzas of one kind and id in several files are one to netplan, which merges them; with ours that is a clash too.
+    Stanzas with the same kind and id in several files are one to netplan, which merges them; with ours that is a clash too.
     """
     clashes = []
     for device in devices:
@@ -260,7 +260,7 @@ def _merged_with_ours(files: Sequence[NetplanFile], own_path: str) -> list[tuple
 def judge_clashes(
     files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str, foreign_stanzas: str
 ) -> Foreign:
-    """Decide about clashes: absorb stanzas of other files that touch fabric devices and nothing else, refuse the rest.
+    """Decide about clashes: absorb stanzas of other files that affect only fabric devices, refuse the rest.
 
     foreign_stanzas: `refuse` or `absorb`.
     """
@@ -306,7 +306,7 @@ _NEEDED = (
 
 
 def _needed_by(claim: Claim, files: Sequence[NetplanFile]) -> list[str]:
-    """Return in words which stanzas (a bond, a VLAN) refer to one."""
+    """Return in words the stanzas (a bond, a VLAN) that refer to this one."""
     return [
         f"{stanza.kind}.{stanza.id} in {file.path} refers to {claim.kind}.{claim.id}"
         for file in files
@@ -374,7 +374,7 @@ def _device(netdev: Netdev, driver: str | None) -> Device:
 
 
 def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[Device]:
-    """Return the node's devices and those that are only planned; what is planned for one goes to the real one."""
+    """Return the node's devices and those only planned; planned values are merged into the existing device."""
     merged = list(there)
     for plan in planned:
         for at, device in enumerate(merged):
@@ -389,7 +389,7 @@ def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[De
 
 
 def live_changes(planned: Sequence[Device], links: t.Mapping[str, Netdev]) -> list[Change]:
-    """Return what the devices that are on the host lack of what is planned: IPv4 addresses, MTU.
+    """Return what the existing devices lack of the plan: IPv4 addresses, MTU.
 
     links: the host's devices by name.
     """
@@ -414,10 +414,10 @@ def drift(
     *,
     path: str = PATH,
 ) -> list[Change]:
-    """Return what differs between a node (as roce_info read it) and its plan. Nothing means: nothing to do.
+    """Return the differences between a node (as roce_info read it) and its plan. Empty: nothing to do.
 
-    content: the file's text (`render`, dumped). Files, modes, an unconfirmed change, stanzas of others for our
-    devices, and addresses and MTUs of the VFs that are on the host.
+    content: the file's text (`render`, dumped). Compares files, modes, an unconfirmed change, foreign stanzas for our devices,
+    and addresses and MTUs of the VFs that are on the host.
     """
     changes = []
     there = next((file for file in node.netplan.files if file.path == path), None)
@@ -449,7 +449,7 @@ def drift(
 
 
 def _moved(node: Node, planned: PlannedHost) -> list[Change]:
-    """Return the addresses that go with a MAC which is to be changed first: such a VF is not known by its planned one."""
+    """Return the address changes of VFs whose MAC must change first: their planned MAC does not find them yet."""
     changes = []
     for function in planned.functions:
         there = node.function(function.pci, function.netdev)

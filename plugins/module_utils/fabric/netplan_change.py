@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A change of netplan's files on the node: what would be written, is it valid, write it, wait for netplan, confirm.
+"""A change of netplan's files on the node: work out what to write, validate it, write it, wait for netplan, confirm.
 
-The files are laid out as planned in a scratch folder first, read and validated there; what differs from the
-node's own is the change, which rollback.py makes so that it goes back by itself.
+The planned files are first laid out in a scratch folder, read and validated there; their difference from the node's own is the
+change, which rollback.py applies such that it rolls back by itself.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Cha
 ABSORBED = f"{rollback.BASE}/absorbed"
 INDEX = f"{ABSORBED}/index.json"
 FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
-LIVE_WAIT = 8.0  # seconds for addresses and MTUs to come; who wins over netplan is looked up after that
-START_WAIT = 30.0  # seconds for the guard of a change to be started, on a busy node
+LIVE_WAIT = 8.0  # seconds for addresses and MTUs to appear; only then look for who overrides netplan
+START_WAIT = 30.0  # seconds for the start of a change's guard, on a busy node
 
-# As netplan reads it, every scalar is text: PyYAML's own ideas of numbers and truth would spoil MACs and versions.
+# netplan reads every scalar as text: PyYAML's conversion to numbers and booleans would corrupt MACs and versions.
 _TAKE_OUT = """
 import json, sys
 import yaml
@@ -63,7 +63,7 @@ print(json.dumps(answers))
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. `content` is None where the file is not to be there. `timeout` in seconds."""
+    """What to apply. `content` is None if the file is to be absent. `timeout` in seconds."""
 
     path: str
     content: str | None
@@ -71,13 +71,13 @@ class Request:
     devices: tuple[Device, ...] = ()
     foreign_stanzas: str = "refuse"
     timeout: float = 60
-    connection: str | None = None  # SSH_CONNECTION of the process: a fresh one must confirm
-    by: str | None = None  # the run that asks, in words
+    connection: str | None = None  # SSH_CONNECTION of the process: a new one must confirm
+    by: str | None = None  # the requesting run, in words
 
 
 @dataclass
 class Outcome:
-    """What a step did or would do. `text` is before and after of each thing, for a diff."""
+    """What a step did or would do. `text` has the before and after of each item, for a diff."""
 
     changes: list[Change] = field(default_factory=list)
     text: list[tuple[str, str, str]] = field(default_factory=list)
@@ -95,9 +95,9 @@ Images = dict[str, FileImage]
 
 
 def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str) -> tuple[Images, Outcome]:
-    """Return the files to write with their planned content, and what is said about it. Writes to `scratch` alone.
+    """Return the files to write with their planned content, and a description. Writes only to `scratch`.
 
-    Raises CollectionError for clashes, files that cannot be read, and what netplan does not accept.
+    Raises CollectionError for clashes, unreadable files, and what netplan rejects.
     """
     outcome = Outcome()
     images = _own_images(host, request)
@@ -116,7 +116,7 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     if request.content is not None:
         links = _links(run, sysfs)
         live = live_changes(request.devices, links)
-        if live and not images:  # to apply the same files again would cost minutes and help nobody
+        if live and not images:  # to apply the same files again would take minutes and change nothing
             refuse(winners(run, request.path, live, links, host.root))
         warning = masked(run, request.content)
         outcome.warnings += [warning] if warning else []
@@ -131,7 +131,7 @@ def _own_images(host: Host, request: Request) -> Images:
 
 
 def _give_back(host: Host) -> tuple[Images, list[str]]:
-    """Return what gives absorbed files back as they were."""
+    """Return the images that restore absorbed files."""
     index = json.loads((host.image(INDEX).data or b"{}").decode())
     images: Images = {INDEX: FileImage(None)} if index else {}
     for path, entry in index.items():
@@ -173,7 +173,7 @@ def _lay(scratch: str, path: str, image: FileImage) -> None:
 
 
 def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, outcome: Outcome) -> Images:
-    """Resolve stanzas to devices; refuse clashes or take stanzas of other files out, as asked."""
+    """Resolve stanzas to devices; refuse clashes, or remove stanzas of other files if the request says so."""
     files = read_system(run, system_root=scratch)[0].files
     devices = merge_devices(read_devices(sysfs), request.devices)
     verdict = judge_clashes(files, devices, request.path, request.foreign_stanzas)
@@ -207,14 +207,14 @@ def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, 
 
 
 def replace_data(image: FileImage, data: bytes | None) -> FileImage:
-    """Return an image with another content."""
+    """Return an image with other content."""
     return FileImage(data, image.mode, image.uid, image.gid)
 
 
 def _describe(
     host: Host, path: str, image: FileImage, request: Request, given_back: Sequence[str], outcome: Outcome
 ) -> None:
-    """Say what happens to a file. Other files may hold passwords: their text is not shown."""
+    """Describe the change of a file. Other files may contain passwords: their text is not shown."""
     there = host.image(path)
     if path == request.path:
         texts = ((i.data or b"").decode("utf-8", "replace") for i in (there, image))
@@ -241,7 +241,7 @@ def _validate(host: Host, run: Run, scratch: str) -> None:
 
 
 def read_devices(sysfs: Sysfs) -> list[Device]:
-    """Return the network devices of the host that have hardware (or a hypervisor) behind them."""
+    """Return the host's network devices that are backed by hardware (or a hypervisor)."""
     return [
         Device(name, sysfs.read("class/net", name, "address"), sysfs.target("class/net", name, "device/driver"))
         for name in sysfs.names("class/net")
@@ -267,9 +267,9 @@ def _links(run: Run, sysfs: Sysfs) -> dict[str, Netdev]:
 
 
 def settle(host: Host, outcome: Outcome) -> None:
-    """See a change that is pending to its end: wait while its guard runs, else go back now. Never stack.
+    """Finish a pending change: wait while its guard runs, else roll back now. Changes never stack.
 
-    Another run may begin its own as soon as that is over: look again once the lock is held.
+    Another run may begin its own right afterwards: check again while holding the lock.
     """
     waited: tuple[str, str] | None = None
     patience = 0.0
@@ -281,7 +281,7 @@ def settle(host: Host, outcome: Outcome) -> None:
             host.sleep(1)
             continue
         with host.lock():
-            # The run that wrote it down held the lock until its guard was there.
+            # The run that recorded it held the lock until its guard had started.
             if _alive(host, identity, journal, patience):
                 continue
             last = rollback.roll_back(host, identity, "an interrupted run")
@@ -300,16 +300,16 @@ def settle(host: Host, outcome: Outcome) -> None:
 
 
 def _alive(host: Host, identity: str, journal: t.Mapping[str, t.Any], patience: float) -> bool:
-    """Whether a pending change has a guard: one that runs, or one that is only being started."""
+    """Whether a pending change has a guard: one that runs, or one that is starting."""
     if host.command(["systemctl", "is-active", "--quiet", rollback.guard_unit(identity)])[0] == 0:
         return host.clock() < float(journal.get("deadline", 0)) + rollback.COMMAND_LIMIT
     return host.text("pending") == identity and host.text("started") is None and host.clock() < patience
 
 
 def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool) -> Outcome:
-    """Write the files under a rollback timer and let netplan apply them; waits until netplan is done.
+    """Write the files under a rollback timer, let netplan apply them, and wait until netplan is done.
 
-    Raises CollectionError with nothing changed, or with all of it taken back.
+    Raises CollectionError with nothing changed, or with everything rolled back.
     """
     early = Outcome()
     if check_mode:
@@ -344,7 +344,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
 
 
 def _left_behind(host: Host, request: Request) -> list[Change]:
-    """Return what an interrupted run left and nobody needs, where nothing of ours is to be there."""
+    """Return what an interrupted run left over, if nothing of ours should exist."""
     if request.content is not None:
         return []
     return [Change(path, "left by an interrupted run", "there", None) for path in rollback.leftovers(host)]
@@ -377,7 +377,7 @@ def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
 
 
 def _await_apply(host: Host, request: Request) -> None:
-    """Wait until netplan has applied the files; where the connection breaks, this process may die of it."""
+    """Wait until netplan has applied the files; if the connection breaks, this process may die."""
     identity = request.transaction
     until = host.clock() + request.timeout
     while host.text("pending") == identity and host.clock() < until:
@@ -395,23 +395,23 @@ def _await_apply(host: Host, request: Request) -> None:
 
 
 def confirm(host: Host, request: Request, run: Run | None = None, sysfs: Sysfs | None = None) -> Outcome:
-    """Keep a change, because a connection made after netplan was done has come this far.
+    """Keep a change, because a connection that was made after netplan finished has reached the node.
 
-    It does not wait for netplan: what was connected before netplan was done proves nothing. With `run` and `sysfs` it
-    looks at the interfaces then. Raises CollectionError that names who won, where one lacks what the file gives it.
+    It does not wait for netplan: a connection from before netplan finished proves nothing. With `run` and `sysfs` it then checks
+    the interfaces. Raises CollectionError that names what won if one lacks what the file gives it.
     """
     try:
         with host.lock():
             outcome = _confirm(host, request)
     except rollback.RollbackError:
-        return Outcome(state="waiting")  # the guard is going back right now, which takes netplan a while
+        return Outcome(state="waiting")  # the guard is rolling back right now, which takes netplan a while
     if outcome.state == "confirmed" and run and sysfs and request.content is not None:
         _look_again(host, run, sysfs, request)
     return outcome
 
 
 def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
-    """Wait a little until the interfaces have what is planned; where somebody else wins, say who."""
+    """Wait a little until the interfaces match the plan; if something else wins, name it."""
     until = host.clock() + LIVE_WAIT
     while True:
         links = _links(run, sysfs)
@@ -444,14 +444,14 @@ def _confirm(host: Host, request: Request) -> Outcome:
     if wrong:
         _undo(host, identity, f"{', '.join(wrong)} was changed by someone else meanwhile.")
     rollback.note(host, identity, "confirmed")
-    rollback.forget(host)  # the guard sees this and ends
+    rollback.forget(host)  # the guard notices and ends
     return Outcome(state="confirmed")
 
 
 def _ended(host: Host, identity: str) -> Outcome:
-    """Return how a change that is not pending ended. One that never began must not begin any more: see begin()."""
+    """Return how a change that is not pending ended. One that never began is barred from beginning: see begin()."""
     last = rollback.ended(host, identity)
-    if last.get("state") == "confirmed":  # the answer that said so was lost on its way
+    if last.get("state") == "confirmed":  # the earlier answer was lost on its way
         return Outcome(state="confirmed")
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")

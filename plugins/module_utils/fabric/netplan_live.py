@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why an interface lacks what netplan's files give it: who won instead. Reads only.
+"""Why an interface lacks what netplan's files give it: what won instead. Reads only.
 
-netplan's files become files of systemd-networkd below /run/systemd/network. An interface gets the first file by name that
-matches it, whoever wrote it; applying netplan again changes nothing about that.
+netplan's files become systemd-networkd files below /run/systemd/network. An interface gets the first file by name that
+matches it, whoever wrote it; applying netplan again does not change that.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NAMES = re.compile(r"\bNAME:?=\"")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The files that systemd uses for an interface; None where it says none, or nobody can be asked."""
+    """The files that systemd uses for an interface; None if it reports none, or cannot be asked."""
 
     network: str | None = None
     link: str | None = None
 
 
 def masked(run: Run, content: str | None) -> str | None:
-    """Return a warning where netplan's file is for systemd-networkd and that is masked, so that nobody reads it."""
+    """Return a warning if netplan's file is for systemd-networkd and that is masked, so that nothing reads the file."""
     if content is None or "renderer: NetworkManager" in content or unit_state(run, NETWORKD)[0] != "masked":
         return None
     return (
@@ -46,7 +46,7 @@ def masked(run: Run, content: str | None) -> str | None:
 
 
 def used(run: Run, name: str) -> Used:
-    """Return the files that systemd uses for an interface, as `networkctl` tells them."""
+    """Return the files that systemd uses for an interface, from `networkctl`."""
     rc, out, _err = run(["networkctl", "--no-pager", "--lines=0", "status", name])
     seen = dict(_FIELD.findall(out)) if rc == 0 else {}
     network, link = (seen.get(key) for key in ("Network File", "Link File"))
@@ -56,9 +56,9 @@ def used(run: Run, name: str) -> Used:
 def winners(
     run: Run, path: str, changes: t.Sequence[Change], links: t.Mapping[str, Netdev], system_root: str = ""
 ) -> list[Finding]:
-    """Return who wins over netplan's file for the interfaces that lack something. Nothing: nobody that is known does.
+    """Return what wins over netplan's file for the interfaces that lack something. Empty: no known cause.
 
-    path: our netplan file. changes: what the interfaces lack, of `netplan.live_changes`. links: the interfaces by name.
+    path: our netplan file. changes: what the interfaces lack, from `netplan.live_changes`. links: the interfaces by name.
     """
     lacking = [change for change in changes if change.what in ("IPv4", "MTU")]
     stanzas = [
@@ -108,7 +108,7 @@ def _drop_ins(network: str | None, system_root: str) -> list[str]:
 
 
 def _namer(files: Used, system_root: str) -> str:
-    """Return in words what may have given an interface its name."""
+    """Return in words what may have named an interface."""
     if files.link and files.link.startswith("/etc/"):
         return f", by {files.link}"
     rules = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of the RDMA test programs: their arguments, and what their output says."""
+"""Knowledge about the RDMA test programs: their arguments, and how to read their output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-# The programs by kind of test, the wanted one first. A kind's programs understand only themselves, so both ends must
-# run the same one; the controller chooses among those that both ends have.
+# The programs by kind of test, preferred ones first. Programs of one kind do not interoperate, so both ends must run the
+# same one; the controller chooses among those that both ends have.
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "write": ("ib_write_bw",),
     "pingpong": ("ib_send_lat", "ibv_rc_pingpong"),
@@ -23,8 +23,8 @@ class RdmaTest:
     """One end of one test. Both ends get the same `id`, `program`, `port`, `size` and `iterations` or `duration`.
 
     port: the TCP port of the ends' rendezvous; the program itself uses the next one. path_mtu: the RDMA path MTU in
-    bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds. together: tests of
-    one name that follow each other run at the same time.
+    bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds. together: consecutive
+    tests with the same name run at the same time.
     """
 
     id: str
@@ -44,7 +44,7 @@ class RdmaTest:
 
 
 def argv(test: RdmaTest) -> list[str]:
-    """Return the command of this end."""
+    """Return the command line of this end."""
     pingpong = test.program == "ibv_rc_pingpong"
     words = [test.program, "-d", test.hca, "-i", str(test.hca_port), "-p", str(test.port + 1), "-s", str(test.size)]
     words += ["-g" if pingpong else "-x", str(test.gid_index)]
@@ -55,12 +55,12 @@ def argv(test: RdmaTest) -> list[str]:
     elif test.iterations:
         words += ["-n", str(test.iterations)]
     if not pingpong:
-        # -F: a scaling CPU clock is a warning, not the end of the test.
+        # -F: CPU frequency scaling is a warning, not the end of the test.
         words += ["-F"]
     return [*words, test.peer] if test.role == "client" else words
 
 
-# "#iterations", "BW average[Gb/sec]", "99% percentile[usec]": blanks occur within names, and one blank between two.
+# "#iterations", "BW average[Gb/sec]", "99% percentile[usec]": names contain blanks, and one blank may separate two names.
 _COLUMN = re.compile(r"#\w+|[^\s#]+(?: [^\s#]+)*?\[[^\]]+\]|tps average")
 _BITS = re.compile(r"bytes in [\d.]+ seconds = ([\d.]+) Mbit/sec")
 _TRIPS = re.compile(r"iters in [\d.]+ seconds = ([\d.]+) usec/iter")
@@ -69,14 +69,14 @@ _TRIPS = re.compile(r"iters in [\d.]+ seconds = ([\d.]+) usec/iter")
 def figures(program: str, output: str) -> dict[str, float]:
     """Read the figures of a program's output: `gbps` (and `gbps_peak`), `usec` (and `usec_typical`, `usec_max`).
 
-    Empty when there are none: the program did not come to its end, or its output is not of a known form.
+    Empty if there are none: the program did not finish, or its output has an unknown form.
     """
     if program == "ibv_rc_pingpong":
         bits, trips = _BITS.search(output), _TRIPS.search(output)
-        # One iteration goes there and back.
+        # One iteration is a round trip.
         return {"gbps": float(bits[1]) / 1000, "usec": float(trips[1]) / 2} if bits and trips else {}
     row = _row(output)
-    # Two digits of MiB/s tell more of a slow path than two digits of Gb/s (--report_gbits). Versions name the unit
+    # Two decimals of MiB/s resolve a slow path better than two decimals of Gb/s (--report_gbits). Versions name the unit
     # differently; it is 2^20 bytes in all of them.
     found = {
         name: round(row[f"BW {column}[{unit}]"] * 8 * 2**20 / 1e9, 6)
@@ -85,7 +85,7 @@ def figures(program: str, output: str) -> dict[str, float]:
         if f"BW {column}[{unit}]" in row
     }
     if found.get("gbps") == 0 and "MsgRate[Mpps]" in row and "#bytes" in row:
-        # Two digits of MiB/s are none for a few packets that were sent again and again; six of the message rate are some.
+        # A few retransmitted packets round to 0.00 MiB/s; the message rate has six decimals.
         found["gbps"] = round(row["MsgRate[Mpps]"] * 1e6 * row["#bytes"] * 8 / 1e9, 6)
     known = {
         "t_avg[usec]": "usec",
@@ -97,7 +97,7 @@ def figures(program: str, output: str) -> dict[str, float]:
 
 
 def _row(output: str) -> dict[str, float]:
-    """Return the first row of a perftest table by its columns' names."""
+    """Return the first row of a perftest table by column name."""
     lines = output.splitlines()
     for number, line in enumerate(lines):
         if not line.strip().startswith("#bytes"):
@@ -111,7 +111,7 @@ def _row(output: str) -> dict[str, float]:
 
 
 def last_words(output: str, limit: int = 400) -> str:
-    """Return what a failed program said, in one line: its complaints, else its last lines."""
+    """Return a failed program's message in one line: its error lines, else its last lines."""
     lines = [" ".join(line.split()) for line in output.splitlines()]
     lines = [line for line in lines if line and not set(line) <= set("-*=# ")]
     complaints = [line for line in lines if re.search(r"(?i)fail|error|unable|couldn|can't|not found|invalid", line)]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stays on a node so that its VFs survive a reboot and a stay in a pod, as text: nothing here touches a file.
+"""What a node keeps so that its VFs survive a reboot and a stay in a pod, as text: nothing here touches a file.
 
-The controller compares digests of this text with what `roce_info` read, the module writes it: both see the same.
+The controller compares digests of this text with what `roce_info` read, the module writes it: both use the same text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RETURN_UNIT_PATH = "/etc/systemd/system/dgxspark-fabric-vf@.service"
 RULE = "/etc/udev/rules.d/85-dgxspark-fabric.rules"
 JOURNAL = "/var/lib/dgxspark/fabric-before.json"
 
-# What roce_info is asked for, so that the difference can be told on the controller.
+# What roce_info reads, so that the controller can tell the difference.
 PATHS = (CONFIG, SCRIPT, UNIT_PATH, RETURN_UNIT_PATH, RULE)
 UNITS = (UNIT,)
 
@@ -72,11 +72,11 @@ def source() -> str:
 
 
 def _rule(document: t.Mapping[str, t.Any]) -> str:
-    """Return the udev rule: numbered after 80-net-setup-link, so that $name is what the interface is called in the end.
+    """Return the udev rule: numbered after 80-net-setup-link, so that $name is the interface's final name.
 
-    A run at work (its mark names the process) takes care of the interfaces itself. A VF is matched by its function's
-    address, a function only once the boot's own run has begun. Not by SYSTEMD_WANTS: the rename's own event takes that
-    property away again before systemd has seen it. "restart", for one that is still running began too early.
+    An active run (its mark names the process) handles the interfaces itself. A VF matches by its function's address, a
+    function only once the run at boot has begun. Not by SYSTEMD_WANTS: the rename's own event removes that property before
+    systemd has seen it. "restart", because a unit that is still running started too early.
     """
     lines = [
         _HEAD + 'ACTION!="add", GOTO="dgxspark_fabric_end"',
@@ -95,7 +95,7 @@ def _rule(document: t.Mapping[str, t.Any]) -> str:
 
 
 def managed_files(document: t.Mapping[str, t.Any], restore_source: str) -> Files:
-    """Return path -> (content, mode) of all that the node keeps for this document (see restore.py)."""
+    """Return path -> (content, mode) of everything that the node keeps for this document (see restore.py)."""
     return {
         CONFIG: (json.dumps(document, indent=1, sort_keys=True) + "\n", "0644"),
         SCRIPT: (f"#!/usr/bin/python3 -IS\n{restore_source}", "0755"),
@@ -106,7 +106,7 @@ def managed_files(document: t.Mapping[str, t.Any], restore_source: str) -> Files
 
 
 def file_changes(node: Node, files: Files) -> list[Change]:
-    """Return what differs between the node's files and units (as roce_info read them) and what is planned."""
+    """Return how the node's files and units (as roce_info read them) differ from the plan."""
     there = {state.path: state for state in node.files}
     changes = []
     for path, (content, mode) in files.items():
@@ -125,7 +125,7 @@ def file_changes(node: Node, files: Files) -> list[Change]:
 
 
 def removal_changes(node: Node) -> list[Change]:
-    """Return which of our files and units would go."""
+    """Return which of our files and units would be removed."""
     changes = [
         Change(f.path, "file", f"sha256 {f.sha256[:12]}", None) for f in node.files if f.path in PATHS and f.sha256
     ]

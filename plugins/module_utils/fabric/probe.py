@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The node's side of the fabric's proof: run this end of RDMA tests with a peer that runs the other end.
 
-The ends meet over the VF's own addresses, so no other network is needed. The server starts its program, waits until
-that listens and only then lets the client go; the client ends the meeting when it is done. Everything has a deadline,
-and every program runs under `timeout`, so that it ends even if this process is killed.
+The ends meet over the VF's own addresses, so no other network is needed. The server starts its program, waits until it
+listens and only then lets the client go; the client ends the session when it is done. Everything has a deadline, and
+every program runs under `timeout`, so that it ends even if this process is killed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _READY, _FAILED = b"ready", b"failed "
 
 @dataclass(frozen=True, slots=True)
 class RdmaAnswer:
-    """What this end of a test says.
+    """The result of this end of a test.
 
-    status: `ok`; `error` (the program failed); `hang` (it had to be ended); `no peer` (the other end never came);
+    status: `ok`; `error` (the program failed); `hang` (it had to be killed); `no peer` (the other end never came);
     `missing` (the program is not installed); `peer` (the other end could not start). lost: the error counters of its HCA
-    that grew meanwhile: RDMA sends again what is lost, so a wire that loses is slow, and reports no error.
+    that increased meanwhile: RDMA retransmits what is lost, so a lossy wire is slow, but reports no error.
     """
 
     id: str
@@ -62,8 +62,8 @@ class RdmaAnswer:
 class Bounds:
     """Times in seconds.
 
-    meet: for the ends to meet. test: for one test once they have met. grace: for the other end to finish after this one
-    has, since reports are exchanged and devices closed then.
+    meet: for the ends to meet. test: for one test once they have met. grace: for the other end to finish after this one,
+    since the ends then exchange reports and close devices.
     """
 
     meet: float
@@ -72,15 +72,15 @@ class Bounds:
 
 
 def programs() -> dict[str, str | None]:
-    """Return where the node has each RDMA test program, None for one that it lacks."""
+    """Return the path of each RDMA test program on the node, None for a missing one."""
     return {name: shutil.which(name) for names in PROGRAMS.values() for name in names}
 
 
 def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds, sysfs: Sysfs | None = None) -> list[RdmaAnswer]:
-    """Run this end of each test, all with one peer, one after the other; those that belong together at the same time.
+    """Run this end of each test, all with one peer, one after the other; tests of one group run at the same time.
 
-    Once the peer did not come, further tests get less time to meet: a peer that is gone must not cost the full time for
-    each, and one that only started later is still met.
+    After a peer that did not come, further tests get less time to meet: an absent peer must not cost the full time for each
+    test, and one that only started late is still met.
     """
     answers: list[RdmaAnswer] = []
     for _name, group in itertools.groupby(enumerate(tests), key=lambda each: each[1].together or each[0]):
@@ -128,7 +128,7 @@ def _serve(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[...,
         line.sendall(_READY)
         line.settimeout(bounds.test)
         with contextlib.suppress(OSError):
-            line.recv(1)  # the client's end, or that of its connection
+            line.recv(1)  # the client finished, or its connection ended
         ended = program.wait(bounds.grace)
         output = program.end()
         if ended == 0:
@@ -169,14 +169,14 @@ def _accept(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
             line, (peer, _port) = listening.accept()
             if peer == test.peer:
                 break
-            line.close()  # somebody else's port scan is not the peer
+            line.close()  # a stranger's port scan is not the peer
         with line:
             yield line
 
 
 @contextlib.contextmanager
 def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
-    """Connect from the VF's own address, again and again until the server is there."""
+    """Connect from the VF's own address, with retries until the server is there."""
     while True:
         line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -194,11 +194,11 @@ def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
 
 
 class _Program:
-    """A test program in a process group of its own, which does not outlive the `with`."""
+    """A test program in its own process group, which ends with the `with` block at the latest."""
 
     def __init__(self, test: RdmaTest, bounds: Bounds) -> None:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__; a pipe could fill up
-        # `timeout` is the second guard: it holds when this process is killed.
+        # `timeout` is the second guard, for the case that this process is killed.
         command = ["timeout", "-k", "1", f"{bounds.test + 2 * bounds.grace:g}", *argv(test)]
         self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             command,
@@ -217,7 +217,7 @@ class _Program:
         self.output.close()
 
     def wait(self, seconds: float) -> int | None:
-        """Return the exit status, None where the program does not end by itself: on a busy machine the second guard may come first."""
+        """Return the exit status, None if the program does not end by itself: on a busy machine the second guard may act first."""
         try:
             status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -225,7 +225,7 @@ class _Program:
         return None if status == TOO_LONG else status
 
     def wait_listening(self, port: int, seconds: float = 10.0) -> bool:
-        """Wait until somebody listens on the TCP port; False when the program ends or takes too long."""
+        """Wait until something listens on the TCP port; False if the program ends or takes too long."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < deadline:
             if _listens(port):
@@ -234,7 +234,7 @@ class _Program:
         return False
 
     def end(self) -> str:
-        """End the program where it still runs, and return its output."""
+        """End the program if it still runs, and return its output."""
         self._kill()
         self.output.seek(0)
         return self.output.read().decode(errors="replace")

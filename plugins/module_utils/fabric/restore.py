@@ -1,19 +1,19 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring a node's fabric functions to the state that a document describes, touching only what differs.
+"""Bring a node's fabric functions to the state that a document describes, changing only what differs.
 
-This one file, which needs nothing but Python's standard library, does it in three places: the module `sriov_vf`
-imports it; installed as /usr/local/lib/dgxspark/fabric-restore it is run by dgxspark-fabric.service at boot (`boot`)
-and by dgxspark-fabric-vf@.service when an interface comes back, such as a VF from a pod (`dev NAME`).
+This one file needs only Python's standard library and is used in three places: the module `sriov_vf` imports it; installed as
+/usr/local/lib/dgxspark/fabric-restore it is run by dgxspark-fabric.service at boot (`boot`) and by
+dgxspark-fabric-vf@.service when an interface comes back, such as a VF from a pod (`dev NAME`).
 
 The document (/etc/dgxspark/fabric.json) is `{"version": 1, "functions": [FUNCTION, …]}` with
 FUNCTION = `{slot, pci, vf_count, mtu, up, eswitch, arp, vfs}` and its `vfs` = `[{index, mac, mtu, up, trust,
 spoof_check, arp}, …]`; `arp` maps sysctls of net.ipv4.conf.IFACE to numbers, MTUs are bytes. A null or missing value
-means: leave as it is.
+means: leave it unchanged.
 """
 
-# pathlib would take longer to load than a VF's settings take to set.
+# Loading pathlib would take longer than setting up a VF.
 # ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH115, PTH118, PTH119, PTH123, PTH208
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 
-# A VF that comes back waits for this file: it loads at run time what it needs at run time.
+# A returning VF waits for this file to load, so typing is not imported at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing as t
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 CONFIG = "/etc/dgxspark/fabric.json"
 RUN_DIR = "/run/dgxspark-fabric"
-PCI_WAIT = 15.0  # seconds that a boot waits for functions that have not shown up yet
-NETDEV_WAIT = 60.0  # seconds for the interfaces of VFs that were just bound, and for udev to name them
+PCI_WAIT = 15.0  # seconds that a boot waits for functions that have not appeared yet
+NETDEV_WAIT = 60.0  # seconds for the interfaces of newly bound VFs to appear, and for udev to name them
 LOCK_WAIT = 120.0  # seconds for another run to finish
-WRITE_WAIT = 110.0  # seconds for the kernel to make or take VFs, or to bind one; less than a unit's start may take
+WRITE_WAIT = 110.0  # seconds for the kernel to create, remove or bind VFs; less than a unit's start timeout
 SLOW = ("/sriov_numvfs", "/driver/unbind", "/drivers_probe")
 IFF_UP = 0x1
 
@@ -48,7 +48,7 @@ class RestoreError(Exception):
 
 
 class Host:
-    """The node as files and commands. Paths are given below `sysfs` and `proc`; tests put trees of their own there."""
+    """The node as files and commands. Paths are relative to `sysfs` and `proc`; tests replace those."""
 
     def __init__(
         self, sysfs: str = "/sys", proc: str = "/proc", run_dir: str = RUN_DIR, udev: str = "/run/udev"
@@ -56,7 +56,7 @@ class Host:
         self.sysfs, self.proc, self.run_dir, self.udev = sysfs, proc, run_dir, udev
 
     def read(self, path: str) -> str | None:
-        """Return a file's text without the white space around it; None where it is absent or cannot be read."""
+        """Return a file's text, stripped; None if it is missing or unreadable."""
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
                 return file.read().strip()
@@ -64,9 +64,9 @@ class Host:
             return None
 
     def write(self, path: str, value: str) -> None:
-        """Write to a file of the kernel; RestoreError names the file, the value and the kernel's answer.
+        """Write to a kernel file; RestoreError names the file, the value and the kernel's error.
 
-        Making or taking VFs, and their drivers, may wait without end for whoever has a VF's device open.
+        Creating or removing VFs, and their drivers, may block forever while a process has a VF's device open.
         """
         try:
             if path.endswith(SLOW):
@@ -78,12 +78,12 @@ class Host:
             raise RestoreError(f"writing {value!r} to {path}: {exc.strerror}") from exc
 
     def _write_aside(self, path: str, value: str) -> None:
-        """Write in a child process, which is left behind where the kernel does not let go of it: no signal reaches it."""
+        """Write in a child process, which is abandoned if the kernel does not return: no signal reaches it."""
         child = os.fork()
         if child == 0:
             code = 255
             try:
-                # Whoever reads what this run says must not wait for the child, nor the next run for its lock.
+                # Readers of this run's output must not wait for the child, nor the next run for its lock.
                 os.closerange(0, 1024)
                 os.write(os.open(path, os.O_WRONLY | os.O_TRUNC), value.encode())
                 code = 0
@@ -107,25 +107,25 @@ class Host:
             raise OSError(code, os.strerror(code) if 0 < code < 255 else "the writing process was ended", path)
 
     def entries(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; none where it is absent."""
+        """Return the names in a directory, sorted; none if it is missing."""
         try:
             return sorted(os.listdir(path))
         except OSError:
             return []
 
     def target(self, path: str) -> str | None:
-        """Return the last part of what a link points at; None where there is no link."""
+        """Return the last part of a link's target; None if there is no link."""
         try:
             return os.path.basename(os.readlink(path))
         except OSError:
             return None
 
     def exists(self, path: str) -> bool:
-        """Return whether there is something at this path."""
+        """Return whether this path exists."""
         return os.path.exists(path)
 
     def command(self, argv: t.Sequence[str], text: str = "", timeout: float = 60) -> tuple[int, str, str]:
-        """Run a command with `text` as its input; (127, "", why) where it cannot be run."""
+        """Run a command with `text` as its input; (127, "", why) if it cannot be run."""
         import subprocess
 
         try:
@@ -141,17 +141,17 @@ class Host:
         time.sleep(seconds)
 
     def clock(self) -> float:
-        """Return seconds on a clock that never goes back."""
+        """Return seconds on a monotonic clock."""
         return time.monotonic()
 
     # Where things are.
 
     def pci(self, address: str, leaf: str = "") -> str:
-        """Return the path of a PCI device, or of a file of it."""
+        """Return the path of a PCI device, or of one of its files."""
         return f"{self.sysfs}/bus/pci/devices/{address}" + (f"/{leaf}" if leaf else "")
 
     def net(self, name: str, leaf: str) -> str:
-        """Return the path of a file of a network interface."""
+        """Return the path of a network interface's file."""
         return f"{self.sysfs}/class/net/{name}/{leaf}"
 
     def sysctl(self, name: str, key: str) -> str:
@@ -159,17 +159,17 @@ class Host:
         return f"{self.proc}/sys/net/ipv4/conf/{name}/{key}"
 
     def netdev(self, address: str) -> str | None:
-        """Return the interface that a PCI device has in the host's network namespace, but no representor of a VF."""
+        """Return the interface of a PCI device in the host's network namespace; prefers one that is no VF's representor."""
         names = self.entries(self.pci(address, "net"))
         own = [n for n in names if "f" not in (self.read(self.net(n, "phys_port_name")) or "")]
         return next(iter(own or names), None)
 
     def named(self, name: str) -> bool:
-        """Return whether udev is done with an interface: one that is up already may not take its name any more."""
+        """Return whether udev has finished with an interface: one that is up already may no longer get its name."""
         return not self.exists(self.udev) or self.exists(f"{self.udev}/data/n{self.read(self.net(name, 'ifindex'))}")
 
     def driver(self, address: str) -> str | None:
-        """Return the name of the driver that a PCI device is bound to."""
+        """Return the name of a PCI device's driver."""
         return self.target(self.pci(address, "driver"))
 
     def vf(self, function: str, index: int) -> str | None:
@@ -186,7 +186,7 @@ def _number(text: str | None) -> int | None:
 
 @contextlib.contextmanager
 def busy(host: Host) -> t.Iterator[None]:
-    """Keep other runs out, and the udev rule quiet: it looks whether the process that the mark names is alive."""
+    """Keep other runs out, and the udev rule inactive: it checks whether the process named in the mark is alive."""
     os.makedirs(host.run_dir, mode=0o755, exist_ok=True)
     mark = os.path.join(host.run_dir, "busy")
     with open(os.path.join(host.run_dir, "lock"), "w", encoding="utf-8") as lock:
@@ -209,25 +209,25 @@ def busy(host: Host) -> t.Iterator[None]:
 
 
 class Restorer:
-    """One run over functions of a document. `done` and `problems` say what it did and what it could not do."""
+    """One run over functions of a document. `done` and `problems` list what it did and what failed."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.done: list[str] = []
         self.problems: list[str] = []
-        self.made: set[str] = set()  # VFs of this run's making
+        self.made: set[str] = set()  # VFs that this run created
         self._links: dict[str, dict[str, t.Any]] | None = None
 
     @contextlib.contextmanager
     def _noting(self, what: str) -> t.Iterator[None]:
-        """Go on after a failure: a fault of one VF must not keep the others from their settings."""
+        """Continue after a failure: one faulty VF must not keep the others from their settings."""
         try:
             yield
         except RestoreError as exc:
             self.problems.append(f"{what}: {exc}")
 
     def _set(self, what: str, path: str, wanted: t.Any) -> None:
-        """Write a number where another one stands."""
+        """Write a number if the current one differs."""
         if wanted is None or _number(self.host.read(path)) == wanted:
             return
         with self._noting(what):
@@ -235,7 +235,7 @@ class Restorer:
             self.done.append(f"{what} = {wanted}")
 
     def _ip(self, lines: t.Sequence[str]) -> None:
-        """Give `ip` a batch. It goes on after a line that fails, and says which."""
+        """Run an `ip` batch, which continues after a failed line and names it."""
         if not lines:
             return
         code, _out, err = self.host.command(["ip", "-force", "-batch", "-"], "".join(f"{line}\n" for line in lines))
@@ -255,7 +255,7 @@ class Restorer:
     # The number of VFs.
 
     def eswitch(self, pci: str) -> str | None:
-        """Return a function's eswitch mode; None where it has none (only mlx5's is asked for) or nobody can tell."""
+        """Return a function's eswitch mode; None if it has none (only mlx5 is asked) or it is unknown."""
         if self.host.driver(pci) == "mlx5_core":
             code, out, _err = self.host.command(["devlink", "-j", "dev", "eswitch", "show", f"pci/{pci}"])
             with contextlib.suppress(ValueError, AttributeError):
@@ -264,10 +264,10 @@ class Restorer:
         return None
 
     def count(self, function: Entry) -> None:
-        """Bring a function's MTU, link and number of VFs about. VFs are made without drivers, which see their MACs."""
+        """Set a function's MTU, link and number of VFs. VFs are created without drivers, which thus see the VFs' MACs."""
         host, pci, slot, wanted = self.host, str(function["pci"]), str(function["slot"]), function.get("vf_count")
         name = host.netdev(pci)
-        # The function's MTU and link come first: a VF needs both of its function from its first moment on.
+        # The function's MTU and link come first: a VF needs both from its first moment on.
         if name:
             self._link(slot, name, function)
         mode = function.get("eswitch")
@@ -302,7 +302,7 @@ class Restorer:
                 host.write(path, str(wanted))
             finally:
                 if before is not None:
-                    # Without it no driver could be bound to the VFs at all.
+                    # Without autoprobe no driver could be bound to the VFs at all.
                     host.write(probe, "1")
         there = [f for i in range(max(current, wanted)) if (f := host.vf(pci, i))]
         self._forget(there)
@@ -312,14 +312,14 @@ class Restorer:
     def _away(self, vf: str | None) -> bool:
         """Whether a VF has a network driver but no interface here: it is in another network namespace.
 
-        One that was made just now is not: a driver whose module is only being loaded has it, and its interface is coming.
+        A VF that was just created is not: a driver that is still loading already shows, and its interface follows.
         """
         if vf is None or vf in self.made or self.host.netdev(vf) is not None:
             return False
         driver = self.host.driver(vf)
         return driver is not None and not driver.startswith(("vfio", "pci-stub"))
 
-    # What the function holds for its VFs.
+    # The function's settings for its VFs.
 
     def admin(self, function: Entry, only: t.Container[str] | None = None) -> None:
         """Set MAC, trust and spoof check of VFs through their function, where they differ."""
@@ -344,7 +344,7 @@ class Restorer:
     # Drivers.
 
     def stale(self, function: Entry, only: t.Container[str] | None = None) -> list[str]:
-        """Return VFs without driver, and those whose interface does not have the MAC (or the HCA no GUID) yet."""
+        """Return VFs without a driver, and those whose interface lacks the MAC (or whose HCA lacks a GUID)."""
         host, stale = self.host, []
         for vf in function.get("vfs", ()):
             address = host.vf(str(function["pci"]), int(vf["index"]))
@@ -363,7 +363,7 @@ class Restorer:
         return stale
 
     def bind(self, addresses: t.Sequence[str]) -> None:
-        """Bind drivers again, and wait until the interfaces are there and udev is done with them."""
+        """Rebind drivers, and wait until the interfaces exist and udev has finished with them."""
         host = self.host
         probe = f"{host.sysfs}/bus/pci/drivers_probe"
         self._forget(addresses)
@@ -374,7 +374,7 @@ class Restorer:
                     if host.driver(address) is not None:
                         host.write(host.pci(address, "driver/unbind"), address)
                 except RestoreError:
-                    # The link is there while a driver probes, and goes again where that fails (really_probe, drivers/base/dd.c).
+                    # The link exists while a driver probes, and disappears if that fails (really_probe, drivers/base/dd.c).
                     if host.driver(address) is not None:
                         raise
                 host.write(probe, address)
@@ -388,11 +388,11 @@ class Restorer:
                 break
             host.sleep(0.1)
             for address in late:
-                # The driver's own module may be loaded by udev only now.
+                # udev may load the driver's module only now.
                 if host.driver(address) is None:
                     with contextlib.suppress(RestoreError):
                         host.write(probe, address)
-        # What udev has yet to run for them (systemd-sysctl for one) must not undo what is set next.
+        # What udev still runs for them (such as systemd-sysctl) must not undo the settings that follow.
         until = min(until, host.clock() + 5)
         while host.exists(f"{host.udev}/queue") and host.clock() < until:
             host.sleep(0.1)
@@ -412,7 +412,7 @@ class Restorer:
                 self.done.append(f"{what} link {'up' if up else 'down'}")
 
     def interfaces(self, function: Entry, only: t.Container[str] | None = None) -> None:
-        """Give the interfaces their names back, and their settings."""
+        """Restore the interfaces' names and settings."""
         host, slot = self.host, str(function["slot"])
         name = host.netdev(str(function["pci"]))
         if name and only is None:
@@ -423,7 +423,7 @@ class Restorer:
                 self._link(f"{slot}v{vf['index']}", self._named(address, name), vf)
 
     def names(self) -> dict[str, str]:
-        """Return the names that VFs had when they were made, by PCI address."""
+        """Return the names that VFs had at their creation, by PCI address."""
         with contextlib.suppress(ValueError):
             names = json.loads(self.host.read(os.path.join(self.host.run_dir, "names.json")) or "{}")
             return {str(address): str(name) for address, name in names.items()}
@@ -451,16 +451,16 @@ class Restorer:
 
 
 def restore(document: Document, host: Host, only: str | None = None) -> tuple[list[str], list[str]]:
-    """Bring the node to the document's state. Returns what was done, and what could not be.
+    """Bring the node to the document's state. Returns what was done, and what failed.
 
-    only: the PCI address of one function, or of one VF (which is then given its settings; counts stay untouched).
+    only: the PCI address of one function, or of one VF (which then gets its settings; counts stay unchanged).
     """
     run = Restorer(host)
     functions = [f for f in document.get("functions", ()) if host.exists(host.pci(str(f["pci"])))]
     whole = [f for f in functions if only in (None, f["pci"])]
     with busy(host):
         if only is None:
-            # From here on, a function that comes late is the udev rule's business.
+            # From here on, the udev rule handles functions that appear late.
             with open(os.path.join(host.run_dir, "booted"), "w", encoding="utf-8"):
                 pass
         if not whole:
@@ -479,7 +479,7 @@ def restore(document: Document, host: Host, only: str | None = None) -> tuple[li
         for function in whole:
             with run._noting(str(function["slot"])):
                 run.admin(function)
-        # Twice: a driver that was loaded between a VF's making and its MAC has taken another one.
+        # Twice: a driver that was loaded between a VF's creation and the setting of its MAC has used another MAC.
         for _round in range(2):
             stale = [address for function in whole for address in run.stale(function)]
             if not stale:
@@ -491,9 +491,9 @@ def restore(document: Document, host: Host, only: str | None = None) -> tuple[li
 
 
 def wait_for(document: Document, host: Host) -> list[str]:
-    """Wait a bounded time for the functions' interfaces. Returns the slots that have not come.
+    """Wait a bounded time for the functions' interfaces. Returns the slots that have not appeared.
 
-    A function that is not on the PCI bus once udev has been quiet for 3 seconds (cable out) is not waited for.
+    A function that is not on the PCI bus once udev has been idle for 3 seconds (no cable) is not waited for.
     """
     start = quiet_since = host.clock()
     while True:
@@ -509,7 +509,7 @@ def wait_for(document: Document, host: Host) -> list[str]:
 
 
 def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
-    """Run as `boot` or `dev NAME`. Returns the exit status; says on standard output what was done."""
+    """Run as `boot` or `dev NAME`. Returns the exit status; prints what was done to standard output."""
     if arguments[:1] not in (["boot"], ["dev"]) or len(arguments) != (1 if arguments[:1] == ["boot"] else 2):
         sys.stderr.write("usage: fabric-restore boot | dev NAME\n")
         return 2

@@ -1,19 +1,19 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A change of netplan's files that goes back by itself unless it is confirmed.
+"""A change of netplan's files that rolls back by itself unless it is confirmed.
 
-This one file, which needs nothing but Python's standard library, does it in two places: the module `netplan_vf`
-imports it, and a copy on the node is run as a program: `guard ID` writes the files, lets netplan apply them and waits,
-and goes back when the time is up; `boot` goes back when the node went down in the middle.
+This one file needs only Python's standard library and is used in two places: the module `netplan_vf` imports it, and a copy
+on the node runs as a program: `guard ID` writes the files, lets netplan apply them and waits, and rolls back when the time is
+up; `boot` rolls back if the node went down in the middle.
 
-The guard is a process and no systemd timer: `netplan apply` has systemd reload, and each reload starts a timer's
-OnActiveSec= again; while it reloads, which takes a minute on a busy node, no timer goes off at all.
+The guard is a process, not a systemd timer: `netplan apply` makes systemd reload, and each reload restarts a timer's
+OnActiveSec=; during a reload, which takes a minute on a busy node, no timer fires at all.
 
-While a change is unconfirmed, /var/lib/dgxspark/netplan has `pending` (its id), `journal.json` (the files as they were
-and as planned, contents included), `program.py` (this file) and, once done, `apply.json` (what netplan said).
-`pending` is what counts: it is written last and removed first. How changes ended is kept in /run, for those who ask:
-another run may have begun its own by then.
+While a change is unconfirmed, /var/lib/dgxspark/netplan contains `pending` (its id), `journal.json` (the files before and
+as planned, with contents), `program.py` (this file) and, once applied, `apply.json` (netplan's result). `pending` is
+decisive: it is written last and removed first. The outcomes of changes are kept in /run for later queries: another run
+may have begun its own by then.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ import typing as t
 BASE = "/var/lib/dgxspark/netplan"
 LOCK = "/run/dgxspark-netplan.lock"
 ENDED = "/run/dgxspark-netplan-ended.json"
-ENDS = 16  # of so many changes it is kept how they ended
+ENDS = 16  # number of changes whose outcome is kept
 UNIT = "dgxspark-netplan-rollback.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 WANTED_PATH = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 PYTHON = "/usr/bin/python3"
 GENERATE = "/usr/libexec/netplan/generate"
-NOT_FOUND, TOO_LONG = 127, 124  # exit statuses, as a shell and timeout(1) have them
-COMMAND_LIMIT = 300.0  # seconds for a command; a lab node on a busy machine takes minutes for a reload of systemd
+NOT_FOUND, TOO_LONG = 127, 124  # exit statuses, as in a shell and timeout(1)
+COMMAND_LIMIT = 300.0  # seconds for a command; a lab node on a busy machine takes minutes to reload systemd
 LOCK_WAIT = 120.0  # seconds for another run's step to finish
-PAUSE = 0.25  # seconds between looks
+PAUSE = 0.25  # seconds between polls
 
-# Early: networkd and NetworkManager start after network-pre.target. systemd has run netplan's generator before any
-# unit, so what that made of the unconfirmed files is made again.
+# Early: networkd and NetworkManager start after network-pre.target. systemd has run netplan's generator before any unit, so
+# its output from the unconfirmed files is generated again.
 UNIT_TEXT = f"""\
 # Made by the Ansible module dgxspark.cluster.netplan_vf while a change of netplan is unconfirmed.
 [Unit]
@@ -74,7 +74,7 @@ class RollbackError(Exception):
 
 
 class FileImage(t.NamedTuple):
-    """A file's content with mode and owner; `data` is None for a file that is not there."""
+    """A file's content with mode and owner; `data` is None for a missing file."""
 
     data: bytes | None
     mode: int = 0o600
@@ -83,15 +83,15 @@ class FileImage(t.NamedTuple):
 
     @property
     def sha256(self) -> str | None:
-        """The content's digest in hexadecimal; None for a file that is not there."""
+        """The content's digest in hexadecimal; None for a missing file."""
         return None if self.data is None else hashlib.sha256(self.data).hexdigest()
 
     def same(self, other: FileImage) -> bool:
-        """Whether content, mode and owner are the same."""
+        """Whether content, mode and owner are equal."""
         return self == other or (self.data is None and other.data is None)
 
     def to_json(self) -> dict[str, t.Any]:
-        """Return a form that JSON can hold."""
+        """Return a form for JSON."""
         data = None if self.data is None else base64.b64encode(self.data).decode("ascii")
         return {"data": data, "mode": self.mode, "uid": self.uid, "gid": self.gid}
 
@@ -103,19 +103,19 @@ class FileImage(t.NamedTuple):
 
 
 class Host:
-    """The node as files and commands; tests put a tree of their own at `root` and answer commands themselves."""
+    """The node as files and commands; tests replace `root` and answer commands themselves."""
 
     def __init__(self, root: str = "") -> None:
         self.root = root.rstrip("/")
 
     def path(self, path: str) -> pathlib.Path:
-        """Return where a path of the node lies."""
+        """Return the real path of a path on the node."""
         return pathlib.Path(self.root + path)
 
     def command(self, argv: t.Sequence[str], timeout: float = COMMAND_LIMIT) -> tuple[int, str, str]:
-        """Run a command; 127 where there is none, 124 where it takes longer than `timeout` seconds."""
+        """Run a command; 127 if it does not exist, 124 if it takes longer than `timeout` seconds."""
         try:
-            # without AnsibleModule, whose run_command sanity wants: this file is also a program on the node
+            # without AnsibleModule's run_command, which sanity tests want: this file is also a program on the node
             done = subprocess.run(  # pylint: disable=ansible-bad-function
                 argv,
                 capture_output=True,
@@ -132,22 +132,22 @@ class Host:
         return done.returncode, done.stdout, done.stderr
 
     def start(self, argv: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
-        """Start a command in a process group of its own; what it says goes to the file `log`."""
+        """Start a command in its own process group; its output goes to the file `log`."""
         with self.path(log).open("wb") as file:
             return subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=_environment(), start_new_session=True
             )
 
     def generator(self) -> list[str]:
-        """Return the command that generates: netplan's own program where it is known to be that.
+        """Return the generator's command: netplan's own program if it is known to be that.
 
-        `netplan generate` runs the same, then has systemd and udev reload, even for another root.
+        `netplan generate` runs the same, but also makes systemd and udev reload, even for another root.
         """
         known = self.path(GENERATE).exists() and not self.path(GENERATE).with_name("configure").exists()
         return [GENERATE] if known else ["netplan", "generate"]
 
     def clock(self) -> float:
-        """Return seconds since boot, which every process of the node agrees on."""
+        """Return seconds since boot, the same for every process of the node."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -164,14 +164,14 @@ class Host:
             return FileImage(None)
 
     def beside(self, path: pathlib.Path) -> pathlib.Path:
-        """Return where a file is written before it takes its place.
+        """Return the temporary path of a file before it is moved into place.
 
-        One fixed name, which a killed run leaves for the next one; it does not end in .yaml, so netplan passes it by.
+        A fixed name, so the next run reuses what a killed run left; it does not end in .yaml, so netplan ignores it.
         """
         return path.with_name(f".{path.name}.dgxspark-new")
 
     def put(self, path: str, image: FileImage) -> None:
-        """Make a file what the image says, in one step that survives a power cut; remove it for an empty image."""
+        """Write a file atomically, in a way that survives a power cut; remove it for an empty image."""
         real = self.path(path)
         temporary = self.beside(real)
         if image.data is None:
@@ -198,12 +198,12 @@ class Host:
         _sync(real.parent)
 
     def text(self, name: str) -> str | None:
-        """Return the text of a file in our folder (or at a path of its own); None where it is absent or empty."""
+        """Return the text of a file in our folder (or at an absolute path); None if it is missing or empty."""
         data = self.image(_place(name)).data
         return data.decode("utf-8", "replace").strip() or None if data else None
 
     def document(self, name: str) -> dict[str, t.Any]:
-        """Return the JSON object in a file, as `text` finds it; {} where it is absent or spoilt."""
+        """Return the JSON object in a file, found as by `text`; {} if it is missing or corrupt."""
         try:
             found = json.loads(self.text(name) or "{}")
         except ValueError:
@@ -216,7 +216,7 @@ class Host:
 
     @contextlib.contextmanager
     def lock(self) -> t.Iterator[None]:
-        """Hold the lock that every step of a change takes; RollbackError when another holds it too long."""
+        """Hold the lock that every step of a change takes; RollbackError if another process holds it too long."""
         self.path(LOCK).parent.mkdir(parents=True, exist_ok=True)
         with self.path(LOCK).open("a+", encoding="utf-8") as file:
             until = time.monotonic() + LOCK_WAIT
@@ -255,13 +255,13 @@ def _sync(folder: pathlib.Path) -> None:
         os.close(descriptor)
 
 
-# What is kept while a change is unconfirmed, beside `pending`, which goes first and comes last.
+# What is kept while a change is unconfirmed, beside `pending`, which is removed first and written last.
 _TEMPORARY = ("journal.json", "started", "apply.log", "apply.json", "program.py")
 OWN = (f"{BASE}/pending", WANTED_PATH, UNIT_PATH, *(f"{BASE}/{name}" for name in _TEMPORARY), f"{BASE}/last.json")
 
 
 def plain(said: str) -> str:
-    """Return what a program said; of a traceback (netplan's) the last line alone."""
+    """Return a program's output; of a traceback (netplan's) only the last line."""
     kept: list[str] = []
     inside = False
     for line in said.strip().splitlines():
@@ -284,7 +284,7 @@ def guard_unit(identity: str) -> str:
 
 
 def guard_command(identity: str) -> list[str]:
-    """Return the command that starts the guard of a change that was prepared, on its own."""
+    """Return the command that starts the guard of a prepared change, detached."""
     how = ["--collect", "--quiet", "--no-block", "--property=Restart=on-failure", "--property=TimeoutStopSec=5"]
     return [
         *("systemd-run", *how, f"--unit={guard_unit(identity)}"),
@@ -293,7 +293,7 @@ def guard_command(identity: str) -> list[str]:
 
 
 class ChangeRequest(t.NamedTuple):
-    """What is changed, in words; the connection over which it was asked for; the run that asks, in words."""
+    """The change in words, the connection that requested it, and the requesting run in words."""
 
     summary: str
     connection: str | None = None
@@ -308,9 +308,9 @@ def prepare(
     deadline: float,
     asked: ChangeRequest,
 ) -> None:
-    """Write down a change, so that it can go back whatever happens from here on. Nothing of it is done yet.
+    """Record a change, so that it can be rolled back whatever happens from here on. Nothing is applied yet.
 
-    deadline: on the host's clock. What cannot be written down leaves nothing behind, and raises OSError.
+    deadline: on the host's clock. A failure to record leaves nothing behind, and raises OSError.
     """
     try:
         _write_down(host, identity, changes, program, deadline, asked)
@@ -342,28 +342,28 @@ def _write_down(
 
 
 def write(host: Host) -> None:
-    """Write the files of the change that was prepared."""
+    """Write the files of the prepared change."""
     for path, pair in host.document("journal.json")["files"].items():
         host.put(path, FileImage.from_json(pair["after"]))
 
 
 def unwritten(host: Host) -> list[str]:
-    """Return the files of the change whose content, mode or owner is not the planned one."""
+    """Return the files of the change whose content, mode or owner is not as planned."""
     files = host.document("journal.json").get("files", {})
     return [path for path, pair in files.items() if not host.image(path).same(FileImage.from_json(pair["after"]))]
 
 
 def forget(host: Host) -> None:
-    """End a change: remove all that was kept for it."""
+    """End a change: remove everything that was kept for it."""
     for path in OWN:
         host.put(path, FileImage(None))
     for folder in (host.path(f"{BASE}/absorbed"), host.path(BASE), host.path(BASE).parent):
-        with contextlib.suppress(OSError):  # not empty: something of ours or of another role is kept there
+        with contextlib.suppress(OSError):  # not empty: it contains something of ours or of another role
             folder.rmdir()
 
 
 def leftovers(host: Host) -> list[str]:
-    """Return the files of ours that lie about though no change is pending: an interrupted run left them."""
+    """Return our files that exist although no change is pending: an interrupted run left them."""
     if host.text("pending"):
         return []
     beside = (host.beside(host.path(path)) for path in OWN)
@@ -372,31 +372,31 @@ def leftovers(host: Host) -> list[str]:
 
 
 def who(journal: t.Mapping[str, t.Any]) -> str:
-    """Return in words whose change a journal is."""
+    """Return in words whose change a journal records."""
     connection = str(journal.get("connection") or "").partition(" ")[0]
     by = journal.get("by") or (f"a run from {connection}" if connection else "a run whose name is not known")
     return f"{by}, which changes {journal.get('summary') or 'nothing yet'}"
 
 
 def ended(host: Host, identity: str) -> dict[str, t.Any]:
-    """Return how a change ended (`state`: confirmed, rolled_back, or never: given up before it began); else {}."""
+    """Return how a change ended (`state`: confirmed, rolled_back, or never: abandoned before it began); else {}."""
     end = host.document(ENDED).get(identity)
     return end if isinstance(end, dict) else {}
 
 
 def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
-    """Keep how a change ended, for the run that asks for it."""
+    """Record how a change ended, for the run that asks for it."""
     ends = {name: end for name, end in host.document(ENDED).items() if name != identity}
     ends[identity] = {"state": state, **how}
-    with contextlib.suppress(OSError):  # it is for a message alone
+    with contextlib.suppress(OSError):  # it only serves a message
         host.keep(ENDED, json.dumps(dict(list(ends.items())[-ENDS:])))
 
 
 def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[str, t.Any] | None:
-    """Go back to the files before a change, and let netplan apply them. Call it with the lock held.
+    """Restore the files from before a change, and let netplan apply them. Call it with the lock held.
 
     by: `module`, `guard`, or `boot` (before the network: netplan then only generates). Returns how it ended, which is
-    also noted; None where that change is not pending any more.
+    also recorded; None if that change is no longer pending.
     """
     if host.text("pending") != identity:
         return None
@@ -421,7 +421,7 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
         "summary": journal.get("summary", ""),
         "failed": unwritten_back + failed,
     }
-    if unwritten_back:  # the change stays pending, with all that the next try needs
+    if unwritten_back:  # the change stays pending, with everything that the next try needs
         return last
     note(host, identity, "rolled_back", **last)
     forget(host)
@@ -429,14 +429,14 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
 
 
 def applied(host: Host, identity: str, rc: int, said: str) -> None:
-    """Write down how it went to make and apply the files of a change."""
+    """Record the result of writing and applying the files of a change."""
     host.keep("apply.json", json.dumps({"id": identity, "rc": rc, "said": said[-4000:]}))
 
 
 def guard(host: Host, identity: str) -> bool:
-    """Make a change and let netplan apply it, then wait until it is confirmed or its time is up, and go back then.
+    """Make a change and let netplan apply it, then wait until it is confirmed, or roll back when its time is up.
 
-    Returns whether all went well. A guard that is started a second time, after a crash, only waits.
+    Returns whether all went well. A guard that is restarted after a crash only waits.
     """
     process = None
     if host.text("pending") == identity and host.text("started") is None:
@@ -460,14 +460,14 @@ def guard(host: Host, identity: str) -> bool:
 
 
 def time_is_up(host: Host, identity: str, by: str = "guard") -> bool:
-    """Go back if the change is still unconfirmed; returns whether that went well."""
+    """Roll back if the change is still unconfirmed; returns whether that succeeded."""
     with host.lock():
         last = roll_back(host, identity, by, by)
     return not (last and last["failed"])
 
 
 def main(argv: t.Sequence[str], host: Host | None = None) -> int:
-    """Run as a program on the node; the exit status is 1 where going back did not work out."""
+    """Run as a program on the node; the exit status is 1 if the rollback failed."""
     host = host or Host()
     if list(argv[:1]) == ["guard"] and len(argv) == 2:
         return 0 if guard(host, argv[1]) else 1

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a plan's VFs, and take them away again. What changes was decided before (vfs.py).
+"""Create a plan's VFs, and remove them again. The changes are decided before (vfs.py).
 
-The order makes a run that ends midway one that the next run completes: what was there is noted first, then the files
-that a reboot restores from are written, then the functions are changed. Removal goes the other way, the notes last.
+The order lets the next run complete an interrupted one: first the previous state is recorded, then the files that a reboot
+restores from are written, then the functions are changed. Removal goes in reverse, the record last.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 )
 
 LOCK = "/run/dgxspark-sriov.lock"
-LOCK_WAIT = 600.0  # seconds for another run to finish: it may be making VFs on a busy node
+LOCK_WAIT = 600.0  # seconds for another run to finish: it may be creating VFs on a busy node
 _OWN_FOLDERS = ("/etc/dgxspark", "/usr/local/lib/dgxspark", "/var/lib/dgxspark")
 
 
 class Sriov:
-    """A node's functions, and the files that keep them. `root` is put before the paths of these files."""
+    """A node's functions, and the files that preserve them. `root` is prepended to the paths of these files."""
 
     def __init__(self, host: restore.Host, root: str = "", netns_root: str = "/run/netns") -> None:
         self.host = host
@@ -43,9 +43,9 @@ class Sriov:
 
     @contextlib.contextmanager
     def alone(self, by: str) -> t.Iterator[str | None]:
-        """Keep other runs off this node's VFs, from the look at them to the end; yields who was waited for, if anybody.
+        """Keep other runs off this node's VFs, from the survey to the end; yields the run that was waited for, if any.
 
-        What was decided by a look before another run's change would undo that run, or half of it.
+        A decision based on a survey from before another run's change would undo that run, or half of it.
         """
         path = pathlib.Path(self.root + LOCK)
         other = None
@@ -70,7 +70,7 @@ class Sriov:
                 path.unlink(missing_ok=True)
 
     def _locked(self, path: pathlib.Path) -> t.TextIO | None:
-        """Return the file of the lock with the lock held; None while another holds it, or has just removed it."""
+        """Return the lock's file with the lock held; None if another run holds it, or has just removed it."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+", encoding="utf-8")
@@ -85,12 +85,12 @@ class Sriov:
         file.close()
         return None
 
-    # --- what was there before --------------------------------------------------------------------------------------
+    # --- the previous state -----------------------------------------------------------------------------------------
 
     def journal(self) -> vfs.Document | None:
-        """Return the document of what was there before the first change; None where there was none.
+        """Return the document of the state before the first change; None if there was none.
 
-        Where only the journal is lost, the installed document says which functions are ours: they lose their VFs.
+        If only the journal is lost, the installed document says which functions are ours: they lose their VFs.
         """
         for path, ours in ((persist.JOURNAL, True), (persist.CONFIG, False)):
             try:
@@ -114,7 +114,7 @@ class Sriov:
             self._write_notes(noted + new)
 
     def _forget(self, gone: vfs.Document) -> None:
-        """Take functions that have what they had before out of the notes."""
+        """Remove functions from the record that have their previous state again."""
         noted = self._noted()
         names = {entry["pci"] for entry in gone["functions"]}
         kept = [entry for entry in noted if entry["pci"] not in names]
@@ -144,7 +144,7 @@ class Sriov:
         for path in changed & set(files):
             self._write(path, *files[path])
         if persist.UNIT in changed:
-            self._command("systemctl", "enable", persist.UNIT)  # which makes systemd read its files again
+            self._command("systemctl", "enable", persist.UNIT)  # this also makes systemd reload its files
         elif changed & {persist.UNIT_PATH, persist.RETURN_UNIT_PATH}:
             self._command("systemctl", "daemon-reload")
         if persist.RULE in changed:
@@ -170,7 +170,7 @@ class Sriov:
                 f"{name} ({vf.pci}): its namespace {path} has come to life (process {alive[0]}). Nothing was touched; "
                 "stop the pod that has the VF, or leave it."
             )
-        # A name that cannot clash on the host: two pods' VFs may both be called net1. It gets its own back later.
+        # A name that cannot clash on the host: two pods' VFs may both be called net1. Its own name is restored later.
         own = "vf" + vf.pci.replace(":", "").replace(".", "")
         batch = f"link set dev {vf.netdev.name} down\nlink set dev {vf.netdev.name} netns 1 name {own}\n"
         code, _out, err = self.host.command(["nsenter", f"--net={path}", "ip", "-batch", "-"], batch)
@@ -184,7 +184,7 @@ class Sriov:
             self._command("ip", "netns", "delete", path.name)
 
     def _processes(self, netns: str) -> list[str]:
-        """Return the processes that are in a network namespace now."""
+        """Return the processes that are now in a network namespace."""
         try:
             inode = pathlib.Path(netns).stat().st_ino
         except OSError:
@@ -206,12 +206,12 @@ class Sriov:
         changes: t.Sequence[Change],
         gone: vfs.Document,
     ) -> None:
-        """Bring the plan about. gone: what functions get back that are planned no longer.
+        """Apply the plan. gone: the previous state of functions that are no longer planned.
 
-        CollectionError says what could not be done; the next run goes on from there.
+        CollectionError names what failed; the next run continues from there.
         """
         document = vfs.desired(node, planned, options)
-        # Before anything else: what is planned now may have the addresses of what goes.
+        # First of all: newly planned VFs may have the addresses of those that go.
         self._give_back(node, gone)
         self._note(node, document)
         self._install(persist.managed_files(document, persist.source()), changes)
@@ -225,7 +225,7 @@ class Sriov:
         self._restore(document)
 
     def absent(self, node: Node, before: vfs.Document) -> None:
-        """Bring back what was there before, and leave nothing of ours."""
+        """Restore the previous state, and leave nothing of ours."""
         self._uninstall()
         self._give_back(node, before)
         for name in ("busy", "lock", "booted", "names.json"):
@@ -234,14 +234,14 @@ class Sriov:
         self.sweep()
 
     def _give_back(self, node: Node, before: vfs.Document) -> None:
-        """Let functions have what they had before."""
+        """Give functions their previous state back."""
         if not before["functions"]:
             return
         for entry in before["functions"]:
             function = node.function(entry["pci"])
             macs = {vf["index"]: vf["mac"] for vf in entry["vfs"]}
             if function and function.numvfs and any(vf.admin_mac != macs.get(vf.index) for vf in function.vfs):
-                # Made again, VFs have the kernel's own MACs.
+                # Recreated VFs get the kernel's own MACs.
                 try:
                     self.host.write(self.host.pci(function.pci, "sriov_numvfs"), "0")
                 except restore.RestoreError as exc:
@@ -251,13 +251,13 @@ class Sriov:
         self._restore(before)
 
     def leftovers(self) -> list[Change]:
-        """Return what a run that was killed while it wrote has left beside our files."""
+        """Return the temporary files that a run killed during a write left beside ours."""
         beside = (node_files.beside(path) for path in (*persist.PATHS, persist.JOURNAL))
         there = [path for path in beside if pathlib.Path(self.root + path).exists()]
         return [Change(path, "left by an interrupted run", "there", None) for path in there]
 
     def sweep(self) -> None:
-        """Remove such leftovers, and the folders of ours that are empty."""
+        """Remove such leftovers, and our empty folders."""
         for change in self.leftovers():
             node_files.remove(self.root + change.subject)
         for folder in (*(self.root + own for own in _OWN_FOLDERS), self.host.run_dir):

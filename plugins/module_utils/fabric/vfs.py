@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's functions and VFs are to be, how that differs from what they are, and what speaks against a change.
+"""The wanted state of a node's functions and VFs, how the current state differs, and what prevents a change.
 
-Pure: it compares values. The *document* (its shape is in restore.py) is what a node keeps and restores at boot.
+Pure: it compares values. The *document* (its form is in restore.py) is what a node keeps and restores at boot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
 )
 
-# All fabric interfaces of a node hang on one wire: each answers for its own addresses only.
+# All fabric interfaces of a node may share a wire: each must answer only for its own addresses.
 ARP = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 
 EXCLUSIVE = "its namespace mode is `exclusive`: a pod that gets a VF does not get the VF's RDMA device."
@@ -40,7 +40,7 @@ Entry = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """An owner's choices. None leaves trust or spoof check as the kernel has it."""
+    """An owner's choices. None leaves trust or spoof check at the kernel's setting."""
 
     trust: bool | None = None
     spoof_check: bool | None = None
@@ -51,7 +51,7 @@ class Options:
 
 
 def desired(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> Document:
-    """Return the document of a plan. A function without an address that the node does not have is left out."""
+    """Return the document of a plan. A function without a PCI address that the node does not have is left out."""
     functions = []
     for plan in planned:
         function = node.function(plan.pci, plan.netdev)
@@ -85,7 +85,7 @@ def desired(node: Node, planned: t.Sequence[PlannedFunction], options: Options =
 
 
 def _is_up(netdev: Netdev) -> bool:
-    # The carrier of an interface that is set down cannot be read.
+    # The carrier of an interface that is down cannot be read.
     return not (netdev.carrier is None and netdev.operstate == "down")
 
 
@@ -96,7 +96,7 @@ def _as_is(netdev: Netdev | None) -> Document:
 
 
 def before(node: Node, document: Document) -> Document:
-    """Return the document of what is there now, for the functions of another one: what `absent` brings back."""
+    """Return the current state of another document's functions as a document: `absent` restores it."""
     functions = []
     for entry in document["functions"]:
         function = node.function(entry["pci"])
@@ -117,10 +117,10 @@ def before(node: Node, document: Document) -> Document:
 
 
 def gone(node: Node, planned: t.Sequence[PlannedFunction], noted: Document | None = None) -> Document:
-    """Return the document of what functions had before that were planned once and are no longer.
+    """Return the previous state of functions that were planned once and no longer are, as a document.
 
-    noted: what was there before the first change. Of a function that is not in it, and has VFs with MACs of this fabric,
-    nobody knows what it had: it has none then.
+    noted: the state before the first change. For a function that is missing there, and has VFs with MACs of this fabric, the
+    previous state is unknown: it gets no VFs.
     """
     earlier = (noted or {"functions": []})["functions"]
     wanted = {plan.pci for plan in planned}
@@ -156,24 +156,24 @@ def _interface(subject: str, netdev: Netdev, entry: Entry) -> t.Iterator[Change]
 
 
 def recounts(function: Function, entry: Entry) -> bool:
-    """Whether all VFs of a function must go, because of their number or the eswitch mode."""
+    """Whether all VFs of a function must be removed, because of their number or the eswitch mode."""
     other_mode = function.eswitch is not None and entry.get("eswitch") not in (None, function.eswitch)
     return (function.numvfs or 0) != entry["vf_count"] or (other_mode and entry["vf_count"] > 0)
 
 
 def rebinds(vf: Vf, entry: Entry) -> bool:
-    """Whether a VF on the host takes its MAC (or its HCA a node GUID) only with its driver bound again."""
+    """Whether a VF on the host gets its MAC (or its HCA a node GUID) only by a rebind of its driver."""
     if vf.netdev is None or not entry.get("mac"):
         return False
     guid = vf.hca.node_guid if vf.hca else None
-    # Soft-RoCE makes its own GUID; a function's HCA that has none breaks RDMA-CM.
+    # Soft-RoCE makes its own GUID; an HCA without one breaks RDMA-CM.
     return vf.netdev.mac != entry["mac"] or (guid is not None and not guid.strip("0:"))
 
 
 def _vf(slot: str, vf: Vf, entry: Entry) -> t.Iterator[Change]:
     subject = f"{slot}v{vf.index}"
     if vf.place.state in ("pod", "stranded"):
-        return  # what is in a live pod is judged by what its function holds: see refusals()
+        return  # a VF in a live pod is judged by its function's settings: see refusals()
     if vf.netdev is None:
         if vf.driver is None:
             yield Change(subject, "driver", None, "bound")
@@ -191,7 +191,7 @@ def _vf(slot: str, vf: Vf, entry: Entry) -> t.Iterator[Change]:
 
 
 def compare(node: Node, document: Document) -> list[Change]:
-    """Return how the node's functions and VFs differ from a document. A function that is not there is no difference."""
+    """Return how the node's functions and VFs differ from a document. A missing function is no difference."""
     changes: list[Change] = []
     for entry in document["functions"]:
         function, slot = node.function(entry["pci"]), str(entry["slot"])
@@ -226,9 +226,9 @@ def stranded(node: Node, planned: t.Sequence[PlannedFunction]) -> list[tuple[str
 def drift(
     node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options(), source: str | None = None
 ) -> list[Change]:
-    """Return all that `sriov_vf` would change on a node, files and units included. None: the node is as planned.
+    """Return everything that `sriov_vf` would change on a node, files and units included. Empty: the node is as planned.
 
-    source: the restorer's text, where the caller has it at hand.
+    source: the restorer's text, if the caller has it.
     """
     document = desired(node, planned, options)
     changes = []
@@ -239,7 +239,7 @@ def drift(
     return changes + persist.file_changes(node, files)
 
 
-# --- what speaks against it -------------------------------------------------------------------------------------------
+# --- what prevents it -------------------------------------------------------------------------------------------------
 
 _FIRMWARE = (
     "Enable SR-IOV in the firmware, with mlxconfig (or mstconfig): "
@@ -248,7 +248,7 @@ _FIRMWARE = (
 
 
 def _using(slot: str, vf: Vf) -> Finding | None:
-    """Return why a VF must not go away, if there is a reason."""
+    """Return why a VF must not be removed, if there is a reason."""
     name = f"{slot}v{vf.index} ({vf.pci})"
     if vf.place.state == "pod":
         where = vf.place.netns or "another network namespace"
@@ -321,7 +321,7 @@ def _capacity(slot: str, function: Function, count: int) -> Finding | None:
 
 
 def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> list[Finding]:
-    """Return why the plan cannot be brought about now. A finding of severity error means that nothing may be touched."""
+    """Return why the plan cannot be applied now. A finding of severity error means that nothing may be touched."""
     findings: list[Finding] = []
     if node.rdma_netns == "exclusive" and planned:
         findings.append(Finding("rdma.exclusive", "error", "RDMA", EXCLUSIVE, SHARE))
@@ -350,7 +350,7 @@ def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options 
 
 
 def removal_refusals(node: Node, document: Document) -> list[Finding]:
-    """Return what speaks against taking the VFs of a document's functions away."""
+    """Return what prevents the removal of the VFs of a document's functions."""
     findings = []
     for entry in document["functions"]:
         function = node.function(entry["pci"])
@@ -359,7 +359,7 @@ def removal_refusals(node: Node, document: Document) -> list[Finding]:
 
 
 def left(change: Change) -> Finding:
-    """Return the finding for a difference that is still there after the change."""
+    """Return the finding for a difference that remains after the change."""
     message = f"{change.what} is {change.before!r} and not {change.after!r}, although it was set without an error."
     return Finding(
         "sriov.left", "error", change.subject, message, "Something else on the node changes it: see its journal."

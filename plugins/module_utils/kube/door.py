@@ -1,14 +1,14 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run an engine behind a door: the API's port asks each request for the key, and the engine listens on loopback alone.
+"""Run an engine behind a door: the API port requires the key for each request, and the engine listens on loopback only.
 
 `python3 door.py PORT INNER COMMAND …`, with the key in the file that DGXSPARK_API_KEY_FILE names. Not the engines' own keys:
-vLLM (0.17.0 to 0.33.0) guards paths below /v1 alone, and leaves /invocations, /tokenize and others open; SGLang (0.5.10 to 0.5.23)
-writes all its arguments into its log, the key with them.
+vLLM (0.17.0 to 0.33.0) protects only paths below /v1, and leaves /invocations, /tokenize and others open; SGLang (0.5.10 to 0.5.23)
+writes all its arguments into its log, including the key.
 
-Each connection is for one request, of any path: a second one on it would pass unasked. The key goes no further than this
-program. It ends as the engine ends, with its status or by its signal.
+Each connection carries one request, of any path: a second one would pass unchecked. The key goes no further than this program,
+which ends as the engine ends, with its status or by its signal.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import sys
 import typing as t
 
 KEY_FILE = "DGXSPARK_API_KEY_FILE"
-HEAD = 65536  # the longest head of a request
+HEAD = 65536  # the maximum size of a request's head in bytes
 HEAD_S = 30.0  # seconds that a head may take
-FIRST_TO_GO = 1000  # the highest of all OOM scores: CUDA's memory is in no process's size
+FIRST_TO_GO = 1000  # the highest OOM score: no process's size includes CUDA's memory
 REASONS = {400: "Bad Request", 401: "Unauthorized", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
-# What would keep the connection open behind the door, or show the engine the key.
+# Headers that would keep the connection open behind the door, or show the engine the key.
 DROPPED = (b"authorization", b"connection", b"keep-alive", b"proxy-connection", b"upgrade")
 
 
 class Refused(Exception):
-    """A request that is not passed on: with which status, and why."""
+    """A request that is not forwarded, with its status and the reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 def read_key(place: str | None) -> bytes:
-    """Return the key; OSError or ValueError where there is none: without one nothing is opened."""
+    """Return the key. Raises OSError or ValueError if there is none: without a key nothing is opened."""
     if not place:
         raise ValueError(f"{KEY_FILE} names no file")
     key = pathlib.Path(place).read_bytes().strip()
@@ -51,7 +51,7 @@ def read_key(place: str | None) -> bytes:
 
 
 def passed(head: bytes, key: bytes) -> bytes:
-    """Return the head of a request as the engine is to see it; Refused where it does not have the key."""
+    """Return the request's head for the engine; Refused if it does not have the key."""
     request, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if any(line[:1] in (b" ", b"\t") or b":" not in line or b"\n" in line for line in lines) or b"\n" in request:
         raise Refused(400, "The request has a malformed header.")
@@ -70,7 +70,7 @@ async def _pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
             to.write(data)
             await to.drain()
     finally:
-        # The engine stops what nobody waits for any more.
+        # Lets the engine abort what no client waits for.
         with contextlib.suppress(OSError, RuntimeError):
             to.write_eof()
 
@@ -83,7 +83,7 @@ async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wh
     await writer.drain()
     writer.write_eof()
     with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(_emptied(reader), 2)  # or the kernel would reset the answer away
+        await asyncio.wait_for(_emptied(reader), 2)  # otherwise the kernel's reset would discard the answer
 
 
 async def _emptied(reader: asyncio.StreamReader) -> None:
@@ -92,7 +92,7 @@ async def _emptied(reader: asyncio.StreamReader) -> None:
 
 
 async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, inner: int, key: bytes) -> None:
-    """Answer one connection: ask for the key, then hand the request and its answer through."""
+    """Serve one connection: check the key, then forward the request and its answer."""
     try:
         head = passed(await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S), key)
         try:
@@ -116,20 +116,20 @@ async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
 
 async def _run(port: int, inner: int, key: bytes, command: t.Sequence[str]) -> int:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A client that goes away is no fault of ours.
+        # A client that disconnects is no error.
         with contextlib.suppress(OSError, EOFError, asyncio.TimeoutError):
             await _exchange(reader, writer, inner, key)
         writer.close()
 
-    # First the door: the engine's own port is reached from this pod alone.
+    # Open the door first: the engine's own port is reachable only within this pod.
     server = await asyncio.start_server(accept, "0.0.0.0", port, limit=HEAD, backlog=2048)
     async with server:
-        # No Ansible is here: this runs in the pod.
+        # No Ansible here: this runs in the pod.
         engine = await asyncio.create_subprocess_exec(*command)
         with contextlib.suppress(OSError):
             pathlib.Path(f"/proc/{engine.pid}/oom_score_adj").write_text(f"{FIRST_TO_GO}\n", encoding="ascii")
         status = await engine.wait()
-        # Not until all clients have gone: the rank ends.
+        # Do not wait for the clients: the rank ends.
         os._exit(status) if status >= 0 else _die(-status)
     return status
 
@@ -143,7 +143,7 @@ def _die(number: int) -> None:
 def main(arguments: t.Sequence[str]) -> int:
     """Open the door and run the command behind it."""
     port, inner, *command = arguments
-    # The group is stopped as one: what is under way may end, and the engine ends first.
+    # The group stops as one: requests in progress may end, and the engine ends first.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     try:
         key = read_key(os.environ.get(KEY_FILE))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where K3s lies on a node, what its unit says, and what a node shows of itself before K3s is laid on it."""
+"""Where K3s is on a node, its systemd unit, and what a node reports of itself before K3s is installed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BINARY = "/usr/local/bin/k3s"
 ETC = "/etc/rancher/k3s"
 CONFIG = f"{ETC}/config.yaml"
 TOKEN = f"{ETC}/token"
-AGENT_TOKEN = f"{ETC}/agent-token"  # on servers: what agents join with, and servers cannot
+AGENT_TOKEN = f"{ETC}/agent-token"  # on servers: agents can join with it, servers cannot
 REGISTRIES = f"{ETC}/registries.yaml"
 DATA = "/var/lib/rancher/k3s"
 OURS = "/var/lib/dgxspark/k3s"
 RECORD = f"{OURS}/record.json"
-STAGING = "/var/lib/dgxspark-k3s-staging"  # a folder of its own, so that it can go as a whole
+STAGING = "/var/lib/dgxspark-k3s-staging"  # a folder of its own, so that it can be deleted as a whole
 BEFORE = f"{OURS}/before"
 CDI = "/etc/cdi/nvidia.yaml"
 AT_BOOT = "/etc/tmpfiles.d/dgxspark-k3s.conf"
@@ -39,15 +39,15 @@ _HEAD = "# Written by the Ansible role dgxspark.cluster.k3s; its next run undoes
 
 
 def unit_path(role: str) -> str:
-    """Return where the unit of a role lies."""
+    """Return the path of a role's unit."""
     return f"/etc/systemd/system/{UNITS[role]}"
 
 
 def unit(role: Role) -> str:
-    """Return the systemd unit. Everything K3s needs to know is in its config file: no secret, no flag, no environment.
+    """Return the systemd unit. All of K3s's settings are in its config file: no secret, no flag, no environment.
 
-    KillMode is `process` so that pods go on while K3s restarts. Limits, and Delegate for cgroups, are K3s's own
-    (install.sh of k3s-io/k3s). After several bad starts the unit goes on trying, as K3s's own does.
+    KillMode is `process` so that pods survive a restart of K3s. Limits, and Delegate for cgroups, are K3s's own
+    (install.sh of k3s-io/k3s). After several failed starts the unit keeps trying, as K3s's own does.
     """
     return f"""{_HEAD}[Unit]
 Description=K3s {role}
@@ -76,12 +76,12 @@ WantedBy=multi-user.target
 
 
 def at_boot() -> str:
-    """Return what systemd-tmpfiles takes away at each boot: the results of CNI, of pods that ended when the node did.
+    """Return what systemd-tmpfiles removes at each boot: CNI's cached results of pods that ended with the node.
 
-    A node that loses its power within half a minute of a pod's start finds zeros there. libcni before 1.2 can then
-    neither take that pod down nor start it again, until somebody removes the file (containernetworking/cni, issue 1055
-    and pull 1072; containerd 1.7 has libcni 1.1). Without the file it goes by the network's configuration, and the
-    leases of addresses lie elsewhere. A file of Multus's own that it cannot read, Multus removes itself.
+    A node that loses power within half a minute of a pod's start finds zeros there. libcni before 1.2 can then neither
+    tear that pod down nor start it again, until someone removes the file (containernetworking/cni, issue 1055 and pull
+    1072; containerd 1.7 has libcni 1.1). Without the file it uses the network's configuration; address leases are kept
+    elsewhere. Multus removes an unreadable file of its own itself.
     """
     return f"{_HEAD}R! /var/lib/cni/results\n"
 
@@ -93,7 +93,7 @@ def fixed(role: Role) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The K3s of a node. `ours` is what this collection noted when it laid it there; None where it did not."""
+    """The K3s of a node. `ours` is the record that this collection wrote at the installation; None if it did not install it."""
 
     version: str | None = None
     role: str | None = None
@@ -101,17 +101,17 @@ class Installed:
     active: str = "inactive"
     enabled: str = "not-found"
     ours: dict[str, t.Any] | None = None
-    token: bool = False  # whether what it joins with is there, and on an agent no more than an agent needs
-    registries: bool = False  # whether the file is as asked for
-    images: str | None = None  # the release whose images were laid down
-    archives: tuple[str, ...] = ()  # what lies in K3s's images folder
+    token: bool = False  # whether its join tokens are there, and on an agent no more than an agent needs
+    registries: bool = False  # whether the file is as wanted
+    images: str | None = None  # the release whose images were installed
+    archives: tuple[str, ...] = ()  # the contents of K3s's images folder
     data: bool = False
     files: tuple[FileState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU's driver, whether NVIDIA's container toolkit is there, and the driver that the CDI specification is for."""
+    """A GPU's driver, whether NVIDIA's container toolkit and runtime are installed, and whether a CDI specification fits the driver."""
 
     driver: str
     toolkit: bool
@@ -121,7 +121,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a node shows. Memory in MiB; `free_mib` by path; `platform` is component -> version (see knowledge/versions)."""
+    """What a node reports. Memory in MiB; `free_mib` by path; `platform` is component -> version (see knowledge/versions)."""
 
     architecture: str
     platform: dict[str, str] = field(default_factory=dict)
@@ -136,9 +136,9 @@ class Machine:
 
 
 def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -> Machine:
-    """Read a node: two or three commands, else files.
+    """Read a node with two or three commands; the rest comes from files.
 
-    data: K3s's folder. registries: what registries.yaml is to hold (a secret: the answer is only whether it does).
+    data: K3s's folder. registries: the wanted content of registries.yaml (a secret: the answer is only whether it matches).
     """
     system = os.uname()
     meminfo = dict(re.findall(r"^(\w+):\s+(\d+)", _text("/proc/meminfo"), re.MULTILINE))
@@ -159,7 +159,7 @@ def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -
 
 
 def read_installed(run: Run, *, data: str = DATA, registries: str | None = None) -> Installed:
-    """Read what there is of K3s on a node."""
+    """Read the K3s installation of a node."""
     record = _record()
     roles: list[Role] = [role for role in t.get_args(Role) if pathlib.Path(unit_path(role)).exists()]
     role = roles[0] if roles else None
@@ -189,11 +189,11 @@ def _names(folder: pathlib.Path) -> tuple[str, ...]:
 
 
 def _tokens(role: str | None) -> bool:
-    """Whether the tokens of a node are as they should be: a server's own and the agents', an agent's the agents' alone."""
+    """Whether a node has the right tokens: a server its own and the agents', an agent only the agents'."""
     if role == "server" and _mode(AGENT_TOKEN) != 0o600:
         return False
     there = node_files.read(TOKEN)
-    # K10<digest of the CA>::<user>:<password>, the user being `server` or `node`.
+    # K10<digest of the CA>::<user>:<password>, where the user is `server` or `node`.
     return there is not None and there[1] == 0o600 and not (role == "agent" and b"::server:" in there[0])
 
 
@@ -204,14 +204,14 @@ def same_secret(path: str, content: str | None) -> bool:
 
 
 def binary_version(run: Run, path: str) -> str | None:
-    """Return what a binary says of itself: `k3s version v1.36.4+k3s1 (…)`."""
+    """Return the version that a binary reports: `k3s version v1.36.4+k3s1 (…)`."""
     rc, out, _err = run([path, "--version"])
     match = re.search(r"^k3s version (\S+)", out, re.MULTILINE)
     return match[1] if rc == 0 and match else None
 
 
 def _binary_digest(record: dict[str, t.Any] | None) -> str | None:
-    """Return the binary's digest; the one that was noted, where neither its size nor its time has changed since."""
+    """Return the binary's digest; the recorded one if neither its size nor its time has changed since."""
     seen = pathlib.Path(BINARY).stat()
     stamp = [seen.st_size, seen.st_mtime_ns]
     if record and record.get("stamp") == stamp:
@@ -220,7 +220,7 @@ def _binary_digest(record: dict[str, t.Any] | None) -> str | None:
 
 
 def binary_stamp() -> list[int]:
-    """Return size (bytes) and time (ns) of the installed binary, by which a change of it is seen."""
+    """Return size (bytes) and time (ns) of the installed binary, to detect a change."""
     seen = pathlib.Path(BINARY).stat()
     return [seen.st_size, seen.st_mtime_ns]
 

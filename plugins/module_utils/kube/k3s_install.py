@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lay K3s on a node: all of it, or none; and where a change of it does not come up, what was there before."""
+"""Install K3s on a node: all of it or nothing; and roll back a change that does not come up."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SQLITE = "server/db/state.db"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What K3s of a node is to be.
+    """The wanted K3s installation of a node.
 
-    file: the release's name of the binary, such as k3s-arm64; it and `images` (or None) lie in the staging folder where
-    they are new. sha256: of the binary; None takes it of `sums`, the release's file of checksums in that folder, by which
-    images are always judged. token: of the cluster, for a node that joins: a server's or the agents'; None makes one on a first
-    server, and keeps what a node has. agent_token: for a server that joins: the one that agents join with. timeout: seconds.
+    file: the release's name of the binary, such as k3s-arm64; it and `images` (or None) are in the staging folder if they are
+    new. sha256: of the binary; None takes it from `sums`, the release's checksum file in that folder, which always verifies
+    images. token: of the cluster, for a node that joins: a server's or the agents'; None creates one on a first server, and
+    keeps what a node has. agent_token: for a server that joins: the one that agents join with. timeout: seconds.
     """
 
     role: k3s.Role
@@ -49,7 +49,7 @@ class Wanted:
 
     @property
     def files(self) -> list[NodeFile]:
-        """The files, but for the token."""
+        """The files, except the tokens."""
         found = [NodeFile(k3s.CONFIG, self.config, 0o600)]
         found += [NodeFile(path, text) for path, text in k3s.fixed(self.role).items()]
         if self.registries is not None:
@@ -58,12 +58,12 @@ class Wanted:
 
     @property
     def images_path(self) -> str | None:
-        """Where K3s looks for images to import when it starts."""
+        """Where K3s looks for images to import at its start."""
         return f"{self.data}/agent/images/{self.images}" if self.images else None
 
 
 def changes(wanted: Wanted, installed: Installed) -> list[Change]:
-    """Return what differs between a node and its plan."""
+    """Return how a node differs from its plan."""
     found = []
     if installed.version != wanted.version:
         found.append(Change("k3s", "version", installed.version, wanted.version))
@@ -90,13 +90,13 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
 
 
 def _tokens(wanted: Wanted) -> dict[str, str | None]:
-    """Return the files of tokens that a node has, each with what it is to hold; None leaves it to the node."""
+    """Return the token files of a node with their wanted contents; None leaves the content to the node."""
     own = {k3s.TOKEN: wanted.token}
     return own | {k3s.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
 
 
 class Installation:
-    """The one run that brings a node from what is installed to what is wanted."""
+    """The run that takes a node from what is installed to what is wanted."""
 
     def __init__(self, run: Run, wanted: Wanted, installed: Installed, service: Service | None = None) -> None:
         self.run, self.wanted, self.installed = run, wanted, installed
@@ -107,7 +107,7 @@ class Installation:
         )
 
     def apply(self, found: t.Sequence[Change], signs: t.Sequence[Sign]) -> None:
-        """Make the changes. CollectionError, with its cause, leaves the node as it was before."""
+        """Apply the changes. A CollectionError, with its cause, leaves the node in its previous state."""
         try:
             self._check_token()
             binary = self._check_binary() if self.new_binary else None
@@ -141,7 +141,7 @@ class Installation:
         node_files.remove(k3s.STAGING)
 
     def _clear_staging(self) -> None:
-        """Throw away what was fetched; on a node that had nothing of ours, the folder for it, too."""
+        """Delete what was downloaded; on a node that had nothing of ours, its folder, too."""
         node_files.remove(k3s.STAGING)
         if self.installed.ours is None:
             k3s_remove.forget()
@@ -159,7 +159,7 @@ class Installation:
         return path
 
     def _check_token(self) -> None:
-        """Refuse an agent the servers' token: who has it can become a server, and read every Secret."""
+        """Refuse the servers' token to an agent: whoever has it can become a server, and read every Secret."""
         if self.wanted.role == "agent" and "::server:" in (self.wanted.token or ""):
             raise CollectionError(
                 "the token to join with is the servers' own, which no agent may have. Nothing was changed. Run the role for the "
@@ -167,7 +167,7 @@ class Installation:
             )
 
     def _check_binary(self) -> pathlib.Path:
-        """Return the staged binary once it is what was asked for; else throw it away and say why."""
+        """Return the verified staged binary. Raises CollectionError if it is the wrong one."""
         path = self._staged(self.wanted.file)
         expected = self.wanted.sha256 or _listed(self._staged(self.wanted.sums), self.wanted.file)
         seen = node_files.digest(str(path))
@@ -186,7 +186,7 @@ class Installation:
         return path
 
     def _check_images(self) -> pathlib.Path:
-        """Return the staged archive once it is what the release's list says: K3s runs what is in it as it comes."""
+        """Return the staged archive, verified against the release's list: K3s runs its contents without a check."""
         archive, sums = self._staged(self.wanted.images), self._staged(self.wanted.sums)
         named, known = _listed(sums, self.wanted.file), self.wanted.sha256
         if known and named != known:
@@ -203,9 +203,9 @@ class Installation:
         return archive
 
     def _keep_database(self) -> None:
-        """Keep the data store of a single server: what a newer release writes, the one before may not read.
+        """Save the data store of a single server: an older release may not be able to read what a newer one writes.
 
-        A member of etcd must not be set back on its own: its data stays, and the binary alone goes back.
+        A member of etcd must not be rolled back on its own: its data stays, and only the binary goes back.
         """
         data = pathlib.Path(self.wanted.data)
         if (data / _SQLITE).is_file() and not (data / "server/db/etcd").exists():
@@ -243,7 +243,7 @@ class Installation:
         node_files.write(k3s.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
 
     def _token(self, path: str, text: str | None) -> NodeFile:
-        """Return a token's file: the cluster's for a node that joins; else the one there is; else a new one."""
+        """Return a token's file: the cluster's for a node that joins, else the existing one, else a new one."""
         if text is not None:
             return _token_file(text, path)
         there = node_files.read(path)
@@ -267,7 +267,7 @@ class Installation:
             )
 
     def _go_back(self) -> str:
-        """Bring back what was there before; say so."""
+        """Restore the previous state; return a message about it."""
         if self.installed.version is None:
             k3s_remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=self.installed.data)
             self.undo.restore()
@@ -290,7 +290,7 @@ def _token_file(text: str, path: str) -> NodeFile:
 
 
 def _move(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
-    """Bring a large file to its place in one step, over file systems too."""
+    """Move a large file into place atomically, across file systems too."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f".{target.name}.dgxspark")
@@ -306,7 +306,7 @@ def _move(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
 
 
 def _listed(sums: pathlib.Path, name: str) -> str:
-    """Return a file's digest out of a release's list (`digest  name` on each line)."""
+    """Return a file's digest from a release's list (`digest  name` on each line)."""
     for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
         words = line.split()
         if len(words) == 2 and words[1].lstrip("*") == name and len(words[0]) == 64:

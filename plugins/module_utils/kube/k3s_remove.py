@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take K3s off a node with all that it made: processes, mounts, interfaces, firewall rules, files. Nothing else."""
+"""Remove K3s from a node with everything that it created: processes, mounts, interfaces, firewall rules, files. Nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import R
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
-# What K3s, its kubelet, containerd and flannel make on a node (k3s-killall.sh and k3s-uninstall.sh of k3s-io/k3s).
+# What K3s, its kubelet, containerd and flannel create on a node (k3s-killall.sh and k3s-uninstall.sh of k3s-io/k3s).
 _MOUNTS = ("/run/k3s", "/var/lib/kubelet", "/run/netns/cni-")
 _INTERFACES = ("cni0", "flannel.1", "flannel-v6.1", "kube-ipvs0", "flannel-wg", "flannel-wg-v6")
 _FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/run/k3s", "/run/flannel", "/etc/rancher/node", k3s.ETC)
@@ -27,13 +27,13 @@ _KILL_S = 10.0
 
 
 def leftovers(data: str) -> list[Change]:
-    """Return what removal would take away."""
+    """Return what removal would delete."""
     paths = [k3s.unit_path(role) for role in k3s.UNITS] + [k3s.AT_BOOT, k3s.BINARY, *_FOLDERS, data, k3s.OURS]
     return [Change(path, "file", "there", None) for path in paths if pathlib.Path(path).exists()]
 
 
 def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"), keep_data: bool = False) -> None:
-    """Stop K3s and remove it. keep_data: leave its folder, which was there before it."""
+    """Stop K3s and remove it. keep_data: leave its folder, which existed before it."""
     for role in roles:
         run(["systemctl", "disable", "--now", k3s.UNITS[role]])
         run(["systemctl", "reset-failed", k3s.UNITS[role]])
@@ -42,7 +42,7 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
         run(["umount", "--lazy", "--force", mount])
     left = _mounts()
     if left:
-        # What a pod had of the node's folders is mounted there: to remove it now would be to remove that.
+        # A pod's folders of the node are mounted there: removal would now delete their contents.
         raise CollectionError(
             f"{left[0]} cannot be unmounted, so nothing below it is removed. See fuser -vm {left[0]}."
         )
@@ -57,16 +57,16 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
         node_files.remove(k3s.unit_path(role))
     run(["systemctl", "daemon-reload"])
     for path in (*_FOLDERS, k3s.AT_BOOT, k3s.BINARY, *([] if keep_data else [data])):
-        # A disk of its own stays mounted, empty.
+        # A separate disk stays mounted, empty.
         for inner in pathlib.Path(path).iterdir() if os.path.ismount(path) else [path]:
             node_files.remove(str(inner))
     for parent in ("/etc/rancher", str(pathlib.Path(k3s.DATA).parent)):
         with contextlib.suppress(OSError):
-            pathlib.Path(parent).rmdir()  # only where nothing else is in it
+            pathlib.Path(parent).rmdir()  # only if it is empty
 
 
 def forget(*, cdi: bool = False) -> None:
-    """Remove what this collection keeps for itself; the CDI specification too where it made that."""
+    """Remove this collection's own files; cdi: the CDI specification, too, which it made."""
     if cdi:
         node_files.remove(k3s.CDI)
     node_files.remove(k3s.STAGING)
@@ -76,10 +76,10 @@ def forget(*, cdi: bool = False) -> None:
 
 
 def clean(saved: str) -> str:
-    """Turn `iptables-save` into what `iptables-restore --noflush` needs to take the cluster's rules out, and no other.
+    """Turn `iptables-save` into input for `iptables-restore --noflush` that removes the cluster's rules, and no others.
 
     Rules of other chains that jump to one of the cluster's, or carry flannel's comment, are deleted one by one; then
-    the cluster's chains are emptied and removed.
+    the cluster's chains are flushed and deleted.
     """
     out: list[str] = []
     for block in re.findall(r"^\*(\S+)\n(.*?)^COMMIT$", saved, re.MULTILINE | re.DOTALL):
@@ -124,7 +124,7 @@ def _shims(data: str) -> list[int]:
         if words[0].decode(errors="replace").startswith(f"{data}/data/") and b"containerd-shim" in words[0]:
             shims.append(int(entry.name))
     found = list(shims)
-    for pid in found:  # grows while it is walked
+    for pid in found:  # grows during the iteration
         found += [child for child, parent in parents.items() if parent == pid and child not in found]
     return found
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Start a unit, wait until it says that it is ready, and name the cause where it does not come up."""
+"""Start a unit, wait until it is ready, and name the cause if it does not come up."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
-_CRASHES = 3  # bad starts after which a unit is not waited for any longer
+_CRASHES = 3  # failed starts after which to stop waiting for a unit
 _LINES = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A line of K3s's log and what it means. `final`: no further try of K3s will make it go away."""
+    """A line of K3s's log and its meaning. `final`: K3s's own retries cannot cure it."""
 
     id: str
     pattern: str
@@ -30,7 +30,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a unit did not come up. `line` is the log's own, with nothing in it that looks like a token."""
+    """Why a unit did not come up. `line` is from the log, without anything that looks like a token."""
 
     id: str
     cause: str
@@ -42,7 +42,7 @@ class Trouble:
 
 
 class Service:
-    """One systemd unit. `now` and `sleep` (seconds) are the clock's, and a test's own."""
+    """One systemd unit. `now` and `sleep` (seconds) can be replaced in tests."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Service:
         self.run, self.name, self._now, self._sleep = run, name, now, sleep
 
     def systemctl(self, *words: str) -> None:
-        """Run systemctl; CollectionError with what it said where it fails."""
+        """Run systemctl; CollectionError with its output if it fails."""
         rc, out, err = self.run(["systemctl", *words])
         if rc:
             raise CollectionError(f"systemctl {' '.join(words)} failed: {(err or out).strip()}")
 
     def start(self, timeout: float, signs: t.Sequence[Sign]) -> Trouble | None:
-        """Restart the unit and wait, at most `timeout` seconds, until it is ready. Return why it is not, if so."""
+        """Restart the unit and wait, at most `timeout` seconds, until it is ready. Return the trouble if it is not."""
         began = self._now()
         self.run(["systemctl", "reset-failed", self.name])
         self.systemctl("restart", "--no-block", self.name)
@@ -80,7 +80,7 @@ class Service:
     def trouble(
         self, began: float, signs: t.Sequence[Sign], said: t.Mapping[str, str], *, final: bool
     ) -> Trouble | None:
-        """Look for a sign in what the unit has logged since. final: only for signs of what cannot get better."""
+        """Look for a sign in the unit's log since the start. final: only for signs that waiting cannot cure."""
         log = self.log(began)
         for line in reversed(log):
             for sign in signs:
@@ -106,6 +106,6 @@ class Service:
 
 
 def plain(line: str) -> str:
-    """Return a log line without what could be a token (K10…, or 32 hexadecimal digits and more), cut to 300 characters."""
+    """Return a log line without possible tokens (K10…, or 32 hexadecimal digits and more), cut to 300 characters."""
     line = re.sub(r"K10\S+", "K10…", line)
     return re.sub(r"\b[0-9a-f]{32,}\b", "…", line)[:300]

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run an engine with the first rank's address where its command has that rank's name.
+"""Run an engine with the first rank's address in place of that rank's name in its command.
 
-`python3 meeting.py SECONDS NAME COMMAND …`. SGLang (0.5.10 to 0.5.23) takes a name in --dist-init-addr and, with attention in data
-parallel, hands it on to ZMQ, which binds to addresses and interfaces alone. A name may be without an address for a while: a
-new pod's is known to the cluster's DNS a moment after the pod.
+`python3 meeting.py SECONDS NAME COMMAND …`. SGLang (0.5.10 to 0.5.23) accepts a name in --dist-init-addr but, with data-parallel
+attention, passes it on to ZMQ, which binds only to addresses and interfaces. A name may have no address for a while: the
+cluster's DNS knows a new pod's a moment after the pod starts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typing as t
 
 
 def address(name: str, seconds: float) -> str:
-    """Return the IPv4 address of a name; OSError where it has none within so many seconds."""
+    """Return the IPv4 address of a name; OSError if it has none within `seconds`."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -30,7 +30,7 @@ def address(name: str, seconds: float) -> str:
 
 
 def main(arguments: t.Sequence[str]) -> None:
-    """Become the command."""
+    """Replace this process with the command."""
     seconds, name, *command = arguments
     try:
         found = address(name, float(seconds))

@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a rank checks before its engine starts: verbs device, address, MTU, ARP settings, GID, carrier, and that its peers answer.
 
-This one file needs nothing but Python's standard library. It lies in a ConfigMap beside the supervisor, which runs it
-in the rank's container before every start; by hand: `python3 preflight.py RANK.json`. Exit status 0 says that the rank
-may start; any other names the cause (CAUSES), and one line on standard error says what, where and what to do.
+This one file needs only Python's standard library. It is in a ConfigMap beside the supervisor, which runs it in the rank's
+container before every start; by hand: `python3 preflight.py RANK.json`. Exit status 0 means that the rank may start; any
+other names the cause (CAUSES), and one line on standard error says what, where and what to do.
 
 RANK.json is `{rank, rails, verbs, port, replace, bounds: {peers_s}}` with `rails` = `[{name, interface, address, prefix, mtu,
-hca, peers: [{rank, host, address}, …]}, …]`. Peers are asked by UDP (`?…`), which every supervisor sends back on `port` (`!…`) to
-those it knows: a small packet, and one of the full MTU that must not be fragmented. That fills the ARP tables, too: NCCL would
-wait minutes.
+hca, peers: [{rank, host, address}, …]}, …]`. The probes of peers are UDP packets (`?…`), which every supervisor returns on `port`
+(`!…`) to peers that it knows: a small packet, and one of the full MTU that must not be fragmented. They also fill the ARP tables,
+for which NCCL would wait minutes.
 
-VFs are moved into a pod when it is made, and never later. Where Multus was not at work then, as after a reboot of the node
-(k8snetworkplumbingwg/multus-cni#1387), the pod has the cluster's network alone for as long as it lives, however often its
-container starts. With `replace` = `{namespace, pod}` such a pod is deleted by its own account, for its set to make the next.
+VFs are moved into a pod at its creation, and never later. If Multus was not running then, as after a reboot of the node
+(k8snetworkplumbingwg/multus-cni#1387), the pod has only the cluster's network for its whole life, however often its container
+restarts. With `replace` = `{namespace, pod}` such a pod deletes itself through its account, so that its set creates the next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import typing as t
 
 Rail = t.Mapping[str, t.Any]
 
-# Exit status -> cause. Below 10 is left to Python and the shell; those from 30 on are the supervisor's.
+# Exit status -> cause. Those below 10 are Python's and the shell's; those from 30 on are the supervisor's.
 CAUSES = {
     10: "config",
     11: "verbs",
@@ -50,11 +50,11 @@ STATUS = {cause: status for status, cause in CAUSES.items()}
 ARP = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 HEADERS = 28  # bytes of an IPv4 and a UDP header
 SMALL = 64  # bytes of a packet that passes any path
-CARRIER_S = 30.0  # within which the link of a VF comes up after its move
-PAUSE = 0.5  # seconds between questions to a peer that has not answered
-IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # linux/in.h: set DF, and do not believe a cached path MTU
+CARRIER_S = 30.0  # a VF's link comes up within this time after its move
+PAUSE = 0.5  # seconds between probes of a peer that has not answered
+IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # linux/in.h: set DF, and ignore a cached path MTU
 ROCE_V2 = "RoCE v2"
-ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"  # where the kubelet puts what a pod's account is
+ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"  # where the kubelet puts the credentials of a pod's account
 NOTED = "dev/shm/dgxspark-no-address"  # lives as long as the pod
 API_S = 20
 
@@ -74,21 +74,21 @@ class Host:
         self.root = pathlib.Path(root)
 
     def read(self, path: str) -> str | None:
-        """Return a file's text, None where there is none."""
+        """Return a file's text, None if it cannot be read."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return None
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, none where there is none."""
+        """Return the names in a folder, none if it does not exist."""
         try:
             return sorted(entry.name for entry in (self.root / path).iterdir())
         except OSError:
             return []
 
     def opens(self, path: str) -> str | None:
-        """Return None where a device can be opened for reading and writing, else why not."""
+        """Return None if a device can be opened for reading and writing, else the reason."""
         try:
             with (self.root / path).open("r+b", buffering=0):
                 return None
@@ -120,7 +120,7 @@ def check_verbs(host: Host, rail: Rail) -> None:
 
 
 def has_address(rail: Rail) -> bool:
-    """Whether the planned address is here."""
+    """Whether the planned address exists here."""
     try:
         check_address(rail)
     except Refusal:
@@ -152,7 +152,7 @@ def check_mtu(host: Host, rail: Rail) -> None:
 
 
 def check_arp(host: Host, rail: Rail) -> None:
-    """The interface answers for its own address only; the kernel takes the greater of `all` and the interface's own."""
+    """The interface answers only for its own address; the kernel uses the greater of `all` and the interface's value."""
     for name, wanted in ARP.items():
         seen = [host.read(f"proc/sys/net/ipv4/conf/{which}/{name}") for which in (rail["interface"], "all")]
         numbers = [int(value) for value in seen if value]
@@ -165,7 +165,7 @@ def check_arp(host: Host, rail: Rail) -> None:
 
 
 def check_gid(host: Host, rail: Rail) -> None:
-    """The HCA's table has a RoCE v2 GID of the planned address."""
+    """The HCA's table has a RoCE v2 GID for the planned address."""
     base = f"sys/class/infiniband/{rail['hca']}/ports/1"
     wanted = "0000:0000:0000:0000:0000:ffff:" + socket.inet_aton(rail["address"]).hex(":", 2)
     seen = []
@@ -183,7 +183,7 @@ def check_gid(host: Host, rail: Rail) -> None:
 
 
 def check_link(host: Host, rail: Rail) -> None:
-    """The interface has a carrier. What cannot be read is no answer: the address says that it is set up."""
+    """The interface has a carrier. An unreadable one passes: the address shows that the interface is set up."""
     until = time.monotonic() + CARRIER_S
     while host.read(f"sys/class/net/{rail['interface']}/carrier") == "0":
         if time.monotonic() >= until:
@@ -215,7 +215,7 @@ def check_peers(rails: t.Sequence[Rail], port: int, bound_s: float, say: t.Calla
         until, spoken = time.monotonic() + bound_s, 0.0
         while waiting and time.monotonic() < until:
             for (name, rank, size), (_rail, peer) in waiting.items():
-                # A port that nobody listens on yet, or no route: asked again.
+                # Nobody listens on the port yet, or there is no route: try again.
                 with contextlib.suppress(OSError):
                     sockets[name].sendto(f"?{name} {rank} ".encode().ljust(size, b"."), (peer["address"], port))
             pause = time.monotonic() + PAUSE
@@ -238,7 +238,7 @@ def check_peers(rails: t.Sequence[Rail], port: int, bound_s: float, say: t.Calla
 def _collect(
     sockets: t.Mapping[str, socket.socket], waiting: dict[tuple[str, int, int], t.Any], seconds: float
 ) -> None:
-    """Take answers off the list; each comes from the peer's own address on that rail."""
+    """Drop answered probes from the list; an answer must come from the peer's own address on that rail."""
     for ready in select.select(list(sockets.values()), [], [], seconds)[0]:
         name = next(key for key, value in sockets.items() if value is ready)
         try:
@@ -259,7 +259,7 @@ def _missing(waiting: t.Mapping[tuple[str, int, int], tuple[Rail, t.Mapping[str,
 
 
 def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> None:
-    """Have a pod without its VFs replaced, the second time that it has none: the first time its status tells the cause."""
+    """Delete a pod without its VFs, at the second start without them: after the first one its status shows the cause."""
     own = config.get("replace")
     if not own or all(map(has_address, config["rails"])):
         return
@@ -270,7 +270,7 @@ def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str]
     token = host.read(f"{ACCOUNT}/token") or ""
     try:
         context = ssl.create_default_context(cafile=str(host.root / ACCOUNT / "ca.crt"))
-        # Python 3.13 refuses authorities without a key usage, which clusters have and Kubernetes' own clients take.
+        # Python 3.13 refuses CAs without a key usage, which clusters have and Kubernetes's own clients accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         where = (os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"]))
         connection = http.client.HTTPSConnection(*where, timeout=API_S, context=context)
@@ -289,7 +289,7 @@ def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str]
 
 
 def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str], None] = lambda _text: None) -> None:
-    """Check all of it; Refusal for the first thing that is wrong, the rank's own before its peers'."""
+    """Run all checks; Refusal for the first failure, the rank's own checks before its peers'."""
     host = Host(root)
     for rail in config["rails"]:
         if config["verbs"]:
@@ -304,7 +304,7 @@ def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str],
 
 
 def main(arguments: t.Sequence[str]) -> int:
-    """Check what the file names; return the exit status of the cause."""
+    """Check the rank that the file describes; return the exit status of the cause."""
 
     def say(text: str) -> None:
         sys.stderr.write(f"preflight: {text}\n")

@@ -3,21 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Start one rank and take it down with its group: process 1 of a rank's container.
 
-It listens, runs the preflight and the patches, waits until all ranks are here, starts the engine, and ends when the
-engine ends or the group does. Ranks of an engine that lost one of them hang; so each worker keeps a TCP connection to
-the head's supervisor, over the fabric. A rank whose supervisor goes breaks it at once; one whose node or network goes is
-missed after `lost_s` without a beat. The head then tells the others why, and everybody stops its engine and exits with a
-status of its own, never 0: the kubelet starts the containers again, and they meet again. A new start never joins an old
-group, since the head lets ranks in only while its own engine is not started.
+It listens, runs the preflight and the patches, waits for all ranks, starts the engine, and ends when the engine or the group
+ends. Ranks of an engine that lost one of them hang; so each worker keeps a TCP connection to the head's supervisor, over the
+fabric. A supervisor that exits breaks it at once; a node or network that fails is noticed after `lost_s` without a heartbeat. The
+head then tells the others why, and every rank stops its engine and exits with a status of its own, never 0: the kubelet restarts
+the containers, and they form a group again. A new start never joins an old group, since the head admits ranks only before its own
+engine starts.
 
-`python3 supervisor.py RANK.json [ROOT]`, with RANK.json as preflight.py says, and
+`python3 supervisor.py RANK.json [ROOT]`, with RANK.json as in preflight.py, and
 `{instance, plan, ranks, host, listen, port, head, api, argv, before, guard, bounds: {peers_s, load_s, beat_s, lost_s,
-hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the port of the
-API (on the head), `before` a list of commands (patches) to run first, `guard` = `{folder, socket, name}` where the node's
-memory guard listens for who loads. Seconds throughout. Where the API has a key, DGXSPARK_API_KEY_FILE names its file.
+hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the API's port (on
+the head), `before` a list of commands (patches) to run first, `guard` = `{folder, socket, name}` for the socket where the node's
+memory guard accepts reports of loads. Seconds throughout. If the API has a key, DGXSPARK_API_KEY_FILE names its file.
 
-Probes ask it by HTTP on `port`: /started, /ready and /live answer 200 or 503 with the reason. The head is started and
-ready once the engine's API has given a token; a worker once the group is whole.
+Probes use HTTP on `port`: /started, /ready and /live answer 200 or 503 with the reason. The head is started and ready once
+the engine's API has produced a token; a worker once the group is complete.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ import typing as t
 
 # Exit status -> cause; 10 to 19 are the preflight's. An engine's own status is passed on, a signal as 128 + its number.
 CAUSES = {
-    30: "lost",  # another rank, or the way to it, is gone
+    30: "lost",  # another rank, or the path to it, is gone
     31: "plan",  # a rank of another plan came
-    32: "port",  # the supervisor's port is taken
+    32: "port",  # a rank of another plan connected
     33: "ended",  # the engine ended by itself, with status 0
     34: "patches",
     35: "load",  # the API gave no token in time
-    36: "hang",  # the API stopped answering
+    36: "hang",  # the API produced no token in time
     37: "program",  # the engine could not be started at all
 }
 STATUS = {cause: status for status, cause in CAUSES.items()}
 TERMINATION_LOG = "/dev/termination-log"
 LINE = 65536
-# Connections at once that have not said who they are, and seconds that each of them has to say so.
+# Simultaneous connections that have not identified themselves, and the seconds that each has to do so.
 STRANGERS, STRANGER_S = 64, 5.0
-QUESTION, ANSWER = b"?", b"!"  # the first byte of a preflight's packet, and of what comes back
-FIRST_TO_GO = 1000  # the highest of all OOM scores
+QUESTION, ANSWER = b"?", b"!"  # first byte of a preflight's packet, and of its answer
+FIRST_TO_GO = 1000  # the highest OOM score
 
 
 class Ending(Exception):
-    """The rank ends: with which status, and why."""
+    """The rank ends, with this status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -64,12 +64,12 @@ class Ending(Exception):
 
 
 def say(text: str) -> None:
-    """Say a line in the container's log."""
+    """Write a line to the container's log."""
     sys.stderr.write(f"supervisor: {text}\n")
 
 
 class Rank:
-    """What all threads share: configuration, the reason to end, and what probes are told."""
+    """State that all threads share: configuration, the reason to end, and the answers to probes."""
 
     def __init__(self, config: t.Mapping[str, t.Any]) -> None:
         self.config = config
@@ -77,11 +77,11 @@ class Rank:
         self.lock = threading.Lock()
         self.ending: Ending | None = None
         self.whole = threading.Event()  # all ranks have met, and the engine may start
-        self.serving = threading.Event()  # the API has given a token: no rank of the group loads any more
+        self.serving = threading.Event()  # the API has produced a token: no rank of the group is loading
         self.doing = "preflight"
-        self.answered = time.monotonic()  # when the API last did
+        self.answered = time.monotonic()  # when the API last answered
         self.members: dict[int, socket.socket] = {}  # by rank: on the head its workers, on a worker the head
-        self.strangers: list[socket.socket] = []  # who waits for longest is the first
+        self.strangers: list[socket.socket] = []  # the longest waiting first
         self.voice = threading.Lock()  # one message at a time
 
     @property
@@ -90,7 +90,7 @@ class Rank:
         return bool(self.config["rank"] == 0)
 
     def end(self, cause: str | int, message: str) -> None:
-        """End the rank; the first reason stands."""
+        """End the rank; the first reason counts."""
         with self.lock:
             if self.ending is None:
                 self.ending = Ending(cause if isinstance(cause, int) else STATUS[cause], message)
@@ -117,7 +117,7 @@ def _send(rank: Rank, connection: socket.socket, message: t.Mapping[str, t.Any])
 
 
 def _tell(rank: Rank, message: t.Mapping[str, t.Any], timeout: float | None = None) -> None:
-    """Say something to all whom this rank is connected to; one that cannot be told is missed elsewhere."""
+    """Send a message to all connected ranks; a failure is noticed elsewhere."""
     with rank.lock:
         connections = list(rank.members.values())
     for connection in connections:
@@ -128,7 +128,7 @@ def _tell(rank: Rank, message: t.Mapping[str, t.Any], timeout: float | None = No
 
 
 def _lines(connection: socket.socket) -> t.Iterator[dict[str, t.Any]]:
-    """Yield messages until the other end closes; TimeoutError where it is silent for too long."""
+    """Yield messages until the other end closes; TimeoutError after too long a silence."""
     with connection.makefile("rb") as stream:
         while line := stream.readline(LINE):
             if isinstance(message := json.loads(line), dict):
@@ -136,7 +136,7 @@ def _lines(connection: socket.socket) -> t.Iterator[dict[str, t.Any]]:
 
 
 def _number(rank: Rank, message: t.Mapping[str, t.Any]) -> int:
-    """Return the rank that a hello is of; ValueError where it cannot be one of this group's."""
+    """Return the rank of a hello; ValueError if it cannot belong to this group."""
     number = message.get("rank")
     if message.get("instance") != rank.config["instance"] or not isinstance(number, int):
         raise ValueError("not of this instance")
@@ -146,7 +146,7 @@ def _number(rank: Rank, message: t.Mapping[str, t.Any]) -> int:
 
 
 def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]) -> None:
-    """On the head: keep a worker's connection for as long as it beats."""
+    """On the head: keep a worker's connection as long as its heartbeats arrive."""
     try:
         number = _number(rank, hello)
     except ValueError as exc:
@@ -157,7 +157,7 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
         return
     with rank.lock:
         if rank.whole.is_set() or number in rank.members or connection not in rank.strangers:
-            return  # it comes again once this group has ended, or its old connection, or strangers are fewer
+            return  # it retries until this group or its old connection has ended, or there are fewer strangers
         connection.settimeout(rank.bounds["lost_s"])
         rank.strangers.remove(connection)
         rank.members[number] = connection
@@ -183,7 +183,7 @@ def _welcome(rank: Rank, connection: socket.socket, hello: t.Mapping[str, t.Any]
 
 
 def _go(rank: Rank) -> None:
-    """On the head: let all start, once, where all are here."""
+    """On the head: let all ranks start, once, when all are connected."""
     with rank.lock:
         if rank.whole.is_set() or len(rank.members) < rank.config["ranks"] - 1:
             return
@@ -193,7 +193,7 @@ def _go(rank: Rank) -> None:
 
 
 def _join(rank: Rank) -> None:
-    """On a worker: find the head, wait for its word, then listen for as long as it beats."""
+    """On a worker: connect to the head, wait for its go, then listen as long as its heartbeats arrive."""
     head = (rank.config["head"], rank.config["port"])
     until = time.monotonic() + rank.bounds["peers_s"]
     reason = "no answer"
@@ -233,7 +233,7 @@ def _follow(rank: Rank, connection: socket.socket) -> str:
 
 
 def _beat(rank: Rank) -> None:
-    """Let the others know that this rank lives."""
+    """Send heartbeats to the other ranks."""
     while True:
         time.sleep(rank.bounds["beat_s"])
         _tell(rank, {"beat": rank.config["rank"]})
@@ -243,20 +243,20 @@ def _beat(rank: Rank) -> None:
 
 
 def _serve(rank: Rank, connection: socket.socket) -> None:
-    """Answer one connection: a probe's request, or another rank's hello."""
-    # Whoever reaches the port may say anything, such as nothing, or brackets without end.
+    """Handle one connection: a probe's request, or another rank's hello."""
+    # Anyone who reaches the port may send anything, such as nothing, or endless brackets.
     with contextlib.suppress(OSError, ValueError, LookupError, AttributeError, RecursionError), connection:
         connection.settimeout(STRANGER_S)
-        # Probes and ranks say their first line at once: waiting for pieces would let a stranger stay for as long as he drips.
+        # Probes and ranks send their first line at once; waiting for fragments would let a stranger stay as long as he drips.
         seen = connection.recv(LINE, socket.MSG_PEEK)
-        first = connection.recv(seen.find(b"\n") + 1)  # what follows is read by others
+        first = connection.recv(seen.find(b"\n") + 1)  # the rest is read elsewhere
         if first.startswith(b"GET "):
             good, why = rank.probe(first.split()[1].decode())
             status, body = "200 OK" if good else "503 Service Unavailable", f"{why}\n".encode()
             head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode() + body)
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(LINE)  # or the kernel would reset the answer away
+            connection.recv(LINE)  # otherwise the kernel's reset would discard the answer
         elif rank.head:
             _welcome(rank, connection, json.loads(first))
     with rank.lock, contextlib.suppress(ValueError):
@@ -264,7 +264,7 @@ def _serve(rank: Rank, connection: socket.socket) -> None:
 
 
 def _listen(rank: Rank) -> None:
-    """Open the port for probes and ranks (TCP) and for the others' preflight (UDP), each in a thread."""
+    """Open the port for probes and ranks (TCP) and for other ranks' preflights (UDP), each in a thread."""
     place = (rank.config["listen"], rank.config["port"])
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -280,10 +280,10 @@ def _listen(rank: Rank) -> None:
             connection, _address = tcp.accept()
             with rank.lock:
                 known = [*rank.strangers, connection]
-                gone, rank.strangers = known[:-STRANGERS], known[-STRANGERS:]  # probes and ranks find room
+                gone, rank.strangers = known[:-STRANGERS], known[-STRANGERS:]  # leaves room for probes and ranks
             threading.Thread(target=_serve, args=(rank, connection), daemon=True).start()
             with contextlib.suppress(OSError, IndexError):
-                gone[0].shutdown(socket.SHUT_RDWR)  # its thread ends by itself
+                gone[0].shutdown(socket.SHUT_RDWR)  # its thread then ends
 
     peers = {peer["address"] for rail in rank.config["rails"] for peer in rail["peers"]}
 
@@ -291,7 +291,7 @@ def _listen(rank: Rank) -> None:
         while True:
             with contextlib.suppress(OSError):
                 data, address = udp.recvfrom(65535)
-                # An answer is no question: two that answer each other would never end.
+                # Answer only questions: two that answer each other's answers would never stop.
                 if address[0] in peers and data.startswith(QUESTION):
                     udp.sendto(ANSWER + data[len(QUESTION) :], address)
 
@@ -303,11 +303,11 @@ def _listen(rank: Rank) -> None:
 
 
 def _ask(rank: Rank, method: str, path: str, body: t.Any = None, timeout: float = 10) -> t.Any:
-    """Ask the engine's API on this host; OSError or HTTPException where it does not answer with 200."""
+    """Call the engine's API on this host; OSError or HTTPException if it does not answer with 200."""
     connection = http.client.HTTPConnection("127.0.0.1", rank.config["api"], timeout=timeout)
     try:
         headers = {"Content-Type": "application/json"}
-        if place := os.environ.get("DGXSPARK_API_KEY_FILE"):  # it asks at the door (door.py), as everybody does
+        if place := os.environ.get("DGXSPARK_API_KEY_FILE"):  # through the door (door.py), like every client
             headers["Authorization"] = f"Bearer {pathlib.Path(place).read_text(encoding='ascii').strip()}"
         connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()
@@ -320,7 +320,7 @@ def _ask(rank: Rank, method: str, path: str, body: t.Any = None, timeout: float 
 
 
 def canary(rank: Rank) -> str:
-    """Ask the API for a few tokens; return them. OSError, ValueError or HTTPException where none come."""
+    """Request a few tokens from the API and return them. OSError, ValueError or HTTPException if none come."""
     model = _ask(rank, "GET", "/v1/models")["data"][0]["id"]
     body = {"model": model, "prompt": "1 2 3 4 5", "max_tokens": 4, "temperature": 0}
     said = _ask(rank, "POST", "/v1/completions", body, timeout=rank.bounds["hang_s"])
@@ -330,7 +330,7 @@ def canary(rank: Rank) -> str:
 
 
 def _watch(rank: Rank) -> None:
-    """On the head: find out when the API gives tokens, and when it no longer answers."""
+    """On the head: notice when the API first produces tokens, and when it stops answering."""
     wrong = (OSError, ValueError, LookupError, TypeError, AttributeError, http.client.HTTPException)
     rank.whole.wait()
     until, last = time.monotonic() + rank.bounds["load_s"], "no answer"
@@ -361,7 +361,7 @@ def _watch(rank: Rank) -> None:
 
 
 def _reap(child: int) -> int | None:
-    """Collect what has ended (as process 1 it inherits orphans); return the child's own wait status once it has."""
+    """Reap ended processes (as process 1 it inherits orphans); return the child's wait status once it has ended."""
     status = None
     while True:
         try:
@@ -375,7 +375,7 @@ def _reap(child: int) -> int | None:
 
 
 def _stop(child: int, seconds: float) -> None:
-    """Stop the engine with all its processes: they are asked, then made to."""
+    """Stop the engine with all its processes: SIGTERM first, then SIGKILL."""
     for number, wait in ((signal.SIGTERM, seconds), (signal.SIGKILL, 5.0)):
         until = time.monotonic() + wait
         with contextlib.suppress(ProcessLookupError):
@@ -392,10 +392,10 @@ def _stop(child: int, seconds: float) -> None:
 
 
 def _command(rank: Rank, argv: t.Sequence[str]) -> tuple[int, str]:
-    """Run what comes before the engine; return its exit status and the last line that it wrote to standard error."""
+    """Run a command before the engine; return its exit status and its last line on standard error."""
     last = ""
     try:
-        # No Ansible is here: this runs in the pod.
+        # No Ansible here: this runs in the pod.
         child = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
             argv, stderr=subprocess.PIPE, text=True, errors="replace"
         )
@@ -419,7 +419,7 @@ def _command(rank: Rank, argv: t.Sequence[str]) -> tuple[int, str]:
 
 
 def _run(rank: Rank, folder: pathlib.Path, root: str, config: str) -> Ending:
-    """Do all of it; return how it ended."""
+    """Run the rank; return how it ended."""
     _listen(rank)
     status, last = _command(rank, [sys.executable, str(folder / "preflight.py"), config, root])
     if rank.ending:
@@ -453,12 +453,12 @@ def _run(rank: Rank, folder: pathlib.Path, root: str, config: str) -> Ending:
 
 
 def _guarded(root: str, guard: t.Mapping[str, str]) -> socket.socket:
-    """Tell the node's memory guard of this load, for as long as the socket that is returned is open."""
+    """Report this load to the node's memory guard, for as long as the returned socket is open."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.settimeout(2)
     place = pathlib.Path(root, guard["folder"].lstrip("/"))
     try:
-        # By the folder's handle: a socket's path may be of 107 bytes at most.
+        # Through the folder's file descriptor: a socket's path has at most 107 bytes.
         made.connect(f"/proc/self/fd/{os.open(place, os.O_PATH | os.O_DIRECTORY)}/{guard['socket']}")
         made.sendall(guard["name"].encode())
     except OSError as exc:
@@ -470,13 +470,13 @@ def _engine(rank: Rank, load: socket.socket) -> Ending:
     argv = rank.config["argv"]
     say(f"starting {' '.join(argv)}")
     try:
-        # A group of its own, to be stopped as one.
+        # A process group of its own, so that it can be stopped as one.
         engine = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with
             argv, start_new_session=True
         )
     except OSError as exc:
         return Ending(STATUS["program"], f"{argv[0]}: {exc.strerror}")
-    # CUDA's memory is in no process's size: without this the memory guard's early kill takes the largest bystander.
+    # No process's size includes CUDA's memory: without this the memory guard's early kill takes the largest bystander.
     try:
         pathlib.Path(f"/proc/{engine.pid}/oom_score_adj").write_text(f"{FIRST_TO_GO}\n", encoding="ascii")
     except OSError as exc:
@@ -501,14 +501,14 @@ def _engine(rank: Rank, load: socket.socket) -> Ending:
                 load.close()
             time.sleep(0.1)
     finally:
-        _part(rank)  # what is left of the engine may take its time: probes and the other ranks know already
+        _part(rank)  # the engine's processes may take their time: probes and the other ranks know already
         _stop(engine.pid, rank.bounds["stop_s"])
         engine.returncode = engine.returncode or 0
     return rank.ending or Ending(1, "The engine ended.")
 
 
 def _part(rank: Rank) -> str:
-    """Tell the others why this rank ends; return that."""
+    """Tell the other ranks why this rank ends; return the reason."""
     reason = f"rank {rank.config['rank']}: {rank.ending}"
     _tell(rank, {"end": reason}, timeout=2)
     return reason
@@ -534,7 +534,7 @@ def main(arguments: t.Sequence[str]) -> int:
     with contextlib.suppress(OSError):
         pathlib.Path(root, TERMINATION_LOG.lstrip("/")).write_text(f"{reason}\n", encoding="utf-8")
     sys.stderr.flush()
-    os._exit(ending.status or STATUS["ended"])  # threads that still listen must not hold it up
+    os._exit(ending.status or STATUS["ended"])  # threads that still listen must not delay the exit
 
 
 if __name__ == "__main__":

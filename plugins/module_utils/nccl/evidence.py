@@ -53,7 +53,7 @@ def _pack_member(member: Member) -> Plain:
 
 
 def unpack(data: t.Any, where: str = "log") -> Evidence:
-    """Return evidence of its plain form; CollectionError where it is none."""
+    """Rebuild evidence from its plain form; CollectionError for anything else."""
     try:
         return Evidence(
             {str(name): int(count) for name, count in data["sources"].items()},
@@ -94,7 +94,7 @@ def _unpack_member(data: Plain) -> Member:
 
 
 def merge(parts: t.Sequence[Evidence]) -> Evidence:
-    """Put the evidence of several places together."""
+    """Combine the evidence of several places."""
     merged = Evidence()
     for part in parts:
         before = len(merged.processes)

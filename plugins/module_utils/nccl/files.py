@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Log files, line by line: never a whole file in memory, and never a whole line where a file has none."""
+"""Read log files line by line: never a whole file in memory, and never more than a piece of an endless line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def expand(patterns: t.Sequence[str]) -> list[str]:
-    """Return the files of paths and globs, each once; CollectionError names what leads to none."""
+    """Return the files of paths and globs, each once; CollectionError names an entry without files."""
     found: dict[str, str] = {}
     for pattern in patterns:
         magic = glob.has_magic(pattern)
@@ -31,7 +31,7 @@ def expand(patterns: t.Sequence[str]) -> list[str]:
 
 
 def read_lines(name: str) -> t.Iterator[str]:
-    """Return a log's lines; what is no UTF-8 is replaced. CollectionError where it is empty, binary or not readable."""
+    """Yield a log's lines, with invalid UTF-8 replaced. CollectionError if it is empty, binary or not readable."""
     try:
         with open_log(name) as file:
             start = file.read(8192)
@@ -50,7 +50,7 @@ def read_lines(name: str) -> t.Iterator[str]:
 
 
 def text_lines(text: str) -> t.Iterator[str]:
-    """Return a text's lines as those of a file, one at a time: a log that is given as text is not held twice."""
+    """Yield a text's lines like those of a file, one at a time: a log given as text is not held twice."""
     start = 0
     while start < len(text):
         end = text.find("\n", start, start + LONGEST)
@@ -60,7 +60,7 @@ def text_lines(text: str) -> t.Iterator[str]:
 
 
 def open_log(name: str) -> t.BinaryIO:
-    """Open a log, packed by gzip or not."""
+    """Open a log, gzipped or not."""
     with pathlib.Path(name).open("rb") as file:
         packed = file.read(2) == _GZIP
     return t.cast(t.BinaryIO, gzip.open(name, "rb")) if packed else pathlib.Path(name).open("rb")

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What container runtimes and collectors wrap around each line of a log, taken off; lines that they cut, put together.
+"""Remove what container runtimes and collectors wrap around each line of a log, and rejoin lines that they cut.
 
-CRI (containerd, CRI-O: `/var/log/pods`): time, stream and `P` or `F`; the pieces of a line above 16 KiB have P, its last
-one F. Docker's json-file: only a line's last piece has its end. Collectors write a record of JSON per line, behind a time or a name
-or as one of a list, the text under a name of their own; journald gives it as numbers of bytes where it holds colours.
+CRI (containerd, CRI-O: `/var/log/pods`): time, stream and `P` or `F`; the pieces of a line above 16 KiB have P, the last one F.
+Docker's json-file: only a line's last piece has the line end. Collectors write one JSON record per line, after a time or a name
+or inside a list, with the text under a name of their own; journald writes text with colours as a list of byte values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import re
 import typing as t
 
-LONGEST = 64 * 1024  # characters of a line that is put together; what is longer goes on in pieces
+LONGEST = 64 * 1024  # characters of a rejoined line; a longer one continues in pieces
 DEEPEST = 6  # records in records
 MOST_AHEAD = 300  # characters of a time, a pod's name and the like before a record
 
@@ -24,8 +24,8 @@ _TEXTS = ("log", "message", "msg", "MESSAGE", "line", "text", "body", "event", "
 
 
 def unwrapped(raw_lines: t.Iterable[str]) -> t.Iterator[str]:
-    """Return a log's lines as the program wrote them."""
-    waiting: dict[str, str] = {}  # stream -> what it has of a line
+    """Yield a log's lines as the program wrote them."""
+    waiting: dict[str, str] = {}  # stream -> the beginning of its current line
     for raw in raw_lines:
         framed = _CRI.match(raw) if raw.find(" std", 19, 40) >= 0 else None
         if framed is not None:
@@ -39,7 +39,7 @@ def unwrapped(raw_lines: t.Iterable[str]) -> t.Iterator[str]:
 
 
 def _whole(waiting: dict[str, str], stream: str, text: str, ends: bool) -> list[str]:
-    """Return the line that a piece ends, or the beginning of one that is too long to wait for."""
+    """Return the line that a piece completes, or the beginning of one that is too long to wait for."""
     before = waiting.pop(stream, "")
     text = before + (text if ends else text.rstrip("\r\n"))
     if ends or len(text) > LONGEST:
@@ -49,7 +49,7 @@ def _whole(waiting: dict[str, str], stream: str, text: str, ends: bool) -> list[
 
 
 def _records(texts: t.Iterable[str], waiting: dict[str, str] | None = None) -> t.Iterator[str]:
-    """Return the text in a record of JSON; what is none stays as it is."""
+    """Yield the text of JSON records; other lines stay as they are."""
     for raw in texts:
         record = _record(raw)
         text = None if record is None else _text(record)
@@ -86,7 +86,7 @@ def _text(record: dict[str, t.Any], depth: int = 0) -> str | None:
 
 
 def _said(value: t.Any, depth: int = 0) -> t.Iterator[str]:
-    """Return what NCCL says anywhere in a record whose names nobody knows."""
+    """Yield NCCL's text from anywhere in a record with unknown names."""
     if isinstance(value, str):
         yield from [value] if "NCCL " in value else []
     elif isinstance(value, (dict, list)) and depth <= 2 * DEEPEST:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node's own processes need for NCCL: its environment, limits on locked memory and stack, sysctls.
 
-Each file is ours by its first line; one without it is somebody else's and never touched. A journal keeps what there was
-of sysctls and folders, so that all of it can go back.
+Our files are known by their first line; a file without it is someone else's and never touched. A journal records the previous
+sysctls and folders, so that everything can be restored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MARK = "# Written by the Ansible role dgxspark.cluster.nccl; its next run undoes
 LEAST_STACK = 8192  # KiB: known to be sufficient (NCCL user guide, "Stack size")
 _VALUE_LIMIT = 1023  # bytes that NCCL reads of a value in nccl.conf (src/misc/param.cc)
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-# What a shell, systemd and Docker read alike without quotes, which NCCL would take for a part of the value.
+# What a shell, systemd and Docker read alike without quotes; NCCL would treat quotes as part of the value.
 _VALUE = re.compile(r"[A-Za-z0-9_.,:=^/+@%-]+")
 _SYSCTL = re.compile(r"[a-z0-9][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)+")
 _DOMAIN = re.compile(r"[*%@A-Za-z0-9_.-]+")
@@ -43,10 +43,10 @@ _DOMAIN = re.compile(r"[*%@A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What a node is to have.
+    """The wanted settings of a node.
 
     environment: of processes. memlock: KiB of memory that may be locked, or `unlimited`; stack: KiB of a thread's stack;
-    None leaves either alone. domains: whose logins the limits are for, as limits.conf(5) has it. sysctls: by name.
+    None leaves either alone. domains: whose logins the limits apply to, as in limits.conf(5). sysctls: by name.
     """
 
     environment: t.Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class HostSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was or would be done; restart: whether services that run have to be restarted to have their limits."""
+    """What was or would be done; restart: whether running services must be restarted to get their limits."""
 
     changes: tuple[Change, ...]
     texts: tuple[tuple[str, str, str], ...]
@@ -66,7 +66,7 @@ class Outcome:
 
 
 def check(wish: HostSettings) -> None:
-    """Refuse what cannot be written, or would not be read as it is meant; CollectionError names the key."""
+    """Refuse what cannot be written, or would be misread; CollectionError names the key."""
     for name, value in wish.environment.items():
         if not _NAME.fullmatch(name):
             raise CollectionError(f"environment: {name!r} is not a name of a variable.")
@@ -96,10 +96,10 @@ def check(wish: HostSettings) -> None:
 
 
 def texts(wish: HostSettings) -> dict[str, str]:
-    """Return path -> text of the files that are needed.
+    """Return path -> text of the required files.
 
     memlock: NCCL registers its buffers with the HCA, which locks them (NCCL user guide, "Networking troubleshooting");
-    limits.conf is for logins, where `*` does not mean root; services and what they start, containers included, have
+    limits.conf applies to logins, where `*` does not include root; services and what they start, containers included, have
     systemd's default, 8 MiB (systemd-system.conf(5)). stack: only the soft limit, and of logins: a service's is the
     kernel's 8 MiB.
     """
@@ -122,14 +122,14 @@ def texts(wish: HostSettings) -> dict[str, str]:
 
 
 class NcclHost:
-    """The node: `host` for its files, `proc` for its sysctls; reload: whether systemd is there to be told."""
+    """The node: `host` for its files, `proc` for its sysctls; reload: whether there is a systemd to reload."""
 
     def __init__(self, host: Host, proc: str = "/proc", *, reload: bool = True) -> None:
         self.host, self.proc, self.reload = host, proc, reload
 
     def run(self, wish: HostSettings | None, *, check_mode: bool = False) -> Outcome:
-        """Bring the node to the wish, or back to what it was (None). CollectionError before anything is touched, or after
-        all that was touched has been put back."""
+        """Apply the settings, or restore the previous state (None). CollectionError either before anything is touched, or after
+        everything has been restored."""
         if wish is not None:
             check(wish)
         wanted = texts(wish) if wish else {}
@@ -180,7 +180,7 @@ class NcclHost:
             ) from exc
 
     def _sysctl(self, name: str) -> pathlib.Path:
-        # In a name with slashes a dot belongs to the name, as sysctl(8) has it.
+        # In a name with slashes a dot is part of the name, as in sysctl(8).
         return pathlib.Path(self.proc, "sys", name if "/" in name else name.replace(".", "/"))
 
     def _read(self, name: str, *, gone: bool) -> str | None:
@@ -188,7 +188,7 @@ class NcclHost:
             return " ".join(self._sysctl(name).read_text(encoding="utf-8").split())
         except OSError as exc:
             if gone:
-                return None  # what is to go back has gone by itself, such as with a module of the kernel
+                return None  # a sysctl to restore is gone, such as with its kernel module
             raise CollectionError(
                 f"sysctls: {name}: the kernel of this node has none: {exc.strerror}. Leave it out."
             ) from exc
@@ -243,12 +243,12 @@ class NcclHost:
             self.host.put(change.subject, FileImage(data, 0o644, os.geteuid(), os.getegid()))
 
     def _missing(self, paths: t.Sequence[str]) -> list[str]:
-        """Return the folders that writing these files makes."""
+        """Return the folders that must be created to write these files."""
         above = {str(folder) for path in (*paths, JOURNAL) for folder in pathlib.PurePosixPath(path).parents}
         return [folder for folder in above if not self.host.path(folder).is_dir()]
 
     def _sweep(self, folders: t.Sequence[str]) -> None:
-        """Remove folders that this role made and nobody else uses."""
+        """Remove folders that this role created and nothing else uses."""
         for folder in folders:
             with contextlib.suppress(OSError):
                 self.host.path(folder).rmdir()

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The grammar of NCCL's log lines, 2.20 to 2.30 (and what older ones share with them): text in, small values out.
 
-The shapes are those of NCCL's own source (src/init.cc, src/transport/*.cc, src/graph/*.cc, src/debug.cc). A line may
+The forms are those of NCCL's own source (src/init.cc, src/transport/*.cc, src/graph/*.cc, src/debug.cc). A line may
 carry prefixes of launchers (`0: `, `[1,0]<stdout>:`, `(pid=…, ip=…) `, `[pod/…] `) and timestamps; NCCL's own header
-`host:pid:tid [gpu] NCCL INFO` is looked for wherever it stands, and more than once where ranks wrote into one line.
+`host:pid:tid [gpu] NCCL INFO` may be anywhere in it, and more than once if several ranks wrote into one line.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dataclasses import dataclass
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _REPEATED = re.compile(r"\[repeated \d+x across (?:all )?cluster\]")  # Ray folds equal lines
 _HEADLESS = re.compile(r"NCCL (INFO|WARN) ")
-# A host's name is tried from its first character alone, and nothing is longer than it can be: a line without any header
-# is passed in one go, whatever it holds.
+# A host's name is tried only from its first character, and every part has a maximum length: a line without a header is
+# passed in linear time, whatever it contains.
 HEADER = re.compile(
     r"(?P<host>(?<![^\s:\[\]<>()])[^\s:\[\]<>()]+|<[^\s:<>]+>):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
     r"(?:\[(?P<gpu>-?\d{1,4})\] )?(?:[\w./-]{1,300}:\d{1,6} (?:\([^()]{0,200}\) )?)?NCCL (?P<level>INFO|WARN|VERSION) ?"
 )
-LONGEST_MESSAGE = 4096  # characters; what is behind them is read as lines without a header
-_OVERLAP = 512  # characters that pieces of a long line have in common
+LONGEST_MESSAGE = 4096  # characters; the rest is read as lines without a header
+_OVERLAP = 512  # characters that consecutive pieces of a long line share
 
 
-NOWHERE = "(nowhere)"  # the host of lines whose host and process somebody has taken away
+NOWHERE = "(nowhere)"  # the host of lines whose host and process have been removed
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message. host is None where NCCL's header is not there; level is then empty."""
+    """One message. host is None without NCCL's header; level is then empty."""
 
     text: str
     host: str | None = None
@@ -44,16 +44,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """NCCL begins in a process. Each of the two lines stands once in its life: `bootstrap`, `driver`."""
+    """NCCL begins in a process. Each of the two lines appears once in its life: `bootstrap`, `driver`."""
 
     how: str
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A rank begins to make a communicator.
+    """A rank begins to create a communicator.
 
-    parent, count, color: it is split off another one, as the count-th child (where the version says it), for those of
+    parent, count, color: it is split off another one, as the count-th child (if the version states it), for those of
     one color; from 2.23 on it then has no commId.
     """
 
@@ -68,7 +68,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rank's communicator has come to a step: `complete`, `destroyed` or `aborted`. comm_id: where the line has it."""
+    """A rank's communicator has reached a step: `complete`, `destroyed` or `aborted`. comm_id: if the line has it."""
 
     comm: str
     rank: int
@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """What a rank's communicator spans."""
+    """The extent of a rank's communicator."""
 
     comm: str
     rank: int
@@ -90,9 +90,9 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One channel between two ranks, as one side says it.
+    """One channel between two ranks, as one side reports it.
 
-    direction: `send`, `receive`, or None where only the sending side prints a line (P2P, SHM). network: the network's
+    direction: `send`, `receive`, or None if only the sending side prints a line (P2P, SHM). network: the network's
     name (`IB`, `Socket`, …), None inside a node. inside: `P2P/CUMEM`, `SHM/direct/direct` …, None over a network.
     device: NCCL's number of the network device. proxy: the rank whose NIC sends (PXN).
     """
@@ -116,7 +116,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class RingOrder:
-    """Rank 0 says in what order a channel's ring visits the ranks; total: how many channels there are."""
+    """Rank 0 reports the order in which a channel's ring visits the ranks; total: the number of channels."""
 
     channel: int
     total: int
@@ -135,14 +135,14 @@ class RingHop:
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """A rank's tree on each channel: (channel, rank, up, (down …)); no neighbour is left out."""
+    """A rank's tree on each channel: (channel, rank, up, (down …)); absent neighbours are omitted."""
 
     trees: tuple[tuple[int, int, int | None, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """How many channels a communicator has: for collectives, for send and receive with one peer, of any kind at most."""
+    """The number of channels of a communicator: for collectives, for send and receive with one peer, the maximum of any kind."""
 
     collective: int
     per_peer: int | None
@@ -165,7 +165,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The list of a network's devices in order; oob: the interface for what is not RDMA."""
+    """The list of a network's devices in order; oob: the interface for non-RDMA traffic."""
 
     network: str
     devices: tuple[Device, ...]
@@ -194,7 +194,7 @@ class LocalGid:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A word about the network that is used: `using`, `assigned`, `plugin`; or `none` (no device found)."""
+    """A message about the network in use: `using`, `assigned`, `plugin`; or `none` (no device found)."""
 
     how: str
     name: str
@@ -202,7 +202,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An environment variable that NCCL says it read."""
+    """An environment variable that NCCL reports as read."""
 
     name: str
     value: str
@@ -217,16 +217,16 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """An RDMA device that is listed cannot be opened: no device node, no right to it, or another pod's."""
+    """A listed RDMA device cannot be opened: no device node, no permission, or another pod's."""
 
     hca: str
 
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """A call of NCCL's interface, or one of its threads, failed with a code (ncclResult_t; of CUDA where it is above 7).
+    """An NCCL API call, or one of its threads, failed with a code (ncclResult_t; CUDA's if above 7).
 
-    called: whether it can have been a call.
+    called: whether it may have been a call.
     """
 
     where: str
@@ -296,8 +296,8 @@ _RESET = re.compile(r"Comm config \w+ reset to (NCCL_[A-Z0-9_]+)=(.*)$")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?[^\s:]+:\S*<\d+>")
 _NOT_OPENED = re.compile(r"NET/\w+ ?: Unable to open device (\S+)")
-# Each ends a trace: what the caller of NCCL gets, or what stops one of its threads (proxy, network). Traces of what NCCL
-# tries and does without, such as a network that is not there, never come so far.
+# Each ends a trace: what the caller of NCCL gets, or what stops one of its threads (proxy, network). Traces of things that NCCL
+# tries and does without, such as a missing network, never get this far.
 _GAVE_UP = re.compile(
     r"(?:\S*/)?((?:init|group|enqueue|bootstrap|proxy|transport/net)\.cc:\d+)(?: \([^)]*\))? -> ([1-6])\b"
 )
@@ -306,13 +306,13 @@ _MTU = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
 
 
 def split(raw: str) -> list[Line]:
-    """Take one line of a file apart: colours and prefixes away, a Line for each header in it and each carriage return."""
+    """Split one line of a file: remove colours and prefixes, and return a Line for each header and each carriage return."""
     text = raw.rstrip()
     if "\x1b" in text:
         text = _ANSI.sub("", text).rstrip()
     if not text:
         return []
-    if "\r" in text:  # a progress bar, which writes its line again and again
+    if "\r" in text:  # a progress bar, which rewrites its line
         return [line for part in text.split("\r") for line in split(part)]
     if "NCCL" not in text:
         return _pieces(text)
@@ -335,7 +335,7 @@ def split(raw: str) -> list[Line]:
 
 
 def _cut(line: Line) -> list[Line]:
-    """Return a message, and what follows where a message can no longer be: an engine's own text without a line's end."""
+    """Return a message, and the text beyond a message's maximum length: an engine's own, without a line end."""
     if len(line.text) <= LONGEST_MESSAGE:
         return [line]
     rest = line.text[LONGEST_MESSAGE - _OVERLAP :]
@@ -343,13 +343,13 @@ def _cut(line: Line) -> list[Line]:
 
 
 def _pieces(text: str) -> list[Line]:
-    """Return a text without a header, a long one in pieces that overlap."""
+    """Return a text without a header, split into overlapping pieces if it is long."""
     step = LONGEST_MESSAGE - _OVERLAP
     return [Line(text[start : start + LONGEST_MESSAGE]) for start in range(0, max(1, len(text) - _OVERLAP), step)]
 
 
 def gid_text(prefix: int, interface: int) -> str:
-    """Spell a GID from the two 64-bit numbers that NCCL prints, which are in network order read on a little-endian CPU."""
+    """Format a GID from the two 64-bit numbers that NCCL prints: network byte order, read on a little-endian CPU."""
     from ipaddress import IPv6Address
 
     address = IPv6Address(prefix.to_bytes(8, "little") + interface.to_bytes(8, "little"))
@@ -357,7 +357,7 @@ def gid_text(prefix: int, interface: int) -> str:
 
 
 def parse(text: str) -> Event | None:
-    """Return what a message says, None where it is not one of those that count."""
+    """Return the event of a message, None if it is not a relevant one."""
     first = text[:8]
     if first.startswith(("Channel ", "Ring ")):
         return _parse_channel(text)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NCCL's logs say, gathered line by line: the state grows with ranks × channels × communicators, not with lines.
+"""Collect what NCCL's logs say, line by line: the state grows with ranks × channels × communicators, not with lines.
 
-A channel's line does not name its communicator. It belongs to the communicator that its thread is making; where none is
-being made (from 2.22 on channels are connected at first use), to the one whose rank fits and that lacks that channel.
+A channel's line does not name its communicator. It belongs to the communicator that its thread is creating; if there is none
+(from 2.22 on channels are connected at first use), to the one whose rank fits and that lacks that channel.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 MOST_PENDING = 8192  # channel lines of a thread that wait for their communicator
-MOST_SHOWN = 400  # characters of a line that are kept
+MOST_SHOWN = 400  # characters kept of a line
 MOST_SETTINGS = 100
 MOST_WARNINGS = 3
 MOST_PROCESSES = 10_000
 INVALID_ARGUMENT = 4  # ncclInvalidArgument
-# A line without any of these is not looked at: a log is mostly its engine's own.
+# Lines without any of these are skipped: most of a log is the engine's own.
 # ncclCommDestroy (init.cc), PtrCheck and CommCheck (misc/argcheck.cc)
 _NO_MORE = re.compile(r"comm \S+ has already been destroyed|comm argument is NULL|corrupted comm object detected")
 _WORTH = re.compile(r"NCCL|nccl| via |ibv_|libnvidia-ml|GLIBC_")
 
-LinkKey = tuple[int, int, int, int, bool]  # channel, connection, from, to, whether the receiving side says it
+LinkKey = tuple[int, int, int, int, bool]  # channel, connection, from, to, whether the receiving side reports it
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Sign:
     line: str
     count: int = 1
     captured: dict[str, str] = field(default_factory=dict)
-    after_end: bool = False  # all communicators of the process were torn down before
+    after_end: bool = False  # all communicators of the process had been torn down
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Member:
     rank: int
     nranks: int
     comm_id: str | None = None
-    parent: int | None = None  # place in its process's list
+    parent: int | None = None  # index in its process's list
     child: str | None = None  # which child of the parent
     nodes: int | None = None
     local_ranks: int | None = None
@@ -68,14 +68,14 @@ class Member:
     connected: set[str] = field(default_factory=set)
     links: dict[LinkKey, lines.Link] = field(default_factory=dict)
     networks: set[str] = field(default_factory=set)
-    goes_on: bool = False  # the process has come further since the last link
+    goes_on: bool = False  # the process has moved on since the last link
 
     def fits(self, link: lines.Link) -> bool:
-        """Whether this rank can have printed the line."""
+        """Whether this rank may have printed the line."""
         return self.gone is None and link.own == self.rank and max(link.src, link.dst) < self.nranks
 
     def add(self, link: lines.Link) -> None:
-        """Keep a line; of two that contradict each other the network of both is remembered."""
+        """Store a line; if two contradict each other, the networks of both are kept."""
         self.links[link_key(link)] = link
         self.goes_on = False
         if link.network:
@@ -84,7 +84,7 @@ class Member:
 
 @dataclass(slots=True)
 class Process:
-    """One process: on a Spark, one rank. A number that begins again, as in a pod that restarts, is another process."""
+    """One process: on a Spark, one rank. A process id that begins again, as in a pod that restarts, is another process."""
 
     source: str
     host: str
@@ -94,22 +94,22 @@ class Process:
     plugin: str | None = None
     no_device: bool = False
     not_opened: list[str] = field(default_factory=list)  # RDMA devices that are listed and cannot be opened
-    headless: bool = False  # it says things of a communicator whose start is not in the log
+    headless: bool = False  # it mentions a communicator whose start is not in the log
     oob: str | None = None
     devices: dict[str, tuple[lines.Device, ...]] = field(default_factory=dict)
     fused: dict[int, str] = field(default_factory=dict)
     gids: list[lines.LocalGid] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)  # the first ones that no signature knows
+    warnings: list[str] = field(default_factory=list)  # the first ones that match no signature
     members: list[Member] = field(default_factory=list)
     loose: dict[LinkKey, lines.Link] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Evidence:
-    """All that the logs said."""
+    """Everything that the logs said."""
 
-    sources: dict[str, int] = field(default_factory=dict)  # name -> lines of NCCL in it
+    sources: dict[str, int] = field(default_factory=dict)  # name -> number of NCCL lines in it
     versions: set[str] = field(default_factory=set)
     settings: dict[str, str] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Evidence:
 
 
 def link_key(link: lines.Link) -> LinkKey:
-    """Return what tells one line of a channel from another."""
+    """Return the key that identifies a channel's line."""
     return link.channel, link.conn, link.src, link.dst, link.direction == "receive"
 
 
@@ -132,14 +132,14 @@ class _Thread:
 
 
 class Reader:
-    """Takes lines and keeps what counts."""
+    """Reads lines and keeps what matters."""
 
     def __init__(self, signatures: t.Sequence[Signature] = ()) -> None:
         self.evidence = Evidence()
         self._matcher = Matcher(signatures)
         self._processes: dict[tuple[str, str, int], int] = {}
         self._begun: dict[int, set[str]] = {}
-        self._late: set[int] = set()  # processes that asked for what they had torn down
+        self._late: set[int] = set()  # processes that used what they had torn down
         self._threads: dict[tuple[int, int], _Thread] = {}
         self._signs: dict[tuple[str, int | None], Sign] = {}
         self._source = ""
@@ -156,7 +156,7 @@ class Reader:
         self.evidence.sources[source] = said
 
     def finish(self) -> Evidence:
-        """Give every channel that still waits to its communicator; return what was found."""
+        """Assign every waiting channel to its communicator; return what was found."""
         for number, thread in list(self._threads.items()):
             self._settle(self.evidence.processes[number[0]], thread)
         return self.evidence
@@ -195,7 +195,7 @@ class Reader:
             process.warnings.append(shown)
 
     def _without_header(self, text: str) -> bool:
-        """Read a line that NCCL did not put its name to: its version, its variables, a cut channel, an engine's error."""
+        """Read a line without NCCL's header: its version, its variables, a cut channel line, an engine's error."""
         known = False
         if "NCCL_" in text:
             for match in _ASSIGNED.finditer(text):
@@ -214,7 +214,7 @@ class Reader:
         return self._look(text, None) or known
 
     def _number(self, line: lines.Line, event: lines.Event | None) -> int:
-        """Return the process of a line: a new one where NCCL begins under a number that has begun before."""
+        """Return the process of a line: a new one if NCCL begins again under the same process id."""
         key = (self._source, line.host or "", line.pid)
         number = self._processes.get(key)
         begins = event.how if isinstance(event, lines.Begun) and line.host != lines.NOWHERE else None
@@ -231,7 +231,7 @@ class Reader:
         return number
 
     def _is_over(self, number: int, begins: str) -> bool:
-        """Whether a process has come further than to its beginning."""
+        """Whether a process has moved past its beginning."""
         process = self.evidence.processes[number]
         further = process.members or process.loose or process.devices or process.network or process.no_device
         return bool(further or process.headless or begins in self._begun.get(number, ()))
@@ -254,10 +254,10 @@ class Reader:
         return bool(members) and all(member.gone for member in members)
 
     def _refused_late(self, number: int, event: lines.GaveUp) -> bool:
-        """Whether a program asks for what it has torn down: its end, not the traffic's.
+        """Whether a program uses what it has torn down: this marks its end, not a failure of traffic.
 
-        NCCL joins its threads before it says that a communicator is destroyed (init.cc, commFree), so none of them can give
-        up after it: their traces, and other codes, are of another run.
+        NCCL joins its threads before it reports a communicator as destroyed (init.cc, commFree), so none of them can give up
+        afterwards: their traces, and other codes, belong to another run.
         """
         return event.code == INVALID_ARGUMENT and event.called and number in self._late and self._ended(number)
 
@@ -277,7 +277,7 @@ class Reader:
         thread.keys.add(key)
 
     def _settle(self, process: Process, thread: _Thread) -> Member | None:
-        """Give the channels that wait on a thread to one communicator; return which that was."""
+        """Assign a thread's waiting channels to one communicator; return that."""
         waiting = thread.pending
         if not waiting:
             return None
@@ -289,13 +289,13 @@ class Reader:
             if owner is None:
                 process.loose[link_key(link)] = link
             else:
-                process.headless |= link_key(link) in owner.links  # NCCL says each once
+                process.headless |= link_key(link) in owner.links  # NCCL prints each once
                 owner.add(link)
         thread.linked = chosen
         return chosen
 
     def _member(self, process: Process, thread: _Thread, comm: str) -> Member | None:
-        """Return the newest communicator of that address, and make it the thread's."""
+        """Return the newest communicator with that address, and make it the thread's."""
         found = next((m for m in reversed(process.members) if m.comm == comm), None)
         if found is not None:
             thread.member = found
@@ -308,7 +308,7 @@ class Reader:
         child = None
         if event.parent:
             count = event.count
-            if count is None:  # the version does not say it: the how-manieth of this parent and color here
+            if count is None:  # older versions do not state it: count the children of this parent and color here
                 count = sum(
                     m.parent == place and (m.child or "").endswith(f"color {event.color}") for m in process.members
                 )
@@ -321,7 +321,7 @@ class Reader:
         self._goes_on(process, thread)
         member = self._known(process, thread, event.comm, event.rank, event.nranks)
         if event.comm_id and member.comm_id and event.comm_id != member.comm_id:
-            process.headless = True  # another one, at the same place in memory
+            process.headless = True  # another one, at the same address in memory
         if event.step == "complete":
             member.complete = True
         else:
@@ -346,7 +346,7 @@ class Reader:
             member.goes_on = True
 
     def _made(self, process: Process, thread: _Thread) -> Member | None:
-        """Return the communicator that the thread is making."""
+        """Return the communicator that the thread is creating."""
         if thread.member is None or thread.member.complete:
             process.headless = True
             return None
@@ -376,7 +376,7 @@ class Reader:
         settled = self._settle(process, thread) or thread.linked
         member = thread.member
         if member is None or member.complete:
-            # Nothing is being made here: it is of the channels just seen, or of the one communicator there is.
+            # Nothing is being created here: the line belongs to the channels just seen, or to the only communicator.
             live = [m for m in process.members if m.gone is None and m.nranks > 1]
             member = settled or (live[0] if len(live) == 1 else None)
         if member is not None:
@@ -439,7 +439,7 @@ _CHANNEL = re.compile(r"(?:Channel|Ring) \d+(?:/\d+)? : \d+")
 
 
 def _choose(fitting: list[Member], thread: _Thread, waiting: list[lines.Link]) -> Member | None:
-    """Choose the communicator of some channels: the one being made; else one that lacks them, the thread's own first."""
+    """Choose the communicator of some channels: the one being created; else one that lacks them, preferring the thread's."""
     if thread.member in fitting and thread.member is not None and not thread.member.complete:
         return thread.member
     fresh = [m for m in fitting if not any(link_key(link) in m.links for link in waiting)]

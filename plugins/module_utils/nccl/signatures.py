@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signatures with what the reader of NCCL's logs makes of them: several million lines, and what follows from what."""
+"""Signatures for the reader of NCCL's logs: fast on several million lines, and aware of what follows from what."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import compile_patterns, excerpt, literal
 
-LEAST = 4  # characters of a text that is worth looking for first
+LEAST = 4  # characters of a text that is worth a search
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A pattern with its meaning, as the knowledge base has it (`knowledge/signatures/`)."""
+    """A pattern with its meaning, from the knowledge base (`knowledge/signatures/`)."""
 
     id: str
     pattern: str
@@ -30,12 +30,12 @@ class Signature:
     follows_from: tuple[str, ...] = ()
 
     def follows(self, others: t.Collection[str]) -> bool:
-        """Whether one of the others is what this one may be a consequence of."""
+        """Whether this one may be a consequence of one of the others."""
         return any(fnmatch.filter((other for other in others if other != self.id), name) for name in self.follows_from)
 
 
 class Matcher:
-    """Finds signatures. A pattern is tried only on lines that hold one of the texts it cannot match without."""
+    """Finds signatures. A pattern is tried only on lines that contain one of the texts it needs to match."""
 
     def __init__(self, signatures: t.Sequence[Signature]) -> None:
         self._always: list[tuple[str, re.Pattern[str]]] = []
@@ -59,13 +59,13 @@ class Matcher:
 
 @functools.lru_cache(maxsize=1024)
 def needed(pattern: str) -> tuple[str, ...] | None:
-    """Return texts of which a line must hold one for the pattern to match; None where that cannot be told."""
+    """Return texts of which a line must contain one for the pattern to match; None if they cannot be determined."""
     texts = tuple(literal(branch) for branch in branches(pattern))
     return texts if all(len(text) >= LEAST for text in texts) and "(?i" not in pattern else None
 
 
 def branches(pattern: str) -> list[str]:
-    """Take a pattern apart at the alternatives of its top level."""
+    """Split a pattern at its top-level alternatives."""
     found = [""]
     depth, place, inside = 0, 0, False  # inside a set of characters
     while place < len(pattern):

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A parcel: large files that several nodes are to have alike, with their SHA-256, and what is laid beside them at the end.
+"""A parcel: large files that several nodes need alike, with their SHA-256, and small ones that are written beside them at the end.
 
-A file that was verified once is not read again while its size and time of change stay what they were: the seal, a small
-file of the node's own, notes both. Whatever the seal does not know is read and counted, never trusted by its name.
+A verified file is not read again while its size and change times stay the same: the seal, a small file of the node's own, records
+both. Whatever the seal does not know is read and hashed, never trusted by its name.
 
-Who uses the files may be able to write beside them, and at any time: everything is reached by handles of folders, without
-following links; what comes is written where root alone is; and the seal has the times of before a file was read.
+Users of the files may be able to write beside them, at any time: everything is accessed through folder descriptors, without
+following links; incoming data is written where only root can; and the seal has the times from before a file was read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
 CHUNK = 4 * 1024 * 1024  # bytes
 Told = t.Callable[[int], None]
-Known = dict[str, t.Any]  # path -> [size, times, sha256]: what was verified, as it was then
+Known = dict[str, t.Any]  # path -> [size, times, sha256]: verified files, as they were then
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """All files. links: path → target, texts: path → content, both laid once every item is there and right.
+    """All files. links: path → target, texts: path → content, both written once every item exists and is correct.
 
-    seal: where the node notes what it has verified; below the root, too. own: a folder below the root that nobody but root
-    may look into or write to, with what root believes: the seal, the list.
+    seal: where the node records what it has verified; also below the root. own: a folder below the root that only root can read
+    or write, with what root trusts: the seal, the list.
     """
 
     root: str
@@ -56,13 +56,13 @@ class Parcel:
 
     @property
     def files(self) -> Beneath:
-        """The only way to its files."""
+        """The only access to its files."""
         return Beneath(self.root)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a node has of a parcel. Bytes: of the whole, to be moved yet, and to be read again since no seal knows them."""
+    """What a node has of a parcel. Bytes: in total, still to be moved, and to be read again because no seal covers them."""
 
     total: int
     missing: int
@@ -71,31 +71,31 @@ class State:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether nothing is left to do."""
         return not self.changes
 
 
 def place(parcel: Parcel, path: str) -> pathlib.Path:
-    """Return where a file of the parcel lies, for words. CollectionError for a path that leads out of its root."""
+    """Return the path of a parcel's file, for messages. CollectionError for a path that leads out of its root."""
     return pathlib.Path(parcel.root, *parts(parcel.root, path))
 
 
 def part(parcel: Parcel, path: str) -> str:
-    """Return where what has come of a file lies until all of it is there and right: in root's own folder, where there is one."""
+    """Return the path of a file's partial data until it is complete and correct: in root's own folder, if there is one."""
     return f"{parcel.own}/{pathlib.PurePosixPath(path).name}.part" if parcel.own else f"{path}.part"
 
 
 def stamp(files: Beneath, path: str) -> list[int] | None:
-    """Return size, times of writing and of any change (ns) of a plain file; None where there is none.
+    """Return size, modification time and change time (ns) of a plain file; None if there is none.
 
-    The second time cannot be set back by who writes to the file.
+    Whoever writes to the file cannot set the change time back.
     """
     seen = files.stat(path)
     return [seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns] if seen else None
 
 
 def read_seal(parcel: Parcel) -> Known:
-    """Return what the seal knows; nothing where there is no seal, or none that can be read."""
+    """Return what the seal covers; nothing if there is no readable seal."""
     try:
         known = json.loads(parcel.files.read(parcel.seal) or b"")
     except (OSError, ValueError):
@@ -104,28 +104,28 @@ def read_seal(parcel: Parcel) -> Known:
 
 
 def break_seal(parcel: Parcel) -> None:
-    """Have everything read again."""
+    """Delete the seal, so that everything is read again."""
     parcel.files.unlink(parcel.seal)
 
 
 def note(parcel: Parcel, item: Item, known: Known, seen: t.Sequence[int] | None) -> None:
-    """Note that a file was verified. seen: its stamp of before it was read, so that no later change passes for verified."""
+    """Record a verified file. seen: its stamp from before it was read, so that no later change passes as verified."""
     known[item.path] = [*(seen or ()), item.sha256]
 
 
 def write_seal(parcel: Parcel, known: Known) -> None:
-    """Keep what is known of the items."""
+    """Write what is known of the items."""
     kept = {item.path: known[item.path] for item in parcel.items if item.path in known}
     parcel.files.write(parcel.seal, (json.dumps(kept, sort_keys=True) + "\n").encode())
 
 
 def sealed(parcel: Parcel, item: Item, known: t.Mapping[str, t.Any]) -> bool:
-    """Whether a file is as it was when it was verified."""
+    """Whether a file is unchanged since it was verified."""
     return known.get(item.path) == [*(stamp(parcel.files, item.path) or ()), item.sha256]
 
 
 def state(parcel: Parcel) -> State:
-    """Return what a node has, by its seal, sizes and times: no large file is read."""
+    """Return what a node has, from its seal, sizes and times: no large file is read."""
     known = read_seal(parcel)
     missing = unread = 0
     changes = []
@@ -152,7 +152,7 @@ def state(parcel: Parcel) -> State:
 
 
 def lay(parcel: Parcel, known: Known) -> None:
-    """Lay links and texts beside files that are there, and seal those that are known."""
+    """Write links and texts beside the files, and seal those that are known."""
     files, name = parcel.files, parcel.own or parcel.seal
     try:
         keep_own(parcel)
@@ -169,7 +169,7 @@ def lay(parcel: Parcel, known: Known) -> None:
 
 
 def keep_own(parcel: Parcel) -> None:
-    """Have root's own folder there, for nobody else. CollectionError where it cannot be made."""
+    """Create root's own folder, closed to everyone else. CollectionError if that fails."""
     if parcel.own:
         try:
             with parcel.files.folder(parcel.own, make=True, mode=0o700) as folder:
@@ -179,7 +179,7 @@ def keep_own(parcel: Parcel) -> None:
 
 
 def digest(parcel: Parcel, path: str, told: Told = lambda _bytes: None) -> str:
-    """Return a file's SHA-256, and let go of it in the page cache: that memory is the GPU's, too."""
+    """Return a file's SHA-256, and drop the file from the page cache: the GPU shares that memory."""
     made = hashlib.sha256()
     try:
         with parcel.files.open(path) as file:
@@ -193,13 +193,13 @@ def digest(parcel: Parcel, path: str, told: Told = lambda _bytes: None) -> str:
 
 
 def forget(descriptor: int) -> None:
-    """Let go of a file in the page cache. What a kernel refuses here does no harm."""
+    """Drop a file from the page cache. A failure is harmless."""
     with contextlib.suppress(OSError):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def verified(parcel: Parcel, item: Item, known: Known, told: Told = lambda _bytes: None) -> bool:
-    """Whether a file is there and right, which is noted. One of the right size that is wrong is removed: it has to be moved again."""
+    """Whether a file exists and is correct, which is recorded. A wrong one of the right size is removed: it must be moved again."""
     if sealed(parcel, item, known):
         return True
     seen = stamp(parcel.files, item.path)
@@ -213,7 +213,7 @@ def verified(parcel: Parcel, item: Item, known: Known, told: Told = lambda _byte
 
 
 def keep(parcel: Parcel, item: Item, source: t.IO[bytes], known: Known, told: Told = lambda _bytes: None) -> str:
-    """Write a stream into a part, and keep it as the file where its SHA-256 is right; return the SHA-256 that it has."""
+    """Write a stream to a partial file, and keep it if its SHA-256 is right; return the SHA-256 that it has."""
     begun, made, files = part(parcel, item.path), hashlib.sha256(), parcel.files
     try:
         keep_own(parcel)
@@ -234,20 +234,20 @@ def keep(parcel: Parcel, item: Item, source: t.IO[bytes], known: Known, told: To
 
 
 def settle(parcel: Parcel, item: Item, known: Known) -> None:
-    """Put a part that is whole and right into its place."""
+    """Move a complete, correct partial file into place."""
     parcel.files.rename(part(parcel, item.path), item.path)
     note(parcel, item, known, stamp(parcel.files, item.path))
 
 
 def write(file: t.IO[bytes], data: bytes | memoryview) -> None:
-    """Write all of it to an unbuffered file."""
+    """Write all data to an unbuffered file."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
 
 
 def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> None:
-    """CollectionError where a disk does not have room for so many bytes and the reserve (GiB)."""
+    """Raise CollectionError if a disk lacks room for the needed bytes and the reserve (GiB)."""
     free = node_files.free_mib(root)
     if free < needed / 2**20 + reserve_gib * 1024:
         raise CollectionError(

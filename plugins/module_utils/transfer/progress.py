@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a download or a copy is, for who waits elsewhere."""
+"""The progress of a download or a copy, for a caller that waits elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 
 
 class Progress:
-    """Writes how far a run is to a file, once a second, for who waits elsewhere: `{phase, bytes, total}`."""
+    """Writes the progress of a run to a file, once a second: `{phase, bytes, total}`."""
 
     def __init__(self, path: str | None) -> None:
         self.path = path

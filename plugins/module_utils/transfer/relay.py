@@ -1,12 +1,12 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Move a parcel along a chain of nodes: each pulls from the one before it and serves the one after it at the same time.
+"""Move a parcel along a chain of nodes: each pulls from its predecessor and serves its successor at the same time.
 
-A chain takes hardly longer than one copy, however many nodes there are, since a file is passed on as soon as it is whole;
-and it needs a wire between neighbours alone, so it works on a ring of cables as on a switch. Plain HTTP with byte ranges, on
-one address of the fabric, for as long as the copy takes; who asks without the run's token gets nothing. What is received
-counts only by the SHA-256 that came by way of Ansible, so nothing on the wire needs to be trusted for its content.
+A chain takes hardly longer than one copy, however many nodes there are, since each file is passed on as soon as it is complete; and
+it needs only wires between neighbours, so it works on a ring of cables as well as on a switch. Plain HTTP with byte ranges, on one
+address of the fabric, for as long as the copy takes; requests without the run's token get nothing. Received data is accepted only
+if its SHA-256 matches the one from Ansible, so the wire need not be trusted for its content.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _NOT_YET = 425
 _RANGE = re.compile(r"^bytes=(\d+)-$")
 _PAUSE_S = 0.2
 _STREAMS = 4
-_CONNECTIONS = 64  # at once
-_STRANGER_S = 5.0  # until a connection must have shown the token
-_SILENT_S = 30.0  # after that, without a byte said or taken
+_CONNECTIONS = 64  # simultaneous
+_STRANGER_S = 5.0  # a connection must show the token within this time
+_SILENT_S = 30.0  # after that, the limit without a byte sent or received
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A node's place in the chain. parent: whom it pulls from, (name, address); children: names of those that pull from it.
+    """A node's place in the chain. parent: (name, address) of the node that it pulls from; children: names of those that pull from it.
 
-    listen: its own addresses on the fabric for them. patience_s: without a byte or a request, after which the other is lost.
+    listen: its own fabric addresses for them. patience_s: silence after which the other end counts as lost.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Link:
 
 
 class Counter:
-    """Bytes moved and read so far, by all threads."""
+    """Bytes moved and read so far, across all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,19 +67,19 @@ class Counter:
         self.last = time.monotonic()
 
     def move(self, count: int) -> None:
-        """Count bytes that came over the wire."""
+        """Count bytes received over the wire."""
         with self._lock:
             self.moved += count
             self.last = time.monotonic()
 
     def check(self, count: int) -> None:
-        """Count bytes that were read to verify them."""
+        """Count bytes read for verification."""
         with self._lock:
             self.read += count
 
 
 class _Served:
-    """What a node can hand on: items that it has verified, and who has taken all of them."""
+    """What a node can pass on: its verified items, and the children that are done."""
 
     def __init__(self, parcel: Parcel, token: str) -> None:
         self.parcel, self.token = parcel, token
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
     bound: float
 
     def setup(self) -> None:
-        """Give a stranger his time: a bound on each byte alone would let him hold the place for as long as he drips."""
+        """Limit a stranger's total time: a limit for each byte would let one occupy the connection as long as it drips."""
         super().setup()
         self.stranger = threading.Timer(_STRANGER_S, self._let_go)
         self.stranger.daemon = True
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, *_arguments: t.Any) -> None:
-        """Say nothing: paths and tokens are nobody's business."""
+        """Log nothing: paths and tokens are confidential."""
 
     def _empty(self, code: int) -> None:
         self.send_response(code)
@@ -132,14 +132,14 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def do_POST(self) -> None:
-        """A child says that it lives, or that it is done, whether well or not."""
+        """A child reports that it is alive, or that it is done, successfully or not."""
         if self._allowed():
             if self.path.startswith(DONE):
                 self.served.done.add(urllib.parse.unquote(self.path.removeprefix(DONE)))
             self._empty(204)
 
     def do_GET(self) -> None:
-        """Hand on one file, from an offset."""
+        """Send one file, from an offset."""
         if not self._allowed():
             return
         path = urllib.parse.unquote(self.path.lstrip("/"))
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         with contextlib.suppress(OSError), self.served.parcel.files.open(path) as file:
             while start < item.size:
-                # The connection's own sendfile: it keeps the bound on a child that takes nothing.
+                # The connection's own sendfile: it keeps the timeout for a child that receives nothing.
                 sent = self.connection.sendfile(file, start, min(item.size - start, 64 * 2**20))
                 if not sent:
                     break
@@ -178,21 +178,21 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*arguments)
 
     def process_request(self, request: t.Any, client_address: t.Any) -> None:
-        """Take a connection where there is room for it: strangers may open any number of them, and say nothing."""
+        """Accept a connection if there is room: strangers may open any number of them, and stay silent."""
         if self._room.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: t.Any, client_address: t.Any) -> None:
-        """Answer it, and give its room back."""
+        """Handle the request, and release its slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._room.release()
 
     def handle_error(self, request: t.Any, client_address: t.Any) -> None:
-        """Say nothing: a connection that breaks or falls silent is the child's to begin again."""
+        """Log nothing: the child retries a connection that breaks or falls silent."""
 
 
 def _listen(link: Link, address: str, served: _Served) -> _Server:
@@ -224,7 +224,7 @@ class _Puller:
         self.failed: list[CollectionError] = []
 
     def pull(self, items: t.Sequence[Item]) -> None:
-        """Pull them all. CollectionError for the first thing that waiting cannot fix."""
+        """Pull all items. Raises CollectionError for the first failure that waiting cannot fix."""
         for item in items:
             self.todo.put(item)
         threads = [threading.Thread(target=self._work, daemon=True) for _stream in range(min(_STREAMS, len(items)))]
@@ -265,7 +265,7 @@ class _Puller:
         )
 
     def _receive(self, item: Item, part: str) -> str:
-        """Fill the part to its end, from where it stopped; return the SHA-256 of the whole."""
+        """Complete the partial file from where it stopped; return the SHA-256 of the whole."""
         made = hashlib.sha256()
         with self.parcel.files.resume(part) as file:
             if os.fstat(file.fileno()).st_size > item.size:
@@ -281,7 +281,7 @@ class _Puller:
         return made.hexdigest()
 
     def _stream(self, item: Item, file: t.Any, made: t.Any) -> bool:
-        """Ask for the rest, and take what comes; False where nothing came."""
+        """Request the rest, and store what comes; False if nothing came."""
         start = file.tell()
         buffer = memoryview(bytearray(parcels.CHUNK))
         connection = http.client.HTTPConnection(self.address, self.link.port, timeout=10)
@@ -290,7 +290,7 @@ class _Puller:
             connection.request("GET", "/" + urllib.parse.quote(item.path), headers=headers)
             answer = connection.getresponse()
             if answer.status == _NOT_YET:
-                self.counter.last = time.monotonic()  # it lives, and has not got it itself yet
+                self.counter.last = time.monotonic()  # the parent is alive, but does not have the file yet
                 return False
             if answer.status in (401, 404, 416):
                 raise CollectionError(
@@ -323,7 +323,7 @@ class _Puller:
         time.sleep(_PAUSE_S)
 
     def say(self, what: str) -> bool:
-        """Tell the parent that this node lives, or that it needs it no more; return whether it answered."""
+        """Tell the parent that this node is alive, or that it is done; return whether the parent answered."""
         connection = http.client.HTTPConnection(self.address, self.link.port, timeout=5)
         try:
             headers = {"Authorization": f"Bearer {self.token}", "Content-Length": "0"}
@@ -336,14 +336,14 @@ class _Puller:
         return True
 
     def part_well(self) -> None:
-        """Tell the parent that this node has all. One that had all from the start may come before its parent listens."""
+        """Tell the parent that this node has everything. A node that had it from the start may call before its parent listens."""
         began = time.monotonic()
         while not self.say(DONE) and time.monotonic() - began < self.link.patience_s:
             time.sleep(_PAUSE_S)
 
     @contextlib.contextmanager
     def company(self) -> t.Iterator[None]:
-        """Keep the parent waiting while files are read, and let it go at the end, however that came."""
+        """Keep the parent waiting while files are read, and release it at the end, whatever the outcome."""
         over = threading.Event()
 
         def beat() -> None:
@@ -362,9 +362,9 @@ class _Puller:
 
 
 def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
-    """Have the whole parcel in the end, and hand it on to all children. CollectionError says what is in the way.
+    """Get the whole parcel, and pass it on to all children. CollectionError says what prevents it.
 
-    Without a parent everything must be there already.
+    Without a parent everything must exist already.
     """
     served = _Served(parcel, token)
     servers: list[_Server] = []
@@ -399,7 +399,7 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
 
 
 def _see_off(link: Link, served: _Served) -> None:
-    """Wait until every child has all, or has not been heard of for too long: it says itself what was wrong."""
+    """Wait until every child is done, or silent for too long: the child reports its own fault."""
     served.asked = time.monotonic()
     while not served.done.issuperset(link.children):
         if time.monotonic() - served.asked > link.patience_s:

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights in the layout of the hub's cache, which engines read: what a node has of a repository, its list, its removal.
 
-Below a node's folder of caches, `huggingface/hub/models--ORG--NAME/` is what ranks read: `blobs/BLOB` (named by SHA-256 for LFS
-files, else by git's id), `snapshots/COMMIT/PATH` (links to blobs) and `refs/main`, the commit that an engine without a network
-finds: the one that was chosen last. What root believes is in `weights/`, which nobody else may open: for each commit the list of
-every file with its size and SHA-256, and the seal; which commit was chosen; downloads that go on. A copy of the list lies beside
-the weights, for who carries them to another site, and is read from there alone.
+Below a node's folder of caches, ranks read `huggingface/hub/models--ORG--NAME/`: `blobs/BLOB` (named by SHA-256 for LFS files,
+else by git's id), `snapshots/COMMIT/PATH` (links to blobs) and `refs/main`, the commit that an engine finds without a network: the
+one chosen last. What root trusts is in `weights/`, which only root can open: for each commit the list of every file with its size
+and SHA-256, and the seal; which commit was chosen; downloads in progress. A copy of the list is kept beside the weights, for those
+who carry them to another site, and is read only from there.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 HUB = "huggingface/hub"
 OWN = "weights"
-COMING = f"{OWN}/coming"  # the hub's library downloads here, where nobody can lead it elsewhere
+COMING = f"{OWN}/coming"  # the hub's library downloads here, where only root can write
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 _BLOB = re.compile(r"^[0-9a-f]{40}$|^[0-9a-f]{64}$")
-# Of a JSON file that is read whole: the list of tensors is the largest. One that is published has 23.5 MB
-# (huggingface.js, pull request 1954); 384 experts in 60 layers make 276,480 names and 31 MB where NVFP4 has four tensors for a matrix.
+# Limit for a JSON file that is read whole: the list of tensors is the largest. A published one has 23.5 MB
+# (huggingface.js, pull request 1954); 384 experts in 60 layers make 276,480 names and 31 MB if NVFP4 has four tensors per matrix.
 JSON_MOST = 128 * 2**20
-STALE_S = 600  # an unfinished download that nobody has touched for so long belongs to a process that is gone
+STALE_S = 600  # an unfinished download that is unchanged for this long belongs to a dead process
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a repository. blob: its name in the cache. sha256: None until it was read or the hub told it."""
+    """A file of a repository. blob: its name in the cache. sha256: of its content, hex."""
 
     path: str
     blob: str
@@ -55,7 +55,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A commit of a repository, whole. ignore: patterns of files that were left out on purpose."""
+    """A complete commit of a repository. ignore: patterns of files that were left out on purpose."""
 
     repo: str
     revision: str
@@ -64,19 +64,19 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes on disk: equal files count once."""
+        """Bytes on disk: identical files count once."""
         return sum({file.blob: file.size for file in self.files}.values())
 
 
 def folder(repo: str) -> str:
-    """Return a repository's folder in the cache; CollectionError for what is no name of one."""
+    """Return a repository's folder in the cache; CollectionError for an invalid name."""
     if not _REPO.match(repo):
         raise CollectionError(f"{repo!r} is not a repository of the hub: those are ORG/NAME.")
     return "models--" + repo.replace("/", "--")
 
 
 def checked(given: t.Any, where: str) -> Manifest:
-    """Return a list as it was given; CollectionError where it is none."""
+    """Validate a list from plain data; CollectionError for anything else."""
     made = from_plain(Manifest, given, where)
     folder(made.repo)
     wrong = [
@@ -90,7 +90,7 @@ def checked(given: t.Any, where: str) -> Manifest:
 
 
 def parcel(root: str, manifest: Manifest) -> Parcel:
-    """Return what a node is to have of a commit, below its folder of caches."""
+    """Return the wanted files of a commit on a node, below its folder of caches."""
     goal = hub_parcel(root, manifest, HUB)
     own = f"{OWN}/{folder(manifest.repo)}"
     mine = {f"{own}/{manifest.revision}.json": text(manifest), f"{own}/main": manifest.revision}
@@ -98,7 +98,7 @@ def parcel(root: str, manifest: Manifest) -> Parcel:
 
 
 def hub_parcel(root: str, manifest: Manifest, below: str = "") -> Parcel:
-    """Return a commit as it lies in a folder in the hub's layout, with its list beside it."""
+    """Return a commit in the hub's layout in a folder, with its list beside it."""
     base = f"{below}/{folder(manifest.repo)}".lstrip("/")
     blobs = {file.blob: file for file in manifest.files}
     snapshot = f"{base}/snapshots/{manifest.revision}"
@@ -116,12 +116,12 @@ def hub_parcel(root: str, manifest: Manifest, below: str = "") -> Parcel:
 
 
 def text(manifest: Manifest) -> str:
-    """Return a list as it is written down."""
+    """Return a list as JSON text."""
     return json.dumps(to_plain(manifest), indent=1, sort_keys=True) + "\n"
 
 
 def current(root: str, repo: str) -> str | None:
-    """Return the commit that was chosen last, which an engine without a network finds."""
+    """Return the commit that was chosen last, which an engine finds without a network."""
     return _commit(root, f"{OWN}/{folder(repo)}/main")
 
 
@@ -131,16 +131,16 @@ def _commit(root: str, path: str) -> str | None:
 
 
 def read(root: str, repo: str, revision: str | None) -> Manifest | None:
-    """Return the list of a commit (None: of the current one) that a node has; None where it has none."""
+    """Return a node's list of a commit (None: the current one); None if it has none."""
     revision = revision or current(root, repo)
     return _list(root, f"{OWN}/{folder(repo)}/{revision}.json", revision)
 
 
 def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return JSON files of a commit by name, as our list has them; those that the commit does not have are left out.
+    """Return JSON files of a commit by name, with the content of our list; files that the commit lacks are left out.
 
-    A rank can write where weights lie, so nothing is opened by its link there, and other bytes than the list's are refused.
-    Raises CollectionError for such a file, for one above JSON_MOST bytes, and for one that is no JSON.
+    Ranks can write where weights are kept, so nothing is opened through its link there, and content that differs from the list is
+    refused. Raises CollectionError for such a file, for one above JSON_MOST bytes, and for invalid JSON.
     """
     found = {}
     for file in manifest.files:
@@ -164,7 +164,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
 
 
 def brought(source: str, repo: str, revision: str | None) -> Manifest | None:
-    """Return the list that lies with weights in a folder of the owner's; None where there is none."""
+    """Return the list beside the weights in an owner's folder; None if there is none."""
     revision = revision or _commit(source, f"{folder(repo)}/refs/main")
     return _list(source, f"{folder(repo)}/dgxspark-{revision}.json", revision)
 
@@ -191,10 +191,10 @@ def listed(
     known: parcels.Known,
     told: parcels.Told,
 ) -> Manifest:
-    """Read downloaded files, put those that are new into their place, note them, and return the list. CollectionError for one whose bytes
-    are not what the hub promised; it is removed, so that the next download brings it again.
+    """Read downloaded files, move new ones into place, record them, and return the list. Raises CollectionError for a file whose content
+    differs from the hub's promise; it is removed, so that the next download fetches it again.
 
-    listing: `revision` and `files` (path, size, blob, sha256 or None) as the hub tells them.
+    listing: `revision` and `files` (path, size, blob, sha256 or None) from the hub.
     """
     files, right, seen = [], {}, {}
     for each in listing["files"]:
@@ -215,7 +215,7 @@ def _blob(below: str, repo: str, blob: str) -> str:
 
 
 def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: parcels.Told) -> str:
-    """Return the SHA-256 of a blob that came, or was there, once it is what the hub promised."""
+    """Return the SHA-256 of a new or existing blob, once it is verified against the hub's promise."""
     files = Beneath(root)
     path = next((place for below in (COMING, HUB) if files.stat(place := _blob(below, repo, blob))), None)
     if path is None:
@@ -243,7 +243,7 @@ def _right(root: str, repo: str, each: t.Mapping[str, t.Any], blob: str, told: p
 
 
 def _settle(root: str, repo: str, blob: str) -> bool:
-    """Put a blob that came and is right where ranks read it; tell whether it came."""
+    """Move a downloaded, verified blob to where ranks read it; return whether there was one."""
     files, here, there = Beneath(root), _blob(COMING, repo, blob), _blob(HUB, repo, blob)
     if files.stat(here) is None:
         return False
@@ -255,7 +255,7 @@ def _settle(root: str, repo: str, blob: str) -> bool:
 
 
 def lacking(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
-    """Return the files of a listing that are not there yet, equal ones once."""
+    """Return the files of a listing that are missing, identical ones once."""
     files = Beneath(root)
     found: dict[str, t.Mapping[str, t.Any]] = {}
     for each in listing["files"]:
@@ -267,12 +267,12 @@ def lacking(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> list[t.Mapp
 
 
 def missing(root: str, repo: str, listing: t.Mapping[str, t.Any]) -> int:
-    """Return how many bytes of a listing are not there yet."""
+    """Return the missing bytes of a listing."""
     return sum(each["size"] for each in lacking(root, repo, listing))
 
 
 def arrived(root: str, repo: str) -> int:
-    """Return how many bytes of a download are there, those of unfinished files included."""
+    """Return the bytes of a download that have arrived, those of unfinished files included."""
     files, base = Beneath(root), f"{COMING}/{folder(repo)}/blobs"
     try:
         return sum(seen.st_size for name in files.names(base) if (seen := files.stat(f"{base}/{name}")))
@@ -281,7 +281,7 @@ def arrived(root: str, repo: str) -> int:
 
 
 def sweep(root: str, repo: str, now: float) -> int:
-    """Remove what killed downloads left (the hub's library never goes on with those); return the bytes that came free.
+    """Remove what killed downloads left (the hub's library never resumes those); return the freed bytes.
 
     now: seconds since the epoch.
     """
@@ -314,7 +314,7 @@ def removal(root: str, repo: str) -> list[str]:
         for file in manifest.files if manifest else ():
             gone.append(f"{base}/snapshots/{revision}/{file.path}")
             if file.blob not in kept:
-                # What was begun lay beside the blobs once.
+                # Earlier releases kept partial downloads beside the blobs.
                 blobs |= {f"{base}/blobs/{file.blob}", f"{base}/blobs/{file.blob}.part", f"{own}/{file.blob}.part"}
         gone += [f"{base}/dgxspark-{revision}.json", f"{own}/{revision}.json", f"{own}/{revision}.seal.json"]
         gone.append(f"{base}/trees/{revision}.json")
@@ -327,7 +327,7 @@ def removal(root: str, repo: str) -> list[str]:
 
 
 def remove(root: str, repo: str, *, dry: bool = False) -> list[Change]:
-    """Remove what is ours of a repository, and folders that are empty then; return what went."""
+    """Remove our files of a repository, and folders that are then empty; return what was removed."""
     files, gone = Beneath(root), removal(root, repo)
     found = [Change(f"{root}/{path}", "file", "there", None) for path in gone]
     if dry:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have the weights of a repository on one node: from the hub, or from a folder that has them; verified, with their list."""
+"""Get the weights of a repository onto one node: from the hub, or from a folder that has them; verified, with their list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import ca
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import Manifest
 
 Plain = dict[str, t.Any]
-GIT = 40  # hexadecimal digits of a blob that is no LFS file
+GIT = 40  # hexadecimal digits of a non-LFS blob
 _REMEDIES = {
     "token": "The hub requires a token (401): the repository is private or gated, or does not exist. Set "
     "k8s_dgx_hf_token to a token that may read it.",
@@ -43,11 +43,11 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be there. root: the folder of caches. revision: a commit, or a branch or tag (None: main).
+    """What to fetch. root: the folder of caches. revision: a commit, or a branch or tag (None: main).
 
-    python: one that has huggingface_hub. source: a folder in the layout of the hub's cache, with our list; nothing is downloaded
-    then. token: a file for HF_TOKEN_PATH to name. environment: for the library (proxies, HF_ENDPOINT). verify: read every
-    file, and compare with the hub's list (or the source's), not with the node's own.
+    python: one that has huggingface_hub. source: a folder in the layout of the hub's cache, with our list; then nothing is
+    downloaded. token: a file for HF_TOKEN_PATH. environment: for the library (proxies, HF_ENDPOINT). verify: read every file,
+    and compare with the hub's list (or the source's), not with the node's own.
     """
 
     root: str
@@ -63,12 +63,12 @@ class Wanted:
 
     @property
     def coming(self) -> str:
-        """Where downloads go on: root's alone."""
+        """Where downloads are written: only root has access."""
         return f"{self.root}/{cache.COMING}"
 
 
 class HubError(CollectionError):
-    """The hub was not asked, or said no. cause: one of _REMEDIES."""
+    """The hub was not reached, or refused. cause: one of _REMEDIES."""
 
     def __init__(self, cause: str, message: str) -> None:
         super().__init__(message)
@@ -76,19 +76,19 @@ class HubError(CollectionError):
 
 
 def ask(wanted: Wanted, what: Plain) -> Plain:
-    """Run the hub's library; CollectionError names the cause and what to do."""
+    """Run the hub's library; CollectionError names the cause and the remedy."""
     repo = wanted.repo
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment = {
         **inherited,
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        # Its blobs would be links out of the repository's own folder.
+        # Shared blobs would be links out of the repository's own folder.
         "HF_HUB_DISABLE_SHARED_BLOBS": "1",
         "HF_HUB_CACHE": wanted.coming,
         "HF_HOME": f"{wanted.root}/{cache.OWN}",
         **wanted.environment,
-        # Never a token that somebody left on the node.
+        # Never use a token that someone left on the node.
         "HF_TOKEN_PATH": wanted.token or "/nonexistent",
     }
     told = json.dumps({"repo": repo, "ignore": list(wanted.ignore), "cache": wanted.coming, **what})
@@ -117,12 +117,12 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
 
 
 def listing(wanted: Wanted) -> Plain:
-    """Return what the hub has: `revision` (the commit) and `files`."""
+    """Return the hub's listing: `revision` (the commit) and `files`."""
     return ask(wanted, {"do": "list", "revision": wanted.revision or "main"})
 
 
 def prospect(wanted: Wanted) -> Plain:
-    """Return what would come: `revision`, `total` and `missing` (bytes). Nothing is moved; room is checked."""
+    """Return what a fetch would bring: `revision`, `total` and `missing` (bytes). Moves nothing; checks the room on disk."""
     there = cache.read(wanted.root, wanted.repo, wanted.revision)
     seen = parcels.state(cache.parcel(wanted.root, there)) if there else None
     if there and seen and not seen.missing:
@@ -140,7 +140,7 @@ def prospect(wanted: Wanted) -> Plain:
 
 
 def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = lambda _text: None) -> Manifest:
-    """Have a commit on this node, whole and verified; return its list. What is there already is read, not asked for."""
+    """Get a commit onto this node, complete and verified; return its list. Existing files are read, not downloaded again."""
     there = cache.read(wanted.root, wanted.repo, wanted.revision)
     if there and wanted.verify:
         parcels.break_seal(cache.parcel(wanted.root, there))
@@ -155,7 +155,7 @@ def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = la
 
 
 def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -> Manifest | None:
-    """Return the node's list where it is the source's, or the hub's; None where it is another one and must be made again."""
+    """Return the node's list if it matches the source's, or the hub's; None if it differs and must be rebuilt."""
     if wanted.source:
         return there if source_manifest(wanted).files == there.files else None
     try:
@@ -166,18 +166,18 @@ def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -
         warn(f"The files were compared only with this node's own list, since the hub was not reached: {exc}")
         return there
     promised = {each["path"]: (each["sha256"] or each["blob"], each["size"]) for each in told["files"]}
-    # A blob is named by what the hub promises of it: git's id, or the SHA-256.
+    # A blob's name is the hub's promise: git's id, or the SHA-256.
     same = promised == {file.path: (file.blob, file.size) for file in there.files}
     return there if same and all(len(f.blob) == GIT or f.blob == f.sha256 for f in there.files) else None
 
 
 def _pinned(wanted: Wanted, there: Manifest | None) -> Wanted:
-    """Stay with the commit that was chosen once, also where nobody pins one."""
+    """Stay with the commit that was chosen once, even if none is pinned."""
     return dataclasses.replace(wanted, revision=wanted.revision or (there.revision if there else None))
 
 
 def _right(goal: parcels.Parcel, known: parcels.Known, progress: Progress) -> bool:
-    """Whether all files are there and right; those that are not are gone then."""
+    """Whether all files exist and are correct; incorrect ones have then been removed."""
     known.update(parcels.read_seal(goal))
     done = [0]
     progress.phase, progress.total, progress.bytes = "verify", sum(item.size for item in goal.items), lambda: done[0]
@@ -214,7 +214,7 @@ def _downloaded(wanted: Wanted, known: parcels.Known, progress: Progress) -> Man
 
 
 def source_manifest(wanted: Wanted) -> Manifest:
-    """Return the list that lies in the folder with the weights."""
+    """Return the list in the folder with the weights."""
     source = str(wanted.source)
     manifest = cache.brought(source, wanted.repo, wanted.revision)
     if manifest is None:

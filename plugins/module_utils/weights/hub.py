@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the hub for a repository's files, or download them, with the hub's own library. Prints one JSON object.
+"""List a repository's files on the hub, or download them, with the hub's own library. Prints one JSON object.
 
 Runs by itself, with a Python that has huggingface_hub: `python - '{"do": "list", "repo": …, "revision": …}'`. Needs nothing else
-of this collection. Who may read a repository is a matter of the token in the file that HF_TOKEN_PATH names.
+of this collection. Access to a repository depends on the token in the file that HF_TOKEN_PATH names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import sys
 import typing as t
 
-# Causes by the library's own names of its errors, and by status; the first that fits is told.
+# Causes by the library's error names, and by status; the first match counts.
 CAUSES = {
     "GatedRepoError": "gated",
     "RepositoryNotFoundError": "unknown",
@@ -28,9 +28,9 @@ STATUS = {401: "token", 403: "gated", 404: "unknown", 429: "busy"}
 
 
 def listing(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return the commit that a revision is now, and its files: path, size, git's blob id, and sha256 where LFS has it."""
+    """Return the commit that a revision currently means, and its files: path, size, git's blob id, and sha256 if LFS has it."""
     api = hub.HfApi()
-    if hasattr(api, "auth_check"):  # a gated repository shows its list to everybody, and its files to few
+    if hasattr(api, "auth_check"):  # a gated repository shows its list to everyone, but its files only to some
         api.auth_check(asked["repo"])
     info = api.model_info(asked["repo"], revision=asked["revision"], files_metadata=True, timeout=30)
     files = []
@@ -44,12 +44,12 @@ def listing(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def exactly(path: str) -> str:
-    """Return the pattern that one path alone has."""
+    """Return a pattern that matches only this path."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
 def download(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Download the files of a commit that are asked for."""
+    """Download the requested files of a commit."""
     hub.snapshot_download(
         asked["repo"],
         revision=asked["revision"],
@@ -61,7 +61,7 @@ def download(hub: t.Any, asked: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def cause(exc: BaseException) -> str:
-    """Name the cause of an error, the ones beneath it included."""
+    """Name the cause of an error, including chained ones."""
     seen: BaseException | None = exc
     while seen is not None:
         for kind in type(seen).__mro__:
@@ -85,7 +85,7 @@ def tell(result: dict[str, t.Any]) -> None:
 
 
 def main(argument: str) -> int:
-    """Do what is asked; the exit status is 0 unless it failed."""
+    """Carry out the request; the exit status is 0 unless it failed."""
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError as exc:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The API's key: whether it is one, and the name of the Secret that holds it.
+"""The API key: check its form, and derive the name of the Secret that holds it.
 
-The name is of the key: a new one is another Secret, so that the ranks differ and roll, and the old group can be put back with its
-own. The name is seen by many, so it is derived slowly, and short keys are refused.
+The name depends on the key: a new key is another Secret, so the ranks differ and roll, and a rollback of the old group finds its
+own Secret. The name is widely visible, so it is derived slowly, and short keys are refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import label
 
 LEAST, MOST = 16, 1024
-ROUNDS = 400_000  # a fifth of a second of a controller's time, for each guess
-_KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what a bearer token may be of (RFC 6750)
+ROUNDS = 400_000  # one guess costs a fifth of a second on a controller
+_KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # the characters of a bearer token (RFC 6750)
 
 
 def secret_name(key: str, namespace: str, instance: str) -> str:
-    """Return the Secret's name. CollectionError, which never shows the key, where it cannot be one."""
+    """Return the Secret's name. Raises CollectionError, which never shows the key, if the key is malformed."""
     text = str(key)
     if not LEAST <= len(text) <= MOST or not _KEY.fullmatch(text):
         raise CollectionError(

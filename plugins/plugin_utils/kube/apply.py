@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What kubernetes.core's answer about many objects comes to."""
+"""Interpret kubernetes.core's answer about many objects."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Object = t.Mapping[str, t.Any]
 
 
 def title(made: Object) -> str:
-    """Return how an object is called in messages."""
+    """Return an object's name for messages."""
     namespace = made["metadata"].get("namespace")
     return f"{made['kind']}/{f'{namespace}/' if namespace else ''}{made['metadata']['name']}"
 
 
 def leaving(objects: t.Sequence[Object], said: Object) -> list[str]:
-    """Return which of the objects took what was applied while they are being deleted: they go, and it goes with them.
+    """Return the objects that accepted the change while they are being deleted: the change is deleted with them.
 
-    A namespace that is being deleted takes nothing: then the server refuses what is to lie in it.
+    A namespace that is being deleted accepts no new objects: the server refuses those.
     """
     if said.get("failed"):
         going = re.findall(r"new content in namespace (\S+) because it is being terminated", str(said.get("msg")))
@@ -39,9 +39,9 @@ def leaving(objects: t.Sequence[Object], said: Object) -> list[str]:
 
 
 def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object] = ()) -> Plain:
-    """Return `changed`, `objects` (a line for each) and `diff`; CollectionError for a fault that is not of check mode.
+    """Return `changed`, `objects` (a line for each) and `diff`; CollectionError for a fault that check mode does not explain.
 
-    said: what kubernetes.core.k8s returned for these objects. after: what earlier steps would have made (check mode).
+    said: what kubernetes.core.k8s returned for these objects. after: what earlier steps would have created (check mode).
     """
     results = [said] if len(objects) == 1 else list(said["result"]["results"])
     would = [*after, *objects]

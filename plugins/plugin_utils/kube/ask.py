@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have an action plugin run a module, and list and apply the cluster's objects by kubernetes.core: one way, and one way to fail.
+"""Run modules from an action plugin, and list and apply the cluster's objects with kubernetes.core, with one way to fail.
 
-A module run costs a second of a process that imports the Kubernetes client. Where it would run on the controller anyway, by
-the same user and in the same environment, kubernetes.core works from here. Client and collection are imported with this file,
-which Ansible does once, before it forks the process of each task.
+A module run costs about a second, for a process that imports the Kubernetes client. Where the module would run on the controller
+anyway, as the same user and in the same environment, kubernetes.core is called in this process. Client and collection are imported
+with this file, which Ansible does once, before it forks a process for each task.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ WHERE = ("namespace", "kubeconfig", "context")  # options of the doc fragments `
 
 
 class Execute(t.Protocol):
-    """What an action plugin runs a module with: its `_execute_module`."""
+    """How an action plugin runs a module: its `_execute_module`."""
 
     def __call__(self, *, module_name: str, module_args: Plain, task_vars: t.Any) -> Plain:
         """Return the module's answer."""
 
 
 class Action(t.Protocol):
-    """What is needed of an action plugin."""
+    """The part of an action plugin that this file uses."""
 
     _connection: t.Any
     _task: t.Any
@@ -55,7 +55,7 @@ class Action(t.Protocol):
 
 
 def answer(execute: Execute, module: str, arguments: Plain, task_vars: t.Any) -> Plain:
-    """Return what a module answered. Raises CollectionError with its words where it failed or its collection is absent."""
+    """Return a module's answer. Raises CollectionError with its message if it failed or its collection is missing."""
     try:
         said = execute(module_name=module, module_args=arguments, task_vars=task_vars)
     except AnsibleError as exc:
@@ -64,14 +64,14 @@ def answer(execute: Execute, module: str, arguments: Plain, task_vars: t.Any) ->
 
 
 def good(said: Plain) -> Plain:
-    """Return what a module answered. Raises CollectionError with its words where it failed."""
+    """Return a module's answer. Raises CollectionError with its message if it failed."""
     if said.get("failed"):
         raise CollectionError(" ".join(str(said.get("msg", said)).split()))
     return said
 
 
 class _Ended(Exception):
-    """A module has ended, with this answer."""
+    """A module ended with this answer."""
 
     def __init__(self, said: Plain) -> None:
         super().__init__()
@@ -79,11 +79,11 @@ class _Ended(Exception):
 
 
 class _Module:
-    """What kubernetes.core needs of an AnsibleModule: its options, its modes, and to end with an answer."""
+    """The part of AnsibleModule that kubernetes.core uses: its options, its modes, and the calls that end it."""
 
     def __init__(self, params: Plain, check_mode: bool, diff: bool) -> None:
         self.params, self.check_mode, self._diff, self._name = params, check_mode, diff, "kubernetes.core.k8s"
-        self.warnings: list[str] = []  # the API server's, too: of a field that it does not know
+        self.warnings: list[str] = []  # includes the API server's, for example about an unknown field
 
     def exit_json(self, **said: t.Any) -> t.NoReturn:
         raise _Ended({**said, "warnings": [*said.get("warnings", ()), *self.warnings]} if self.warnings else said)
@@ -95,19 +95,19 @@ class _Module:
         self.warnings.append(said)
 
     def debug(self, *_said: t.Any, **_more: t.Any) -> None:
-        """What a module logs on its node is of no use here."""
+        """Drop what a module would log on its node."""
 
     deprecate = debug
 
 
 def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
-    """Return the answer of the module kubernetes.core.k8s, with `failed` and `msg` where it failed."""
+    """Return the answer of the module kubernetes.core.k8s, with `failed` and `msg` if it failed."""
     if RUNNER is None or not _is_here(action):
         try:
             return action._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
         except AnsibleError as exc:
             return {"failed": True, "msg": f"kubernetes.core.k8s cannot be run: {exc}"}
-    # Plain values, as a module gets them: a template's results know where they are from.
+    # Plain values, as a module gets them: a template's results carry their origin.
     checked = ArgumentSpecValidator(MODULE.argspec()).validate(json.loads(json.dumps(arguments)))
     if checked.error_messages:
         return {"failed": True, "msg": "; ".join(checked.error_messages)}
@@ -116,24 +116,24 @@ def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
         RUNNER.run_module(CLIENT.AnsibleK8SModule(module_class=lambda: made))
     except _Ended as ended:
         return ended.said
-    except Exception as exc:  # the client's, urllib3's and the collection's own have nothing in common
+    except Exception as exc:  # the exceptions of the client, urllib3 and the collection share no base class
         return {"failed": True, "msg": " ".join(str(exc).split()) or type(exc).__name__}
     raise AssertionError("a module ends with an answer")
 
 
 def done(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
-    """Return the answer of the module kubernetes.core.k8s. Raises CollectionError with its words where it failed."""
+    """Return the answer of the module kubernetes.core.k8s. Raises CollectionError with its message if it failed."""
     return good(k8s(action, arguments, task_vars))
 
 
 def of_instance(action: Action, asked: Plain, kinds: t.Iterable[tuple[str, str]], task_vars: t.Any) -> list[Plain]:
-    """List the objects of these kinds (apiVersion, kind) that the instance in the options has."""
+    """List the objects of these kinds (apiVersion, kind) that belong to the instance in the options."""
     place, labels = where(asked), selectors(asked["instance"])
     return [each for kind in kinds for each in objects(action, kind, place, labels, task_vars)]
 
 
 def where(asked: Plain) -> Plain:
-    """Return what kubernetes.core is told of the options that a module of ours shares with it."""
+    """Return the options that kubernetes.core shares with our modules."""
     return {key: asked[key] for key in WHERE if asked.get(key)}
 
 
@@ -142,7 +142,7 @@ def objects(
 ) -> list[Plain]:
     """Return the objects of a kind (API version, kind) in a place (see `where`) that have the labels.
 
-    Raises CollectionError where the API does not answer.
+    Raises CollectionError if the API does not answer.
     """
     asked = {**place, "api_version": kind[0], "kind": kind[1]}
     try:
@@ -157,7 +157,7 @@ def objects(
 
 
 def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
-    """Return name and log of every pod that has the labels, one at a time. Raises CollectionError where none has.
+    """Yield name and log of every pod that has the labels, one at a time. Raises CollectionError if there is no such pod.
 
     pods: `namespace`, `label_selectors`, `container`, `previous` and `connection` (kubeconfig, context).
     """
@@ -173,15 +173,15 @@ def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str,
 
 
 def log(action: Action, pod: str, asked: Plain, task_vars: t.Any) -> str:
-    """Return what a pod said. Raises CollectionError where it has no log.
+    """Return a pod's log. Raises CollectionError if it has none.
 
-    asked: what kubernetes.core.k8s_log takes: namespace, perhaps container, and where the cluster is.
+    asked: options of kubernetes.core.k8s_log: namespace, optionally container, and where the cluster is.
     """
     return str(answer(action._execute_module, "kubernetes.core.k8s_log", {**asked, "name": pod}, task_vars)["log"])
 
 
 def log_if_any(action: Action, pod: Plain, cluster: Plain, task_vars: t.Any) -> str:
-    """Return what the container of a pod said; nothing where it has no log. pod: the object. cluster: where it is."""
+    """Return the log of a pod's container, empty if it has none. pod: the object. cluster: where it is."""
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     asked = {**cluster, "namespace": namespace, "container": pod["spec"]["containers"][0]["name"]}
     with contextlib.suppress(CollectionError):  # a container that was never started has no log
@@ -190,7 +190,7 @@ def log_if_any(action: Action, pod: Plain, cluster: Plain, task_vars: t.Any) -> 
 
 
 def _is_here(action: Action) -> bool:
-    """Whether a module would run on this machine, as this user, and without variables of its own (KUBECONFIG)."""
+    """Whether a module would run on this machine, as this user, and without environment variables of its own (KUBECONFIG)."""
     local = getattr(action._connection, "transport", "") == "local" and not action._connection.become
     return local and not any(action._task.environment or ())
 
@@ -201,9 +201,9 @@ def _objects(asked: Plain, labels: t.Sequence[str]) -> list[Plain]:
         if lookup is None:
             raise CollectionError("the collection kubernetes.core is missing. Install it (requirements.yml).")
         return list(lookup.run([], {}, **asked, label_selector=",".join(labels) or None) or [])
-    except ResourceNotFoundError:  # a kind that the cluster does not have has no objects
+    except ResourceNotFoundError:  # a kind that the cluster does not know has no objects
         return []
     except CollectionError:
         raise
-    except Exception as exc:  # the client's, urllib3's and the collection's own have nothing in common
+    except Exception as exc:  # the exceptions of the client, urllib3 and the collection share no base class
         raise CollectionError(" ".join(str(exc).split()) or type(exc).__name__) from exc

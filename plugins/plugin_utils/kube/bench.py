@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NCCL benchmark as pods: one rank on each host, with the VFs that no served model takes, run once to its end.
+"""The NCCL benchmark as pods: one rank on each host, on the VFs that no served model uses, run once.
 
-For owners whose Sparks have PyTorch in the engine's image alone. Plain values in, plain objects out; nothing is asked.
+For Sparks that have PyTorch only in the engine's image. Plain values in, plain objects out; no cluster access.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ INTERVAL_S = 2
 
 @dataclass(frozen=True)
 class Job:
-    """What is run: an image that has PyTorch, the program's text and its arguments.
+    """What to run: an image with PyTorch, the program's text and its arguments.
 
-    port: on which rank 0 is met. timeout_s: after which Kubernetes ends the pods. vf_index: None is the first VF that is not
-    for serving.
+    port: the rendezvous port of rank 0. timeout_s: after this, Kubernetes ends the pods. vf_index: None means the first VF that is
+    not for serving.
     """
 
     image: str | None
@@ -57,10 +57,10 @@ def bench(
     job: t.Mapping[str, t.Any],
     kubernetes: t.Mapping[str, t.Any] | None = None,
 ) -> Plain:
-    """Return `common` (before the ranks), `ranks` (pods), `nodes` by host, and what `group.wait` takes of them as `group`.
+    """Return `common` (before the ranks), `ranks` (pods), `nodes` by host, and `group`, the input of `group.wait`.
 
-    environments: NCCL's, by host in the order of ranks. fabric: the fabric plan's hosts. job: a Job. kubernetes: an owner's
-    Settings. Raises CollectionError for what cannot be written down.
+    environments: NCCL's, by host in rank order. fabric: the hosts of the fabric plan. job: a Job. kubernetes: an owner's Settings.
+    Raises CollectionError for values that no manifest can express.
     """
     chosen, asked = settings(kubernetes), from_plain(Job, dict(job), "job")
     if len(environments) < 2:
@@ -101,10 +101,10 @@ def bench(
 
 
 def done(made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Sequence[str]) -> dict[str, Plain]:
-    """Return by host how its rank ended, as `nccl.measured` takes it: `check` and `done`, or `fault`.
+    """Return by host how its rank ended, in the form that `nccl.measured` takes: `check` and `done`, or `fault`.
 
-    made: as `bench` returned it. waited: what `group.wait` returned of the ranks' end. logs: the log of each, in their order.
-    Where no rank ran, the cause is each one's fault.
+    made: from `bench`. waited: from `group.wait`, of the ranks' end. logs: one for each rank, in rank order.
+    If no rank ran, every host gets the cause as its fault.
     """
     codes = waited.get("codes") or {}
     why = " ".join(str(waited.get("msg") or "the ranks were not seen to end").split())
@@ -113,7 +113,7 @@ def done(made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Seq
     found: dict[str, Plain] = {}
     for rank, (host, text) in enumerate(zip(made["nodes"], logs, strict=True)):
         code = codes.get(str(rank))
-        # Kubernetes keeps what a container prints and what it complains in one log.
+        # Kubernetes keeps stdout and stderr of a container in one log.
         last = text.strip().splitlines()[-1:] if code else []
         ended: Plain = {"rc": code, "stdout": text, "stderr": "\n".join(last)}
         found[host] = {"check": {"rc": 0}, "done": ended | ({"msg": why} if code is None else {})}
@@ -121,7 +121,7 @@ def done(made: t.Mapping[str, t.Any], waited: t.Mapping[str, t.Any], logs: t.Seq
 
 
 def _own(member: pod.Member) -> dict[str, str]:
-    # Not the name of a model server's ranks: no service or budget of one takes these in.
+    # Not the name of a model server's ranks: no Service or disruption budget of one may select these.
     return labels(INSTANCE, **{NAME_LABEL: "dgxspark-nccl-bench", RANK: str(member.rank)})
 
 
@@ -160,7 +160,7 @@ def _pod(member: pod.Member, head: pod.Member, ranks: int, job: Job, chosen: Set
 
 
 def _meeting(chosen: Settings, job: Job) -> Plain:
-    """Where rank 0 is found by its name, on a ring where not all are on one wire."""
+    """Make rank 0 reachable by name, for a ring where not all hosts share a wire."""
     return thing(
         "v1",
         "Service",

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod that measures a served model from within the cluster, by the program with which the controller does, in the engine's image.
+"""A pod that measures a served model from within the cluster, with the controller's own program, in the engine's image.
 
-The pod is none of the instance's: its labels do not select it for the ranks' Service, policy or budget. The ranks' policy lets
-anybody in at the API's port, and nothing more is needed.
+The pod is not part of the instance: its labels do not match the ranks' Service, policy or budget. The ranks' policy admits
+everyone at the API's port, and the pod needs nothing else.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ BENCH = f"{MANAGER}/bench"  # label: the instance that is measured
 SCHEMA = knowledge.COLLECTION / "docs" / "schema" / "bench-report.json"
 _CONSTANTS = "bench."
 _NAME_MOST = 40
-_LARGEST = 8 * 2**20  # characters of a log: a kubelet keeps 10 MiB of one
+_LARGEST = 8 * 2**20  # characters of a log: a kubelet keeps 10 MiB per log
 
 
 @dataclass(frozen=True)
 class Served:
-    """What is measured: an instance, the image that its ranks run, and the Secret with the key that its API asks for."""
+    """What is measured: an instance, the image of its ranks, and the Secret with its API key."""
 
     instance: str
     image: str
@@ -50,12 +50,12 @@ class Served:
 
 @functools.cache
 def sources() -> dict[str, str]:
-    """Return the program with all that it imports of this collection: path → text."""
+    """Return the program and everything it imports from this collection: path → text."""
     return tree_of(in_pod, in_pod.PROGRAM)
 
 
 def asked(wanted: Wanted, known: Known) -> str:
-    """Return what the program is asked, in JSON. Where an entry's file lies is nobody's business in a pod."""
+    """Return the program's input as JSON. The file paths of knowledge entries stay on the controller."""
     told = {
         kind: {name: {key: value for key, value in entry.items() if key != "origin"} for name, entry in entries.items()}
         for kind, entries in to_plain(known).items()
@@ -72,10 +72,10 @@ def objects(
     timeout_s: int,
     run: str,
 ) -> tuple[list[Plain], Plain]:
-    """Return what the pod needs, the namespace first, and the pod. document: what `asked` returns. run: what tells runs apart.
+    """Return the objects that the pod needs, the namespace first, and the pod. document: from `asked`. run: tells runs apart.
 
-    host: where it runs. kubernetes: an owner's Settings. timeout_s: for pull and measurement together. CollectionError for what
-    cannot be written down.
+    host: where it runs. kubernetes: an owner's Settings. timeout_s: for pull and measurement together. Raises CollectionError for
+    values that no manifest can express.
     """
     job = once.Once(
         name=f"bench-{label(served.instance, 'instance', _NAME_MOST)}-{run}",
@@ -94,17 +94,17 @@ def objects(
 
 
 def key_file(served: Served) -> str | None:
-    """Return where the pod finds the API's key; None where none is asked for."""
+    """Return the path of the API key in the pod; None without a key."""
     return f"{pod.KEY}/key" if served.secret else None
 
 
 def selector(instance: str) -> list[str]:
-    """Return the labels by which all that measures an instance is found."""
+    """Return the label selectors of all pods that measure an instance."""
     return [f"{MANAGED_BY_LABEL}={MANAGER}", f"{BENCH}={instance}"]
 
 
 def alone(pods: t.Sequence[Plain], own: str | None = None) -> None:
-    """Raise CollectionError where another run measures the instance. own: this run's pod, which gives way to an earlier one."""
+    """Raise CollectionError if another run measures the instance. own: this run's pod, which yields to an earlier one."""
     mine = next((each for each in pods if each["metadata"]["name"] == own), None)
     if own and mine is None:
         return
@@ -124,7 +124,7 @@ def _order(made: Plain) -> tuple[str, str]:
 
 
 def report(log: str, where: str) -> Plain:
-    """Return the report that a log ends with. Raises CollectionError with what the program says instead, or where it is none.
+    """Return the report at the end of a log. Raises CollectionError with the program's own error, or if there is no valid report.
 
     where: the image and the host.
     """
@@ -150,6 +150,6 @@ def report(log: str, where: str) -> Plain:
 
 
 def progress(log: str, told: int) -> list[str]:
-    """Return the whole lines of a log that were not told yet, of which the first `told` were. The report is none of them."""
+    """Return the complete lines of a log after the first `told`, which were shown already. The report is not among them."""
     lines = log.partition(in_pod.MARK)[0].split("\n")[:-1]
     return [printable(line) for line in lines[told:]]

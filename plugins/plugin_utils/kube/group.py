@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What actions do with a group of ranks in the cluster: apply its objects, and wait until its pods are as asked."""
+"""What actions do with a group of ranks in the cluster: apply its objects, and wait for its pods to reach a state."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ GONE_S = 60  # for objects that are being deleted
 
 
 def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: t.Any) -> Plain:
-    """Have the objects applied by server-side apply, again where they were being deleted; return kubernetes.core's answer.
+    """Apply the objects by server-side apply, again if they were being deleted; return kubernetes.core's answer.
 
-    more: where the cluster is (see `ask.where`), and what else kubernetes.core.k8s takes. Raises CollectionError where what is
-    being deleted stays.
+    more: where the cluster is (see `ask.where`), and further options of kubernetes.core.k8s. Raises CollectionError if an object
+    that is being deleted stays.
     """
     arguments = {
         "resource_definition": list(objects),
         "apply": True,
         "server_side_apply": {"field_manager": MANAGER, "force_conflicts": True},
-        # One that cannot be judged in check mode must not hide the others.
+        # An object that check mode cannot judge must not hide the others.
         "continue_on_error": action._task.check_mode,
         **more,
     }
     until = time.monotonic() + GONE_S
     while True:
         said = ask.k8s(action, arguments, task_vars)
-        # The server takes what is applied to them, and deletes it with them a moment later.
+        # The server accepts a change to an object that is being deleted, and deletes it with the object a moment later.
         leaving = [] if action._task.check_mode else apply.leaving(objects, said)
         if not leaving:
             return said
@@ -44,10 +44,10 @@ def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: 
 
 
 def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
-    """Look again and again until the group is as asked; return what it is, failed with its cause where it will not be.
+    """Poll until the group has the state; return what was seen, failed with the cause if it will not get there.
 
-    asked: `namespace` and `instance`; `state` (ready, ended, gone), and but for gone `plan` and `ranks`; `timeout` and `interval`
-    in seconds; where the cluster is. In check mode one look is all.
+    asked: `namespace` and `instance`; `state` (ready, ended, gone), and except for gone `plan` and `ranks`; `timeout` and `interval`
+    in seconds; where the cluster is. Check mode looks once.
     """
     start, said = time.monotonic(), ""
     before: status.Before | None = None
@@ -72,11 +72,11 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
 def _look(
     action: ask.Action, asked: Plain, before: status.Before | None, task_vars: t.Any
 ) -> tuple[Plain, status.Before]:
-    """Return what the group is, and what there was when this began to look."""
+    """Return the group's state, and what existed at the first look."""
     pods = ask.of_instance(action, asked, [("v1", "Pod")], task_vars)
     events: list[Plain] = []
     sets: list[Plain] | None = None
-    # Who owns the pods is asked where pods are missing. (In check mode nothing was applied; pods that end have no owner.)
+    # Missing pods: look for their owners. (Check mode applied nothing; pods that run to an end have no owner.)
     least = {"gone": 1, "ended": 0}[asked["state"]] if asked["state"] != "ready" else int(asked["ranks"])
     if len(pods) < least and not action._task.check_mode:
         sets = ask.of_instance(action, asked, [("apps/v1", "StatefulSet")], task_vars)

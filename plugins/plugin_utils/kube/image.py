@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which image an engine's name stands for on the nodes: what they list of it, whether it changed, and what it takes of a disk."""
+"""The image behind an engine's name on the nodes: what they list of it, whether it changed, and its room on disk."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ COMPONENT = {COMPONENT_LABEL: "image-record"}
 OURS = [f"{key}={value}" for key, value in COMPONENT.items()]
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}$")
 _HEX = re.compile(r"\b(?:sha256:)?[0-9a-f]{12,}\b")
-# Layers come compressed, and no list says how large they get. Engines' images about double or treble; nobody has published a figure
-# for those that we know, so this is an assumption, on the safe side.
+# Layers come compressed, and no list gives their unpacked size. Engine images double or treble; nobody publishes a figure for
+# them, so this is an assumption, on the safe side.
 UNPACKED = 3
-GC_PERCENT = 85.0  # of the disk, at which a kubelet removes images of which nothing runs (imageGCHighThresholdPercent)
+GC_PERCENT = 85.0  # of the disk: the kubelet then removes unused images (imageGCHighThresholdPercent)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a kubelet's message means. final: trying again does not help."""
+    """What a kubelet's message means. final: a retry does not help."""
 
     pattern: str
     says: str
@@ -41,8 +41,8 @@ class Cause:
     final: bool = True
 
 
-# In this order: a registry says of what nobody may see that it does not exist "or may require authorization", and containerd of a
-# platform that is not there "not found". Digests, of which 4 in 100 have "401" or "403" in them, are taken out before.
+# The order matters: of a private repository a registry says that it does not exist "or may require authorization", and containerd
+# reports a missing platform as "not found". Digests, of which 4 in 100 contain "401" or "403", are removed before the match.
 CAUSES = (
     Cause(
         r"no match for platform|exec format error",
@@ -94,10 +94,10 @@ def cause(text: str) -> Cause:
 
 
 def full(image: str) -> str:
-    """Return an image's name as containerd keeps it: with its registry, and by digest where there is one, else by tag.
+    """Return an image's name as containerd keeps it: with its registry, and by digest if it has one, else by tag.
 
-    The first word is a registry where it has a dot, a port, or is localhost; else it is Docker Hub, whose one-word repositories lie
-    below library/ (the reference grammar of distribution/reference).
+    The first word is a registry if it has a dot or a port, or is localhost; else the registry is Docker Hub, whose one-word
+    repositories lie below library/ (the reference grammar of distribution/reference).
     """
     name, _at, digest = image.partition("@")
     repository, tag = name, "latest"
@@ -113,14 +113,14 @@ def full(image: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An image in the list that a node's kubelet keeps. digest: of its repository; None where it was imported."""
+    """An image in the list of a node's kubelet. digest: of its repository; None if it was imported."""
 
     digest: str | None
     size: int
 
 
 def listed(node: Object, image: str) -> Listed | None:
-    """Return what a node lists of an image; None where it does not (a kubelet lists the largest 50)."""
+    """Return what a node lists of an image; None if it lists nothing (a kubelet lists the largest 50)."""
     wanted = full(image)
     repository = wanted.partition("@")[0] if "@" in wanted else wanted.rpartition(":")[0]
     for each in (node.get("status") or {}).get("images") or ():
@@ -133,9 +133,9 @@ def listed(node: Object, image: str) -> Listed | None:
 
 
 def digest_of(pod: Object) -> str | None:
-    """Return the digest of what a pod's container was made of; None before there is one.
+    """Return the digest of the image of a pod's container; None before there is one.
 
-    What an archive brought has none of a registry: it is its configuration's.
+    An image from an archive has no registry digest: this is then its configuration's.
     """
     for each in (pod.get("status") or {}).get("containerStatuses") or ():
         if found := DIGEST.search(str(each.get("imageID") or "")):
@@ -144,9 +144,9 @@ def digest_of(pod: Object) -> str | None:
 
 
 def alike(nodes: t.Iterable[Object]) -> dict[str, str]:
-    """Return one digest for each of those that nodes list of the same image: of an index and of its manifest, or of two repositories.
+    """Map every digest to one that stands for its image: nodes list an index and its manifest, or two repositories, of one image.
 
-    A kubelet names them in no order, and any of them as what a container was made of.
+    A kubelet lists them in no order, and reports any of them for a container.
     """
     groups: list[set[str]] = []
     for node in nodes:
@@ -176,10 +176,10 @@ def judge(
     accept: bool,
     same: t.Mapping[str, str] | None = None,
 ) -> Plain:
-    """Return the `digest` that all hosts have, the `record` that is to be kept (image → digest), and `problems` in words.
+    """Return the `digest` that all hosts have, the `record` to keep (image → digest), and `problems` in words.
 
-    recorded: what images were when they came first. accept: a digest that differs from it is taken for the new one. same: digests that
-    stand for one image, as `alike` tells them.
+    recorded: the digests of the first pulls. accept: a digest that differs from its record replaces it. same: digests that stand
+    for one image, from `alike`.
     """
     same = same or {}
     kinds: dict[str, list[str]] = {}
@@ -219,8 +219,8 @@ def room(
 ) -> Plain:
     """Return which hosts are `lacking` an image, the room in GiB that it takes there (`need_gib`), and `problems` in words.
 
-    names: host → node. mounts: host → its mounts, as Ansible's facts have them; who is not in it is not judged. choices: `path` (where
-    containerd keeps images), `reserve_gib` (to stay free), `assumed_gib` (what an image takes of which no node says the size),
+    names: host → node. mounts: host → its mounts, from Ansible's facts; a host without an entry is not judged. choices: `path`
+    (where containerd keeps images), `reserve_gib` (to stay free), `assumed_gib` (the size of an image that no node lists),
     `gc_percent` (of the disk, where the kubelet begins to remove images).
     """
     found = {host: listed(node, image) for host, name in names.items() if (node := find(nodes, name)) is not None}
@@ -249,7 +249,7 @@ def room(
 
 
 def _disk(mounts: t.Sequence[t.Mapping[str, t.Any]], path: str) -> tuple[float, float] | None:
-    """Return free room and size (GiB) of the disk on which a path lies; None where no mount of it is known."""
+    """Return free room and size (GiB) of the disk that holds a path; None if no mount of it is known."""
     over = [
         each
         for each in mounts
@@ -260,7 +260,7 @@ def _disk(mounts: t.Sequence[t.Mapping[str, t.Any]], path: str) -> tuple[float, 
 
 
 def record(config_maps: t.Sequence[Object]) -> dict[str, str]:
-    """Return what images were when they came first (image → digest), as the ConfigMap has it. CollectionError where it holds none."""
+    """Return the digests of the first pulls (image → digest) from the ConfigMap. Raises CollectionError for a line without a digest."""
     own = next((each for each in config_maps if each["metadata"]["name"] == RECORD), {})
     text = str((own.get("data") or {}).get("digests", ""))
     found = {image: digest for image, _space, digest in (line.rpartition(" ") for line in text.splitlines())}
@@ -273,6 +273,6 @@ def record(config_maps: t.Sequence[Object]) -> dict[str, str]:
 
 
 def record_object(namespace: str, known: t.Mapping[str, str]) -> Plain:
-    """Return the ConfigMap in which the digests are kept: it stays when an instance goes."""
+    """Return the ConfigMap that keeps the digests: it outlives the instances."""
     text = "".join(f"{image} {digest}\n" for image, digest in sorted(known.items()))
     return thing("v1", "ConfigMap", RECORD, namespace, labels(**COMPONENT), data={"digests": text})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod that runs an engine's image once on a node (see once.py), to read what is in it."""
+"""A pod that runs an engine's image once on a node (see once.py), to read its contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
 
-INSPECT = f"{MANAGER}/inspect"  # label: a checksum of the image that is read
+INSPECT = f"{MANAGER}/inspect"  # label: a checksum of the image's name
 ROOM = "2Gi"  # of scratch
 ASKED = "asked.json"
 
@@ -45,7 +45,7 @@ def sources() -> dict[str, str]:
 
 
 def asked(overlays: t.Sequence[str] = ()) -> str:
-    """Return what the reader is asked, in JSON: for which patches it looks, and the model for which the parser tells its defaults."""
+    """Return the reader's input as JSON: the patches to look for, and the model whose defaults the parser reports."""
     patches_ = [patch.told for patch in load_patches(overlays)]
     return json.dumps({"patches": patches_, "probe": knowledge.get("probes", "dense")["config"]})
 
@@ -53,9 +53,9 @@ def asked(overlays: t.Sequence[str] = ()) -> str:
 def objects(
     reference: str, host: str, kubernetes: t.Mapping[str, t.Any] | None, timeout_s: int, overlays: t.Sequence[str] = ()
 ) -> tuple[list[Plain], Plain]:
-    """Return what the pod needs, the namespace first, and the pod. host: where it runs. kubernetes: an owner's Settings.
+    """Return the objects that the pod needs, the namespace first, and the pod. host: where it runs. kubernetes: an owner's Settings.
 
-    timeout_s: for the pull and the run together. CollectionError for what cannot be written down.
+    timeout_s: for the pull and the run together. Raises CollectionError for values that no manifest can express.
     """
     chosen = settings(kubernetes)
     named = image(reference, "the image to be read")
@@ -77,5 +77,5 @@ def objects(
 
 
 def selector(made: Plain) -> list[str]:
-    """Return the labels by which this pod is found."""
+    """Return the label selectors of this pod."""
     return [f"{INSPECT}={made['metadata']['labels'][INSPECT]}"]

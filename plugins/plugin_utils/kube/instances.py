@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all instances of a cluster hold, as the API's objects tell it: memory, ports, VFs, shares of GPUs."""
+"""What all instances of a cluster hold, according to the API's objects: memory, ports, VFs, shares of GPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SELECTORS = tuple(f"{key}={labels('any')[key]}" for key in (MANAGED_BY_LABEL, NA
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank: its host, its VFs by name (None: not told), whether it takes a share of the GPU, whether it serves."""
+    """One rank: its host, the names of its VFs (None: unknown), whether it takes a share of the GPU, whether it is ready."""
 
     rank: int
     host: str
@@ -42,9 +42,9 @@ class Rank:
 
 @dataclass(frozen=True)
 class Served:
-    """One instance, by its name (with the namespace before it where two have one name).
+    """One instance, by its name (prefixed with the namespace if two instances share a name).
 
-    gib: what each rank holds by its plan, None where the instance does not say it.
+    gib: what each rank holds by its plan, None if the instance does not state it.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Served:
 def instances(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]) -> tuple[Served, ...]:
     """Return the instances by namespace and name. objects: by kind (see KINDS), of all namespaces, with the labels SELECTORS.
 
-    node_names: the node of a host where it has another name. Raises CollectionError for a rank that is not as the role makes it.
+    node_names: the nodes of hosts that have another name. Raises CollectionError for a rank that the role did not make.
     """
     hosts = {node: host for host, node in node_names.items()}
     pods = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in objects["Pod"]}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of K3s for one node: its part in the cluster, its configuration, what is to be fetched, and what forbids it.
+"""The K3s plan of one node: its role in the cluster, its configuration, what to fetch, and what forbids it.
 
-Pure. What other nodes are like comes of the inventory; of the server's release, of what was read there.
+Pure. Facts about other nodes come from the inventory; the server's release comes from what was read there.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 Plain = dict[str, t.Any]
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# What K3s and its parts listen on, beside the API's port (docs.k3s.io, requirements).
+# The ports of K3s and its parts, beside the API's (docs.k3s.io, requirements).
 PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444, 10250)}
 ETCD_PORTS = (2379, 2380)
-# With the embedded registry mirror each node shares its images: among peers, and at the API's port (docs.k3s.io, registry-mirror).
+# With the embedded registry mirror nodes share their images: among peers, and at the API's port (docs.k3s.io, registry-mirror).
 MIRROR_PORTS = (5001, k3s_config.PORT)
 DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
-# What an archive takes again once it is imported: its layers, and these unpacked. An assumption, on the safe side.
+# The further room of an imported archive: its layers, and these unpacked. An assumption, on the safe side.
 IMPORTED = 2
 SIGN = ("id", "pattern", "cause", "remedy", "final")
 
@@ -46,7 +46,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
     given: `settings` (the role's variables), `servers` and `agents` (hosts in order), `fabric` (dgxspark_fabric),
     `sparks` (the fabric's hosts), `machine` (what k3s_info read of the host; None if nothing was read), `server` (that of
     the first server; None likewise), `archives_seen` (the controller's stat of each of k3s_image_archives). Raises
-    CollectionError for what is not of the right shape.
+    CollectionError for values of the wrong shape.
     """
     dirs = [str(path) for path in knowledge_dirs or ()]
     fabric = given.get("fabric") or {}
@@ -71,7 +71,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
 
 
 def start_signs(dirs: t.Sequence[str] = ()) -> list[Plain]:
-    """Return what lines of K3s's log mean at a start: the signatures that say whether they are final for it."""
+    """Return what lines of K3s's log mean at a start: the signatures that state whether they are final."""
     entries = knowledge.load("signatures", dirs).values()
     return [{key: entry[key] for key in SIGN} for entry in entries if "final" in entry]
 
@@ -202,7 +202,7 @@ def _host(address: str) -> str:
 
 
 def _config_keys(releases: t.Mapping[str, Plain], version: str) -> t.Mapping[str, t.Sequence[str]] | None:
-    """Return the settings that K3s knows: of this release, else of the newest known one of its minor."""
+    """Return the settings that K3s knows: those of this release, else of the newest known one of its minor."""
     wanted = versions.release(version)
     fitting = [name for name in releases if versions.release(name).minor == wanted.minor]
     known = releases.get(version) or (releases[max(fitting, key=versions.release)] if fitting else None)
@@ -254,7 +254,7 @@ def node_findings(
     etcd: bool,
     archives_mib: int = 0,
 ) -> list[Finding]:
-    """Find what on the node forbids K3s, or what its owner should know. archives_mib: of those that are to be laid there."""
+    """Find what forbids K3s on the node, and what its owner should know. archives_mib: of the archives still to copy there."""
     there = machine.k3s
     findings = []
     if there.version and there.ours is None:
@@ -304,7 +304,7 @@ def node_findings(
 
 
 def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archives_mib: int) -> list[Finding]:
-    """Compare free room with what is to be laid down, before anything is."""
+    """Compare free room with what will be written, before anything is."""
     need = release.get("disk_mib", DISK_MIB)
     new = machine.k3s.version != settings.version
     images = need["images"] if settings.airgap and machine.k3s.images != settings.version else 0
@@ -324,7 +324,7 @@ def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archi
 def _platform(
     name: str, machine: Machine, known_bad: t.Sequence[Plain], policy: t.Literal["refuse", "warn"]
 ) -> list[Finding]:
-    """Find versions that are known to be bad; with `warn` none of them stops the run."""
+    """Find versions that are known to be bad; with `warn` none of them is an error."""
     found, _environment = platform_findings(machine.platform, known_bad)
     findings = []
     for rule in found:
@@ -342,14 +342,14 @@ def _wants_cdi(settings: Settings, machine: Machine) -> bool:
 def release_files(
     settings: Settings, release: Plain, architecture: str, name: str, installed: Installed
 ) -> tuple[Plain, list[Finding]]:
-    """Return which files of the release the node needs, and where each comes from."""
+    """Return the files of the release that the node needs, and where each comes from."""
     binary = "k3s" if architecture == "amd64" else f"k3s-{architecture}"
     sums = f"sha256sum-{architecture}.txt"
     images = f"k3s-airgap-images-{architecture}.tar.zst"
     sha256 = settings.checksums.get(architecture) or release.get("sha256", {}).get(architecture)
     stale = installed.version != settings.version or bool(sha256 and installed.sha256 != sha256)
     laid = settings.airgap and installed.images != settings.version
-    # Of an archive of images the release's list alone says what it is.
+    # For the archive of images only the release's own list has the checksum.
     needed = (
         ([binary] if stale else []) + ([sums] if laid or (stale and not sha256) else []) + ([images] if laid else [])
     )
@@ -375,15 +375,15 @@ def release_files(
 
 
 def dump(config: Plain) -> str:
-    """Return `config.yaml` as text: keys in order, and nothing that a later run would write otherwise."""
-    # Ansible's own texts and numbers are subclasses, which YAML libraries will not write.
+    """Return `config.yaml` as text, with sorted keys, so that a later run writes the same bytes."""
+    # Ansible's own strings and numbers are subclasses, which YAML libraries refuse to write.
     plain = json.loads(json.dumps(config))
     head = "# Written by the Ansible role dgxspark.cluster.k3s; its next run undoes changes by hand.\n"
     return head + yaml.safe_dump(plain, default_flow_style=False, sort_keys=True, width=1000)
 
 
 def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine: Machine) -> bool:
-    """Tell on the controller whether the node differs from its plan, by the digests that were read of it."""
+    """Tell on the controller whether the node differs from its plan, from the digests read there."""
     there = machine.k3s
     if step != "keep" or fetch:
         return True
@@ -398,9 +398,9 @@ def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine
 
 
 def turns(plans: t.Mapping[str, Plain], order: t.Sequence[str]) -> list[list[str]]:
-    """Return who changes when: servers one by one, then all agents that are new at once, then the others one by one.
+    """Return the order of changes: servers one by one, then all new agents at once, then the other agents one by one.
 
-    plans: by host, those with a difference (key `differs`); order: servers, then agents.
+    plans: by host, with the key `differs`; order: servers, then agents.
     """
     due = [host for host in order if plans.get(host, {}).get("differs")]
     servers = [host for host in due if plans[host]["role"] == "server"]

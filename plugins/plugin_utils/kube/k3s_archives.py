@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives of images for K3s's images folder: what they are called there, and what forbids them.
+"""Archives of images for K3s's images folder: their names there, and what forbids them.
 
-K3s imports each file of that folder when it starts, and from v1.32.0+k3s1 on also one that appears while it runs
-(k3s-io/k3s pkg/agent/containerd/watcher.go). It takes a replaced file of the same size for the one before, so names there
-carry the digest, and a file with such a name has been checked.
+K3s imports each file of that folder at its start, and from v1.32.0+k3s1 on also one that appears while it runs
+(k3s-io/k3s pkg/agent/containerd/watcher.go). It cannot tell a replaced file of the same size from the old one, so names there
+carry the digest; a file with such a name has been verified.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, Finding
 
-# What K3s can read (rancher/wharfie pkg/tarfile). The last one that fits is the ending.
+# The formats that K3s reads (rancher/wharfie pkg/tarfile). The longest match is the ending.
 ENDINGS = (".tar", ".tar.lz4", ".tar.bz2", ".tbz", ".tar.gz", ".tgz", ".tar.zst", ".tzst")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,150}$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
@@ -33,7 +33,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the controller has of an archive; path: absolute. All None where there is nothing."""
+    """What the controller has of an archive; path: absolute. Size and digest are None if the file is missing."""
 
     path: str = ""
     size: int | None = None
@@ -41,7 +41,7 @@ class Seen:
 
 
 def seen(stat: t.Mapping[str, t.Any]) -> Seen:
-    """Return what ansible.builtin.stat said of an archive. It has a digest where it was asked for one."""
+    """Convert ansible.builtin.stat's answer about an archive. It has a digest only if one was requested."""
     return Seen(str(stat["path"]), stat["size"], stat.get("checksum")) if stat.get("isreg") else Seen()
 
 
@@ -50,7 +50,7 @@ def plan(
 ) -> tuple[list[dict[str, t.Any]], list[Finding]]:
     """Return what goes into the images folder of a host (`name`, `older`, `path`, `sha256`, `mib`), and findings.
 
-    there: of each archive, in the same order. older: a pattern of the names that an archive had with other digests.
+    there: one for each archive, in the same order. older: a pattern for the names of the same archive with other digests.
     """
     findings: list[Finding] = []
 

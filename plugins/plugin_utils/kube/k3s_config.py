@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role's settings of one node, and K3s's `config.yaml` made of them: plain data in, plain data and findings out."""
+"""The role's settings for one node, and K3s's `config.yaml` built from them: plain data in, plain data and findings out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_archives
 Config = dict[str, t.Any]
 
 PORT = 6443
-# Keys whose value is a secret: config.yaml is shown in diffs.
+# Keys with a secret value: config.yaml is shown in diffs.
 SECRET_KEYS = {
     "token": "the role makes the token and writes it to its own file",
     "agent-token": "the role makes it and writes it to its own file (agent-token-file)",
@@ -32,7 +32,7 @@ SECRET_KEYS = {
     "etcd-s3-secret-key": "give etcd-s3-config-secret, the name of a Secret in kube-system",
     "etcd-s3-session-token": "give etcd-s3-config-secret, the name of a Secret in kube-system",
 }
-# Keys that follow from the inventory: set twice, nobody could tell which one holds.
+# Keys that follow from the inventory: if set twice, it is unclear which value counts.
 OWN_KEYS = {
     "node-name": "the host's name in the inventory",
     "node-ip": "k3s_node_ip",
@@ -56,7 +56,7 @@ OWN_KEYS = {
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")
 _LABEL = re.compile(r"^(?:[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 _VALUE = re.compile(r"^(?:[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
-# What a kubelet may set of itself in Kubernetes's own namespaces (NodeRestriction).
+# The labels of Kubernetes's own namespaces that a kubelet may set on its node (NodeRestriction).
 _ALLOWED = re.compile(r"^(?:[^/]*\.)?(?:kubelet\.kubernetes\.io|node\.kubernetes\.io)/")
 
 
@@ -70,7 +70,7 @@ class Settings:
     airgap: bool = False
     image_archives: tuple[Archive, ...] = ()
     embedded_registry: bool = False
-    source_files: tuple[str, ...] | None = None  # names below source/version, where source is a folder here
+    source_files: tuple[str, ...] | None = None  # names below source/version if source is a local folder
     checksums: dict[str, str] = field(default_factory=dict)
     node_ip: str | None = None
     flannel_interface: str | None = None
@@ -85,12 +85,12 @@ class Settings:
 
 
 def settings_of(variable: t.Callable[[str], t.Any]) -> Config:
-    """Return the raw settings; variable: returns a variable of the role, evaluated. A folder is taken from where the owner is."""
+    """Return the raw settings. variable: returns a role variable, evaluated. A folder is relative to the owner's directory."""
     raw = {key.name: variable(f"k3s_{key.name}") for key in fields(Settings) if key.name != "source_files"}
     raw["embedded_registry"] = boolean(raw["embedded_registry"], strict=False)
     raw["gpu"] = raw["gpu"] if raw["gpu"] == "auto" else boolean(raw["gpu"], strict=False)
     if "://" not in raw["source"]:
-        # Of a folder, what is in it is known before a node is asked for anything.
+        # The contents of a folder are known before any node is contacted.
         folder = pathlib.Path(raw["source"]).expanduser().absolute() if raw["source"] else None
         place = folder / str(raw["version"]) if folder else None
         raw["source"] = str(folder or "")
@@ -99,7 +99,7 @@ def settings_of(variable: t.Callable[[str], t.Any]) -> Config:
 
 
 def read_settings(raw: t.Any) -> Settings:
-    """Read the role's variables; CollectionError names the one that is wrong."""
+    """Read the role's variables; CollectionError names the wrong one."""
     try:
         return from_plain(Settings, raw, "k3s")
     except CollectionError as exc:
@@ -107,18 +107,18 @@ def read_settings(raw: t.Any) -> Settings:
 
 
 def networks(fabric: t.Mapping[str, t.Any]) -> tuple[str, str]:
-    """Return the networks of pods and services, which the fabric's plan keeps clear."""
+    """Return the networks of pods and services, which the fabric plan avoids."""
     given = fabric.get("reserved_networks") or {}
     return str(given.get("pods") or RESERVED["pods"]), str(given.get("services") or RESERVED["services"])
 
 
 def cluster_dns(services: str) -> str:
-    """Return the tenth address of the services' network, as K3s has it for its default network."""
+    """Return the tenth address of the services' network, K3s's choice for its default network."""
     return str(ipaddress.ip_network(services)[10])
 
 
 def node_ip(own: str | None, ansible_host: t.Any, name: str) -> tuple[str | None, list[Finding]]:
-    """Return a node's address: what the owner set, else `ansible_host` where that is an address others can reach."""
+    """Return a node's address: the owner's setting, else `ansible_host` if that is an address that others can reach."""
     text = own if own is not None else ansible_host
     try:
         address = ipaddress.ip_address(str(text))
@@ -145,7 +145,7 @@ def interface(address: str, addresses: t.Mapping[str, t.Sequence[str]], name: st
 
 
 def word(value: t.Any) -> str:
-    """Return a YAML value as K3s's flags want it."""
+    """Format a YAML value for K3s's flags."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -165,7 +165,7 @@ def node_config(
     kubelet: t.Mapping[str, t.Any],
     labels: t.Mapping[str, t.Any],
 ) -> Config:
-    """Return `config.yaml` of a node as data. kubelet and labels: the base, over which the owner's lie (null drops one)."""
+    """Return a node's `config.yaml` as data. kubelet and labels: the defaults; the owner's values override them (null drops one)."""
     arguments = {k: v for k, v in {**kubelet, **settings.kubelet_args}.items() if v is not None}
     all_labels = {k: v for k, v in {**labels, **settings.labels}.items() if v is not None}
     config: Config = {
@@ -191,7 +191,7 @@ def node_config(
         }
         if servers > 1 and first:
             config["cluster-init"] = True
-        # Agents are told by the server. Each node's registries.yaml says of which registries it shares images.
+        # Agents learn this from the server. Each node's registries.yaml lists the registries whose images it shares.
         if settings.embedded_registry:
             config["embedded-registry"] = True
     if role == "agent" or not first:
@@ -201,7 +201,7 @@ def node_config(
 
 
 def check(settings: Settings, role: k3s.Role, name: str, keys: t.Mapping[str, t.Sequence[str]] | None) -> list[Finding]:
-    """Find what is wrong with the settings themselves. keys: what K3s of this release knows, by role; None if unknown."""
+    """Find what is wrong with the settings themselves. keys: the settings of this K3s release, by role; None if unknown."""
 
     def wrong(kind: str, variable: str, message: str, remedy: str) -> None:
         findings.append(Finding(f"k3s.{kind}", "error", f"{name}: {variable}", message, remedy))

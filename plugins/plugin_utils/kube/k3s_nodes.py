@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the cluster says of its nodes, compared with their plans."""
+"""Compare the cluster's nodes with their plans."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 
 def problems(listed: t.Any, plans: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Finding]:
-    """Find planned nodes that are not there, not Ready, of another release, or with another address.
+    """Find planned nodes that are missing, not Ready, of another release, or with another address.
 
-    listed: a NodeList of the API. plans: by host; those without a node_name are passed over.
+    listed: a NodeList of the API. plans: by host; those without a node_name are skipped.
     """
     if not isinstance(listed, t.Mapping) or not isinstance(listed.get("items"), list):
         raise CollectionError("the cluster's answer is not a list of nodes. See k3s kubectl get nodes on the server.")

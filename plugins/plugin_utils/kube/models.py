@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All models that a cluster serves as one picture, and which profiles would fit beside them. GiB throughout.
+"""All models that a cluster serves, and which profiles would fit beside them. GiB throughout.
 
-Whether a profile fits is the planner's word (serving/plan.py) for the memory that is free now: there is no other model of memory.
+The planner (serving/plan.py) decides whether a profile fits the memory that is free now: there is no other memory model.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import no
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan, recommend
 
 State = t.Literal["fits", "does not fit", "not known"]
-STEP_GIB = 0.1  # how exactly the memory that is lacking is told
+STEP_GIB = 0.1  # resolution of the missing memory
 APART = 1000  # between the dist_ports of two instances: engines count up from theirs
 _LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
 class Spark:
-    """One host. free_gib: what the next model finds, None where nobody saw it, with the reason in `unseen`.
+    """One host. free_gib: what the next model finds, None if unknown, with the reason in `unseen`.
 
-    shares: GiB of each instance that has a rank here (None: it does not say), by its name; coming: of those, who does not serve yet, so
-    that its share may still be to come. vfs: who has which VF; free_vfs: indices of which no function's VF is taken. gpu: shares of its
-    GPU, None where the node does not say.
+    shares: GiB of each instance that has a rank here (None: not stated), by name; coming: those of them that are not ready, whose
+    share may not be taken yet. vfs: VF → instance; free_vfs: indices of which no function's VF is taken. gpu: shares of its GPU,
+    None if the node does not state them.
     """
 
     host: str
@@ -58,7 +58,7 @@ class Spark:
 
     @property
     def room_gib(self) -> float | None:
-        """GiB that the next model may count on: what is free, less what instances that load may still take."""
+        """GiB that the next model may count on: what is free, less what instances that still load may take."""
         coming = [self.shares[name] for name in self.coming]
         if self.free_gib is None or None in coming:
             return None
@@ -66,7 +66,7 @@ class Spark:
 
     @property
     def held_gib(self) -> dict[str, float]:
-        """GiB of each instance that says it, of what is not free; never more than that together."""
+        """GiB of each instance that states its share; together never more than what is not free."""
         if self.total_gib is None or self.free_gib is None:
             return {}
         left = max(self.total_gib - self.free_gib, 0.0)
@@ -78,7 +78,7 @@ class Spark:
 
     @property
     def other_gib(self) -> float | None:
-        """GiB that are neither free nor of an instance that says its share: the system, and whoever else runs there."""
+        """GiB that are neither free nor in a stated share: the system, and whatever else runs there."""
         if self.total_gib is None or self.free_gib is None:
             return None
         return max(self.total_gib - self.free_gib - sum(self.held_gib.values()), 0.0)
@@ -86,10 +86,10 @@ class Spark:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether one profile fits beside what is served, and what it is started with. gib: what each of its ranks would hold.
+    """Whether one profile fits beside the served models, and the settings to start it. gib: what each of its ranks would hold.
 
-    left_gib: what it would leave on the poorest of `hosts`; missing_gib: what must become free there before the planner takes it.
-    note: of what fits, what to know before it is started.
+    left_gib: what it would leave on the `hosts` entry with the least room; missing_gib: what must become free there before the
+    planner accepts it. note: a caveat about a profile that fits.
     """
 
     profile: str
@@ -107,7 +107,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything. unseen: what could not be read, and what that leaves open."""
+    """The whole picture. unseen: what could not be read, and what is unknown as a result."""
 
     sparks: tuple[Spark, ...]
     instances: tuple[Served, ...]
@@ -130,10 +130,10 @@ def picture(
 ) -> Picture:
     """Return the picture.
 
-    cluster: as `launch_plan` takes it; `nodes` has the MemAvailable of now, and an owner's `free_gib` wins over it. kube_nodes: the
-    cluster's Nodes. floor_gib: of the memory guard. shape: of the traffic, whose variant is planned as role k8s_dgx does. without:
-    an instance that counts as stopped. profiles: None for all that are known. Raises CollectionError for what cannot be read, and for
-    an instance that is not there.
+    cluster: as for `launch_plan`; `nodes` has the current MemAvailable, and an owner's `free_gib` overrides it. kube_nodes: the
+    cluster's Nodes. floor_gib: of the memory guard. shape: of the traffic; its variant is planned, as in role k8s_dgx. without: an
+    instance that counts as stopped. profiles: None means all known ones. Raises CollectionError for unreadable input and for an
+    instance that does not exist.
     """
     if without and without not in {each.name for each in served}:
         there = ", ".join(each.name for each in served) or "none"
@@ -205,7 +205,7 @@ def _with_ranks(spark: Spark, served: t.Sequence[Served]) -> Spark:
 
 
 def _without(spark: Spark, name: str) -> Spark:
-    """Return the host as it is once an instance has stopped. What an owner says to be free, is."""
+    """Return the host as it would be without an instance. Free memory that the owner stated stays as stated."""
     if name not in spark.shares:
         return spark
     share, free = spark.shares[name], spark.free_gib
@@ -213,7 +213,7 @@ def _without(spark: Spark, name: str) -> Spark:
         free = None if share is None else free + share
     others = [each for key, each in spark.shares.items() if key != name and each is not None]
     if free is not None and spark.free_gib is not None and spark.total_gib is not None:
-        # A share is the plan's word. Where instances hold less than theirs, no more comes free than the others leave.
+        # A share is a planned figure. If instances hold less than theirs, no more becomes free than the others leave.
         free = min(free, max(spark.total_gib - sum(others), spark.free_gib))
     return replace(
         spark,
@@ -252,7 +252,7 @@ class _Asked:
 
 
 def _fit(name: str, asked: _Asked) -> Fit:
-    """Judge one profile: places for its ranks first, then the planner's word for the best of them."""
+    """Judge one profile: find places for its ranks, then ask the planner about the best one."""
     overrides: Plain = {}
     try:
         if asked.shape and (variant := recommend(name, asked.shape, asked.dirs)["variant"]) != "default":
@@ -271,7 +271,7 @@ def _fit(name: str, asked: _Asked) -> Fit:
 
 
 def _places(count: int, asked: _Asked) -> tuple[list[tuple[str, ...]], str]:
-    """Return all sets of hosts, in order, whose ranks reach their neighbours; and why there is none."""
+    """Return all sets of hosts, in order, whose ranks reach their neighbours; and the reason if there is none."""
     if count > len(asked.sparks):
         return [], f"it takes {count} Sparks, and this run has {len(asked.sparks)}"
     wires = {host: {function.segment for function in planned.functions} for host, planned in asked.planned.items()}
@@ -286,7 +286,7 @@ def _places(count: int, asked: _Asked) -> tuple[list[tuple[str, ...]], str]:
 
 
 def _worth(hosts: tuple[str, ...], asked: _Asked) -> tuple[t.Any, ...]:
-    """Return what makes one place better than another; the first one wins of those that are as good."""
+    """Return the rank of a place among places; the first of equals wins."""
     rooms = [asked.sparks[host].room_gib for host in hosts]
     known = [room for room in rooms if room is not None]
     full = sum(_full(asked.sparks[host]) for host in hosts)
@@ -312,7 +312,7 @@ def _vf(hosts: t.Sequence[str], asked: _Asked) -> tuple[int, ...]:
 
 
 def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
-    """Say of a profile on these hosts what stands in its way; where nothing does, what it is started with."""
+    """Return what prevents a profile on these hosts, or the settings to start it."""
     sparks = [asked.sparks[host] for host in fit.hosts]
     full = [spark.host for spark in sparks if _full(spark)]
     reasons = [f"no GPU share is left on {', '.join(full)}: raise k8s_platform_gpu_shares"] if full else []
@@ -355,7 +355,7 @@ def _errors(plan: Plain) -> list[str]:
 
 
 def _missing(plan: t.Callable[[float], Plain], room: float, most: float) -> float:
-    """Return the GiB beyond `room` at which the planner takes it, found by asking it."""
+    """Return the GiB beyond `room` at which the planner accepts the profile, by bisection."""
     low, high = max(room, 0.0), most
     while high - low > STEP_GIB / 2:
         middle = (low + high) / 2
@@ -364,7 +364,7 @@ def _missing(plan: t.Callable[[float], Plain], room: float, most: float) -> floa
 
 
 def _instance(profile: str, usual: Plain, asked: _Asked) -> Plain:
-    """Return a name and ports that no instance has, the profile's own ports where they are free."""
+    """Return an unused name and unused ports; the profile's own ports if they are free."""
     names = {each.name for each in asked.served}
     base = "".join(letter if letter.isalnum() else "-" for letter in profile.lower())[: NAME_MOST - 3].strip("-")
     name = next(each for each in (base, *map(f"{base}-{{}}".format, range(2, len(names) + 3))) if each not in names)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The picture of what a cluster serves as a person reads it: Sparks with their memory as bars, instances, what would fit."""
+"""What a cluster serves as text for people: Sparks with memory bars, instances, and what would fit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OTHER, FREE = "(other)", "(free)"  # no instance has such a name
 
 
 def gib(value: float | None) -> str:
-    """Write GiB, or that nobody knows them."""
+    """Format GiB, or "?" if unknown."""
     return "? GiB" if value is None else f"{value:.1f} GiB"
 
 
 def parts(spark: Spark) -> list[tuple[str, float]]:
-    """Return what the memory of a Spark is made of, in GiB: instances by name, OTHER and FREE. Empty where it is not known."""
+    """Return how a Spark's memory divides, in GiB: instances by name, OTHER and FREE. Empty if unknown."""
     if spark.total_gib is None or spark.free_gib is None:
         return []
     free = min(spark.free_gib, spark.total_gib)
@@ -30,7 +30,7 @@ def parts(spark: Spark) -> list[tuple[str, float]]:
 
 
 def told(served: Served) -> str:
-    """Say of an instance how it does, and what it holds."""
+    """Describe an instance: its state, and what it holds."""
     ready = sum(rank.ready for rank in served.ranks)
     vfs = sorted({vf for rank in served.ranks for vf in rank.vfs or ()})
     hosts = ", ".join(rank.host for rank in served.ranks)
@@ -42,7 +42,7 @@ def told(served: Served) -> str:
 
 
 def needs(fit: Fit) -> str:
-    """Say where a profile would run and what it would hold, or why it cannot."""
+    """Describe where a profile would run and what it would hold, or why it cannot."""
     if fit.state != "fits":
         return "; ".join(fit.reasons)
     instance = fit.start["k8s_dgx_overrides"]["instance"]
@@ -52,7 +52,7 @@ def needs(fit: Fit) -> str:
 
 
 def command(fit: Fit) -> str:
-    """Return how a profile that fits is started."""
+    """Return the command that starts a profile that fits."""
     return (
         f"ansible-playbook dgxspark.cluster.serve -i inventory -l '{','.join(fit.hosts)}' -e '{json.dumps(fit.start)}'"
     )

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Multus (its thick form) where K3s has its CNI folders.
+"""Multus (thick plugin) with K3s's CNI folders.
 
-Six things differ from upstream's quick start, each seen to break on K3s: the folder of configurations; the plugins'
-folder is seen through its parent, into which its links point; the daemon is told that folder; mounts are not propagated
-back to the node, or they pile up over K3s's own; and the daemon has memory for a cold boot, and a bound on how many pods it
-serves at a time.
+Six things differ from upstream's quick start, each of which was seen to break on K3s: the configuration folder; the plugins'
+folder is mounted through its parent, into which its links point; the daemon gets that folder as a setting; mounts do not propagate
+back to the node, where they would pile up over K3s's own; the daemon has enough memory for a cold boot; and the number of pods
+that it serves at a time is bounded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SELECTORS = (f"{MANAGED_BY_LABEL}={MANAGER}", f"{PART}=multus")  # of its pods
 
 
 def lacking(nodes: t.Iterable[str], pods: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
-    """Return the nodes that have no pod of Multus that is ready. pods: Multus'."""
+    """Return the nodes without a ready Multus pod. pods: Multus's."""
     return sorted(set(nodes) - {each["spec"].get("nodeName") for each in pods if _ready(each)})
 
 
@@ -46,8 +46,8 @@ def multus(
 ) -> list[Plain]:
     """Return its objects.
 
-    container: image, pull policy, resources; paths: of the nodes, as knowledge/platform has them; place: what keeps its pods
-    to the Sparks; connections: requests that a daemon serves at a time (from 4.3.0 on; older ones pass over the key).
+    container: image, pull policy, resources; paths: of the nodes, from knowledge/platform; place: restricts its pods to the
+    Sparks; connections: requests that a daemon serves at a time (from 4.3.0 on; older releases ignore the key).
     """
     own = labels(**{PART: "multus"})
     config = json.dumps(
@@ -106,7 +106,7 @@ def _rules() -> list[Plain]:
 
     return [
         rule(["k8s.cni.cncf.io"], ["*"], ["get", "list", "watch"]),
-        # It writes each pod's network status into its annotations.
+        # The daemon writes each pod's network status into its annotations.
         rule([""], ["pods", "pods/status"], ["get", "list", "update", "watch"]),
         rule(["", "events.k8s.io"], ["events"], ["create", "patch", "update"]),
     ]
@@ -117,7 +117,7 @@ def _daemon(
 ) -> Plain:
     folders = {
         "cni": (paths["cni_conf"], "/host/etc/cni/net.d", None),
-        # The daemon wants the plugins' folder under the path that the node knows it by.
+        # The daemon needs the plugins' folder under its path on the node.
         "cni-bin": (paths["cni_bin_parent"], paths["cni_bin_parent"], "HostToContainer"),
         "run": ("/run", "/host/run", None),
         "multus-cache": ("/var/lib/cni/multus", "/var/lib/cni/multus", None),
@@ -162,7 +162,7 @@ def _daemon(
         "enableServiceLinks": False,
         "serviceAccountName": NAME,
         "terminationGracePeriodSeconds": 10,
-        # Every pod of a node goes through it once it is there, so no taint keeps it away.
+        # Once Multus is installed, every pod of a node depends on it, so no taint may keep it away.
         "tolerations": [{"operator": "Exists"}],
         "initContainers": [install],
         "containers": [daemon],

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a VF gets into a pod: names of network attachments and resources, the attachments themselves, what is missing.
 
-One attachment for each function × VF index. The host-device plugin finds the VF by its PCI address, which stays while the
-interface is in a pod. Where the SR-IOV device plugin hands out the VF, Multus fills the address in, so one attachment fits
-all nodes. Otherwise the attachment has it; where it differs between nodes, or a run has not seen all of them, each has an
-attachment of its own: what another node's ranks ask for is written by no run that does not know what it is to hold.
+One attachment for each function × VF index. The host-device plugin finds the VF by its PCI address, which stays valid while the
+interface is in a pod. If the SR-IOV device plugin allocates the VF, Multus fills in the address, so one attachment fits all
+nodes. Otherwise the attachment contains the address; if that differs between nodes, or a run has not seen all of them, each node
+has its own attachment, so a run never writes an attachment whose contents it does not know.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 NAD_API = "k8s.cni.cncf.io/v1"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
-CNI_VERSION = "1.0.0"  # the first with CHECK in lists that all parts here speak (Multus 4, plugins 1.1 and newer)
-# Inside the pod as on the host: no function answers for its twin (see the fabric guide).
+CNI_VERSION = "1.0.0"  # the first with CHECK in lists that all parts here support (Multus 4, plugins 1.1 and newer)
+# Inside the pod as on the host: no function answers ARP for its twin (see the fabric guide).
 SYSCTLS = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 
 
 def hosts(fabric: t.Mapping[str, t.Any] | None) -> dict[str, PlannedHost]:
-    """Return the fabric plan's hosts by name; CollectionError for what is not a plan."""
+    """Return the fabric plan's hosts by name; CollectionError for anything but a plan."""
     if fabric is not None and not isinstance(fabric, t.Mapping):
         raise CollectionError(f"fabric: the plan's hosts are needed as a dictionary, not {type(fabric).__name__}.")
     return {name: from_plain(PlannedHost, entry, f"fabric.{name}") for name, entry in (fabric or {}).items()}
@@ -44,17 +44,17 @@ def rails(host: PlannedHost, index: int) -> list[tuple[PlannedFunction, PlannedV
 
 
 def vf_name(function: PlannedFunction, vf: PlannedVf) -> str:
-    """Return how a VF is called everywhere: `p0f1v0`."""
+    """Return a VF's name, the same everywhere: `p0f1v0`."""
     return f"{function.slot}v{vf.index}"
 
 
 def resource(name: str) -> str:
-    """Return the extended resource that a VF is."""
+    """Return the name of a VF's extended resource."""
     return f"{MANAGER}/{name}"
 
 
 def pci(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
-    """Return a VF's PCI address; CollectionError where no run has read it yet."""
+    """Return a VF's PCI address; CollectionError if no run has read it yet."""
     if vf.pci is None:
         raise CollectionError(
             f"{host}: {vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather roce_info "
@@ -68,10 +68,10 @@ def _attachments(
 ) -> dict[str, dict[str, tuple[str, Plain]]]:
     """Return VF name → host → name and CNI configuration of its attachment.
 
-    needed: the hosts whose VFs' PCI addresses must be known; of the others, which this run has not seen, unknown ones are left out.
+    needed: hosts whose VFs must have a known PCI address; unknown VFs of other hosts, which this run has not seen, are left out.
     """
     found: dict[str, dict[str, Plain]] = {}
-    open_ = set()  # VFs whose address is not known on every node
+    open_ = set()  # VFs without a known address on every node
     for host in planned.values():
         for index in sorted(indexes):
             for function, vf in rails(host, index):
@@ -121,7 +121,7 @@ def attachments(
     plugin: bool,
     needed: t.Collection[str],
 ) -> list[Plain]:
-    """Return the NetworkAttachmentDefinitions of these VF indexes. plugin: VFs come by the SR-IOV device plugin."""
+    """Return the NetworkAttachmentDefinitions of these VF indexes. plugin: the SR-IOV device plugin allocates the VFs."""
     objects: dict[str, Plain] = {}
     for name, by_host in _attachments(planned, indexes, plugin, needed).items():
         for own, conf in by_host.values():
@@ -141,7 +141,7 @@ def attachments(
 
 
 def needed(objects: t.Iterable[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
-    """Return namespace and name of every attachment that the pods of these objects ask for."""
+    """Return namespace and name of every attachment that the pods of these objects request."""
     asked = set()
     for each in objects:
         template = (each.get("spec") or {}).get("template") or {}
@@ -152,7 +152,7 @@ def needed(objects: t.Iterable[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
 
 
 def missing(objects: t.Iterable[t.Mapping[str, t.Any]], there: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
-    """Return what to say of attachments that pods ask for and that are neither there nor about to be made."""
+    """Return a message for each attachment that pods request and that neither exists nor is about to be created."""
     known = {
         (each["metadata"]["namespace"], each["metadata"]["name"])
         for each in there

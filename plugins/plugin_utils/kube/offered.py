@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes offer of the VFs that they should, by their `allocatable`; and why not.
+"""Compare the VFs that nodes offer (`allocatable`) with those that they should, and say why some are missing.
 
-The SR-IOV device plugin looks for devices once, when it starts, and passes over a pool that is empty then ("no devices in device
-pool, skipping creating resource server", v3.11.0): VFs or HCAs that come later are offered once it has started again.
+The SR-IOV device plugin looks for devices once, at its start, and skips a pool that is empty then ("no devices in device pool,
+skipping creating resource server", v3.11.0): VFs or HCAs that appear later are offered only after it has restarted.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ Object = t.Mapping[str, t.Any]
 
 @dataclass
 class Watch:
-    """Which plugins are to start again, while one looks again and again. patience_s: for one that runs, and its kubelet."""
+    """Which plugins to restart, over repeated looks. patience_s: how long a running plugin and its kubelet get."""
 
     patience_s: float
     restarted: list[str] = field(default_factory=list)  # nodes
     since: dict[tuple[str, str], float] = field(
         default_factory=dict
-    )  # when a pod was first seen to run and offer too little
+    )  # when a pod was first seen running with too few VFs offered
 
     def due(self, found: t.Mapping[str, t.Any], now: float) -> dict[str, str]:
-        """Return node → pod of those that have had their time, each node once."""
+        """Return node → pod of the plugins whose time is up, each node once."""
         for node, (_pod, uid) in found["restart"].items():
             self.since.setdefault((node, uid), now)
         late = self._late(found, now)
         made = {node: pod for node, pod in late.items() if node not in self.restarted}
         self.restarted += list(made)
-        self.since |= {(node, found["restart"][node][1]): now for node in made}  # it may be there a moment longer
+        self.since |= {(node, found["restart"][node][1]): now for node in made}  # the old pod may stay a moment longer
         return made
 
     def over(self, found: t.Mapping[str, t.Any], now: float) -> bool:
-        """Whether waiting is of no use: all plugins run, have started again, and have had their time since."""
+        """Whether waiting is pointless: all plugins run, have been restarted, and have had their time since."""
         return not found["pending"] and set(self._late(found, now)) == set(found["restart"]) <= set(self.restarted)
 
     def _late(self, found: t.Mapping[str, t.Any], now: float) -> dict[str, str]:
@@ -59,11 +59,11 @@ def offered(
     ranks: t.Sequence[Object] | None = None,
     facts: t.Mapping[str, Object] | None = None,
 ) -> Plain:
-    """Return `lacking` (a line for each node that offers less than it should), `restart` (by node, the plugin's pod that runs there: its
-    name and uid) and `pending` (nodes whose plugin is not at work yet, which is worth waiting for).
+    """Return `lacking` (a line for each node that offers less than it should), `restart` (by node, name and uid of the plugin's running
+    pod) and `pending` (nodes whose plugin is not running yet, which is worth waiting for).
 
-    there: the cluster's Nodes, our daemons' Pods, and the plugin's ConfigMap. hosts: of this run, with their nodes' names. ranks: what
-    is asked for, as StatefulSets; None: all that the plugin's files list. facts: what roce_info read, by host.
+    there: the cluster's Nodes, our daemons' Pods, and the plugin's ConfigMap. hosts: of this run, host → node name. ranks: the
+    StatefulSets whose requests count; None: everything in the plugin's files. facts: what roce_info read, by host.
     """
     files = _listed(there)
     asked = {node: set(pools) for node, pools in files.items()} if ranks is None else _asked(ranks)
@@ -72,7 +72,7 @@ def offered(
     for host, name in hosts.items():
         wanted = asked.get(name) or set()
         node = nodes.get(name)
-        if not wanted or node is None:  # a node that is not there is named elsewhere
+        if not wanted or node is None:  # a missing node is reported elsewhere
             continue
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         lacking = sorted(each for each in wanted if int(allocatable.get(each) or 0) < 1)
@@ -94,7 +94,7 @@ def _names(node: Object) -> set[str]:
 
 
 def _listed(there: t.Sequence[Object]) -> dict[str, dict[str, str]]:
-    """Return node → resource → PCI address, as the plugin's files have it."""
+    """Return node → resource → PCI address from the plugin's files."""
     found: dict[str, dict[str, str]] = {}
     for each in there:
         if each["kind"] != "ConfigMap" or each["metadata"]["name"] != SRIOV:
@@ -109,7 +109,7 @@ def _listed(there: t.Sequence[Object]) -> dict[str, dict[str, str]]:
 
 
 def _asked(ranks: t.Sequence[Object]) -> dict[str, set[str]]:
-    """Return node → the VFs that ranks there ask for."""
+    """Return node → the VFs that its ranks request."""
     found: dict[str, set[str]] = {}
     for rank in ranks:
         spec = rank["spec"]["template"]["spec"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod that runs a program of ours once in an engine's image on one node: no GPU, no weights, no VFs, no token, nothing of the node."""
+"""A pod that runs one of our programs once in an engine's image on one node: no GPU, weights, VFs or token, nothing of the node."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 
 SCRATCH = "/dgxspark-scratch"
 _SECRET_MODE = 0o400
-PLACED_S = 60.0  # how long no node may take it: what it asks for does not come free by itself
+PLACED_S = 60.0  # how long a pod may stay unscheduled: what it requests does not become free by itself
 
 
 @dataclass(frozen=True)
 class Once:
-    """What is run. name: of the pod and of the ConfigMap with its files, which lie in pod.PROGRAMS by their paths.
+    """What to run. name: of the pod and of the ConfigMap with its files, which are mounted in pod.PROGRAMS under their paths.
 
-    limits: of the container. room: of its scratch folder. secrets: what it reads in which folder, each (name of a Secret, its key).
+    limits: of the container. room: of its scratch folder. secrets: by mount folder, each (name of a Secret, its key).
     timeout_s: for the pull and the run together.
     """
 
@@ -46,7 +46,7 @@ class Once:
 
 
 def objects(once: Once, chosen: Settings) -> tuple[list[Plain], Plain]:
-    """Return what the pod needs, the namespace first, and the pod. CollectionError for what cannot be written down."""
+    """Return the objects that the pod needs, the namespace first, and the pod. CollectionError for values no manifest can express."""
     items = [{"key": _key(path), "path": path} for path in once.files]
     texts = {_key(path): text for path, text in once.files.items()}
     files = thing("v1", "ConfigMap", once.name, chosen.namespace, once.labels, data=texts)
@@ -59,7 +59,7 @@ def objects(once: Once, chosen: Settings) -> tuple[list[Plain], Plain]:
         {"name": "scratch", "mountPath": SCRATCH},
     ]
     for number, (folder, (name, key)) in enumerate(sorted(once.secrets.items())):
-        # A file that root alone reads: neither in the environment nor in an argument.
+        # A file that only root can read: the secret is neither in the environment nor in an argument.
         item = {"key": key, "path": key, "mode": _SECRET_MODE}
         volumes.append({"name": f"secret-{number}", "secret": {"secretName": name, "items": [item]}})
         mounts.append({"name": f"secret-{number}", "mountPath": folder, "readOnly": True})
@@ -79,7 +79,7 @@ def objects(once: Once, chosen: Settings) -> tuple[list[Plain], Plain]:
                 "image": once.image,
                 "imagePullPolicy": chosen.image_pull,
                 "command": list(once.command),
-                # An image's own word would have the NVIDIA runtime hand it every GPU.
+                # Without this, an image's own setting would have the NVIDIA runtime give it every GPU.
                 "env": [
                     {"name": key, "value": value}
                     for key, value in (("HOME", SCRATCH), ("NVIDIA_VISIBLE_DEVICES", "void"), ("TMPDIR", SCRATCH))
@@ -106,12 +106,12 @@ def _key(path: str) -> str:
 
 
 def ended(made: t.Mapping[str, t.Any]) -> bool:
-    """Whether a pod has come to its end."""
+    """Whether a pod has ended."""
     return (made.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def fault(made: t.Mapping[str, t.Any]) -> str | None:
-    """Return why a pod did not end well; empty where it did, None while it runs."""
+    """Return why a pod failed; empty if it succeeded, None while it runs."""
     status = made.get("status") or {}
     if not ended(made):
         return None
@@ -133,9 +133,9 @@ def outcome(
     events: t.Sequence[t.Mapping[str, t.Any]],
     now: float,
 ) -> tuple[str, str] | None:
-    """Return the digest of what ran on the host and why it did not end well ("" where it did); None while it is at work.
+    """Return the digest of what ran on the host and why it failed ("" if it did not); None while it runs.
 
-    Raises CollectionError where it cannot come to an end.
+    Raises CollectionError if it cannot end.
     """
     runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
     failed = watch.ended(pods, events, now, runs)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of the platform that ranks need, as Kubernetes objects: each can be ours, left to the owner, or taken away."""
+"""The platform parts that ranks need, as Kubernetes objects: each can be ours, left to the owner, or removed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 
 SYSTEM = "kube-system"
 SRIOV = "dgxspark-sriov-device-plugin"
-# It looks for devices once, when it starts. Bounded, so that a VF which never comes does not keep the others from ranks.
+# The plugin looks for devices once, at its start. Bounded, so that a VF that never appears does not keep the others from ranks.
 WAIT = r"""end=$(( $(date +%s) + 120 ))
 for pci in $(grep -oE '[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]' "/etc/pcidp/$NODE_NAME.json"); do
   until ls "/sys/bus/pci/devices/$pci/infiniband/"* >/dev/null 2>&1; do
@@ -51,14 +51,14 @@ KUBELET = "/var/lib/kubelet"
 
 @dataclass(frozen=True)
 class Platform:
-    """An owner's choices. hosts: the Sparks of this run, which may be fewer than the fabric plan's; empty: all of the plan.
+    """An owner's choices. hosts: the Sparks of this run, possibly fewer than the fabric plan's; empty: all of the plan.
 
-    parts: part → present, absent or unmanaged; what is not named follows from the attachment.
+    parts: part → present, absent or unmanaged; the state of other parts follows from the attachment.
 
-    vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances
-    that may hold one GPU at the same time. images: part → reference instead of the known one. data_dir: K3s's, below which its
-    CNI folders are. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's. hca: where a VF's RDMA device is: below its PCI
-    function, where the SR-IOV device plugin looks for it, or virtual (soft-RoCE, in a lab), where it cannot be asked for.
+    vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances that may
+    hold one GPU at the same time. images: part → reference that replaces the known one. data_dir: K3s's, which contains its CNI
+    folders. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's. hca: where a VF's RDMA device is: below its PCI function,
+    where the SR-IOV device plugin looks for it, or virtual (soft-RoCE, in a lab), where it cannot be requested.
     """
 
     namespace: str = "dgx-serving"
@@ -78,9 +78,9 @@ class Platform:
 
 
 def states(chosen: Platform, vfs: bool = True) -> dict[str, str]:
-    """Return each part's state: the owner's word, else present where the attachment and RDMA access need it.
+    """Return each part's state: the owner's choice, else present if the attachment and RDMA access need it.
 
-    vfs: whether any are planned. Without (a single Spark) nothing hands them out: the SR-IOV device plugin ends at an empty file.
+    vfs: whether any are planned. Without VFs (a single Spark) no plugin hands them out: the SR-IOV device plugin exits on an empty file.
     """
     unknown = sorted(set(chosen.parts) - set(PARTS))
     if unknown:
@@ -101,13 +101,13 @@ def platform(
     knowledge_dirs: t.Sequence[str] = (),
     there: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> Plain:
-    """Return part → `{state, objects}` in the order in which parts are put there, with the objects of every state.
+    """Return part → `{state, objects}` in the order of installation, with the objects of every state.
 
-    Before all parts comes `nodes`: labels for the nodes that lack them, by which the daemons are kept to the Sparks. The part
+    `nodes` comes before all parts: labels for the nodes that lack them, which restrict the daemons to the Sparks. The part
     cni_plugins has no objects but `install`: files for the nodes, with their checksums.
 
-    fabric: the fabric plan's hosts (empty for a single Spark: then there are no VFs to hand out). there: what the cluster has of
-    Nodes, our daemons' Pods and the SR-IOV device plugin's ConfigMap: what this run does not see stays as it is there.
+    fabric: the fabric plan's hosts (empty for a single Spark, which has no VFs to hand out). there: the cluster's Nodes, our
+    daemons' Pods and the SR-IOV device plugin's ConfigMap: what belongs to hosts outside this run stays as it is.
     """
     chosen = from_plain(Platform, dict(kubernetes or {}), "kubernetes")
     label(chosen.namespace, "kubernetes.namespace")
@@ -158,7 +158,7 @@ def _paths(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def reference(entry: t.Mapping[str, t.Any]) -> str:
-    """Return what of knowledge/platform a part's image is asked for by: its digest, where one is known, wins over its tag."""
+    """Return the reference of a part's image from knowledge/platform: a known digest overrides the tag."""
     return str(entry["image"]) + (f"@{entry['digest']}" if entry["digest"] else "")
 
 
@@ -180,7 +180,7 @@ def _node(chosen: Platform, host: str) -> str:
     return node_name(chosen.node_names.get(host, host), f"host {host!r}")
 
 
-# Not by a list of names: a run that sees fewer Sparks would take the daemons away from the others, under their ranks.
+# A label, not a list of names: a run that sees fewer Sparks would remove the daemons from the others, under their ranks.
 ON_SPARKS: Plain = {"nodeSelector": {SPARK: "true"}}
 
 
@@ -191,8 +191,8 @@ def _labelled(
     files: t.Mapping[str, str],
     there: t.Sequence[t.Mapping[str, t.Any]],
 ) -> list[Plain]:
-    """Return the labels of the nodes that lack some: of this run's, and of those on which daemons of ours run already (an
-    earlier release chose them by their names)."""
+    """Return the missing labels: for this run's nodes, and for those that run our daemons already (an earlier release
+    selected them by name)."""
     daemons = ("multus", "sriov_device_plugin", "nvidia_device_plugin")
     if all(wanted[part] != "present" for part in daemons):
         return []
@@ -258,7 +258,7 @@ def _runtime_class() -> list[Plain]:
 
 
 def _nvidia(chosen: Platform, known: t.Mapping[str, t.Any]) -> list[Plain]:
-    """NVIDIA's device plugin, by CDI; with shares, so that several instances can each hold the one GPU."""
+    """NVIDIA's device plugin, with CDI; with shares, several instances can hold the one GPU."""
     if chosen.gpu_shares < 1:
         raise CollectionError(f"gpu_shares: {chosen.gpu_shares} is not a whole number of at least 1.")
     own = labels(**{PART: "nvidia_device_plugin"})
@@ -302,7 +302,7 @@ def _nvidia(chosen: Platform, known: t.Mapping[str, t.Any]) -> list[Plain]:
 
 
 def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) -> dict[str, str]:
-    """Return the SR-IOV device plugin's file of each node of this run: one resource for each function × VF index, by PCI address,
+    """Return the SR-IOV device plugin's file for each node of this run: one resource for each function × VF index, by PCI address,
     since a VF's interface leaves the node."""
     files: dict[str, str] = {}
     for name, host in seen.items():
@@ -326,7 +326,7 @@ def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) ->
 
 
 def _kept(chosen: Platform, seen: t.Iterable[str], there: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
-    """Return the files of nodes that this run does not see, but for those that have left the cluster."""
+    """Return the files of nodes outside this run, except those that have left the cluster."""
     own = {f"{_node(chosen, name)}.json" for name in seen}
     nodes = [each["metadata"] for each in there if each["kind"] == "Node"]
     known = {f"{name}.json" for node in nodes for name in (node["name"], (node.get("labels") or {}).get(HOSTNAME))}
@@ -340,7 +340,7 @@ def _kept(chosen: Platform, seen: t.Iterable[str], there: t.Sequence[t.Mapping[s
 
 
 def _sriov(chosen: Platform, files: t.Mapping[str, str], known: t.Mapping[str, t.Any]) -> list[Plain]:
-    """The SR-IOV device plugin. PCI addresses are a node's own, so each node reads a file of its own."""
+    """The SR-IOV device plugin. PCI addresses differ by node, so each node reads its own file."""
     own = labels(**{PART: "sriov_device_plugin"})
     env = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     container = {
@@ -367,10 +367,10 @@ def _sriov(chosen: Platform, files: t.Mapping[str, str], known: t.Mapping[str, t
         },
         {"name": "config", "configMap": {"name": SRIOV}},
     ]
-    # It ends at once where it has no file, or an empty one: it runs where there is one.
+    # The plugin exits at once without a file, or with an empty one: it runs only on nodes that have one.
     where = {"nodeSelector": {SPARK: "true", VFS: "true"}}
     spec = {"hostNetwork": True, "containers": [container], "volumes": volumes, **where}
-    if "sriov_device_plugin" not in chosen.images:  # an owner's own may have no shell
+    if "sriov_device_plugin" not in chosen.images:  # an owner's image may have no shell
         wait = {
             **_container(chosen, known, "sriov_device_plugin"),
             "name": "wait",
@@ -390,7 +390,7 @@ def _networks(
     chosen: Platform, planned: t.Mapping[str, PlannedHost], seen: t.Mapping[str, PlannedHost], state: str
 ) -> list[Plain]:
     plugin = chosen.rdma == "device_plugin"
-    if state != "present":  # to be taken away, names alone count
+    if state != "present":  # for removal only the names count
         plugin = True
     made = networks.attachments(planned, chosen.vf_indexes or (), chosen.namespace, plugin, seen)
     return [thing("v1", "Namespace", chosen.namespace, None, labels()), *made] if made else []

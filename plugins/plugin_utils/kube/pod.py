@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one pod template that every rank of every instance is made of, whatever the engine and the attachment."""
+"""The one pod template for every rank of every instance, whatever the engine and the attachment."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.system import RAN
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
 
-PROGRAMS = RANK_PROGRAMS  # where the ConfigMap is mounted
+PROGRAMS = RANK_PROGRAMS  # mount point of the ConfigMap
 CACHE = "/cache"
 TOKEN = "/run/secrets/dgxspark"
 KEY = "/run/secrets/dgxspark-api"
-API_KEY = "api-key"  # the volume that has it
+API_KEY = "api-key"  # the volume that contains it
 CONTAINER = "rank"
 PERIOD_S = 5
-# The kubelet counts failures of a container that ended by itself on in the next one (pkg/kubelet/prober/worker.go: resultRun is
-# set back by its own restarts alone), so a load must not pay for the starts before it.
+# The kubelet carries the failure count of a container that exited by itself over to the next one (pkg/kubelet/prober/worker.go: only
+# its own restarts reset resultRun), so a load must not pay for earlier starts.
 STARTS = 4
 LIVENESS_FAILURES = 6
-# What engines and their compilers keep between starts. Weights are shared by instances, and read alone where the hub is not asked;
-# kernels and a model's own code are run, so each instance has a place of its own for them.
+# What engines and their compilers keep between starts. Instances share weights, which are read-only if ranks do not ask the hub;
+# kernels and a model's own code are executed, so each instance has its own folder for them.
 CACHES = {
     "HF_HOME": f"{CACHE}/huggingface",
     "TRITON_CACHE_DIR": f"{CACHE}/kernels/triton",
@@ -54,7 +54,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Member:
-    """One rank, ready to be written down."""
+    """One rank, ready to become a manifest."""
 
     rank: int
     host: str
@@ -71,7 +71,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """What the ranks of an instance share. start_s: for the whole start, until which nobody is restarted."""
+    """What the ranks of an instance share. start_s: for the whole start; until then no rank is restarted."""
 
     instance: str
     image: str
@@ -84,7 +84,7 @@ class Group:
 
 
 def _probe(path: str, port: int, **more: int) -> Plain:
-    # The supervisor answers on every interface; the kubelet asks the pod's own address.
+    # The supervisor answers on every interface; the kubelet asks at the pod's own address.
     return {"httpGet": {"path": path, "port": port}, "periodSeconds": PERIOD_S, "timeoutSeconds": 5, **more}
 
 
@@ -103,7 +103,7 @@ def _networks(member: Member, namespace: str) -> Plain:
 
 
 def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
-    """Return volumes and where they are mounted."""
+    """Return volumes and their mounts."""
     chosen = group.settings
 
     def node_folder(name: str, path: str) -> Plain:
@@ -114,7 +114,7 @@ def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": chosen.shm}},
         node_folder("huggingface", f"{chosen.cache_dir}/huggingface"),
         node_folder("kernels", f"{chosen.cache_dir}/kernels/{group.instance}/{group.kernels}"),
-        # Where the node has a memory guard, its socket is in this folder.
+        # If the node has a memory guard, its socket is in this folder.
         node_folder("load-guard", FOLDER),
     ]
     mounts: list[Plain] = [
@@ -125,7 +125,7 @@ def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
         {"name": "load-guard", "mountPath": FOLDER, "readOnly": True},
     ]
     if wants_token(chosen):
-        # A file that root alone reads: not in the environment, where every child and /proc would show it.
+        # A file that only root can read: in the environment every child and /proc would show it.
         items = [{"key": "token", "path": "token", "mode": 0o400}]
         volumes.append({"name": "hf-token", "secret": {"secretName": chosen.hf_token_secret, "items": items}})
         mounts.append({"name": "hf-token", "mountPath": TOKEN, "readOnly": True})
@@ -137,12 +137,12 @@ def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
 
 
 def has_door(member: Member, chosen: Settings) -> bool:
-    """Whether this rank has an API that asks for a key."""
+    """Whether this rank has an API that requires a key."""
     return member.rank == 0 and chosen.api_key_secret is not None
 
 
 def wants_token(chosen: Settings) -> bool:
-    """Whether ranks get the hub's token: where they fetch for themselves, and nowhere else."""
+    """Whether ranks get the hub's token: only if they download for themselves."""
     return bool(chosen.hf_token_secret) and not chosen.hub_offline
 
 
@@ -171,7 +171,7 @@ def template(
         "env": _environment(member, group),
         "ports": ports,
         "volumeMounts": mounts,
-        # Until the group is whole and the API gives tokens nobody is restarted for being slow; the supervisor's own
+        # Until the group is complete and the API produces tokens, no rank is restarted for being slow; the supervisor's own
         # bounds end a start earlier, with a cause. Later a dead supervisor is noticed within half a minute.
         "startupProbe": _probe("/started", group.supervisor, failureThreshold=-(-STARTS * group.start_s // PERIOD_S)),
         "readinessProbe": _probe("/ready", group.supervisor, failureThreshold=2),
@@ -179,7 +179,7 @@ def template(
         "terminationMessagePolicy": "File",
     }
     spec: Plain = {
-        # A rank has no other place to go: where its node was away, it goes on when the node is back.
+        # A rank is bound to its node: if the node was away, the rank continues when it is back.
         "tolerations": [
             {"key": "nvidia.com/gpu", "operator": "Exists"},
             {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
@@ -187,8 +187,8 @@ def template(
         ],
         "priorityClassName": priority_class(chosen),
         "serviceAccountName": service,
-        # Its account may delete the pods of its instance, this one and its siblings, for their sets to replace them, and
-        # nothing else (preflight.py deletes its own).
+        # Its account may only delete the pods of its instance, this one and its siblings, so that their sets replace them
+        # (preflight.py deletes its own).
         "automountServiceAccountToken": member.attached,
         "terminationGracePeriodSeconds": 60,
         "volumes": volumes,
@@ -205,7 +205,7 @@ def framed(
     own: t.Mapping[str, str],
     annotations: t.Mapping[str, str],
 ) -> Plain:
-    """Return a rank's pod: what is asked for with a GPU, the rank's VFs and its node, and no more rights than that takes."""
+    """Return a rank's pod: the container with a GPU, the rank's VFs and its node, and only the rights that this takes."""
     devices = {chosen.gpu_resource: "1"} if chosen.gpu_resource else {}
     if chosen.rdma == "device_plugin":
         devices |= {networks.resource(rail.name): "1" for rail in member.rails}
@@ -242,5 +242,5 @@ def framed(
 
 
 def priority_class(chosen: Settings) -> str:
-    """Return the name of the priority class: its value is part of it, since Kubernetes never lets it change."""
+    """Return the name of the priority class, which includes the value, since Kubernetes never lets that change."""
     return f"dgxspark-serving-{chosen.priority}"

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The engine's image on the nodes of a plan, before anything is stopped: who lacks it, pods that pull it, which digest came.
+"""The engine's image on the nodes of a plan, before anything is stopped: who lacks it, pods that pull it, and its digests.
 
-A pod of this kind asks for the image as a rank does (name, pull policy, secrets, node), and for a program that no image has: the
-kubelet pulls, makes the container, and cannot start it ("StartError"), which ends a pod that is never started again. Nothing of the
-image runs. What the container was made of is its `imageID`.
+Such a pod requests the image as a rank does (name, pull policy, secrets, node), but a program that no image has: the kubelet
+pulls, creates the container, and cannot start it ("StartError"), which ends a pod that is never restarted. Nothing of the image
+runs. The container's `imageID` says what it was made of.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 
 Object = t.Mapping[str, t.Any]
 
-PULL = f"{MANAGER}/pull"  # label: of which instance the image is pulled
+PULL = f"{MANAGER}/pull"  # label: the instance whose image is pulled
 NOTHING = "/dgxspark-pulls-this-image-alone"
-PATIENCE_S = 120  # for a fault that may pass, since the kubelet's last try
-OTHERS_S = 10  # after the first failure, so that all nodes which fail are named
+PATIENCE_S = 120  # for a fault that may pass, counted from the kubelet's last try
+OTHERS_S = 10  # after the first failure, so that all failing nodes are named
 _TRIES = ("Pulling", "Pulled", "Failed", "BackOff", "InspectFailed", "ErrImageNeverPull")
 _WAITING = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
@@ -37,9 +37,9 @@ _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be on which node. pods: by host, those that are needed to have it there, or to learn its digest.
+    """The image each node needs. pods: by host, those that pull it there, or learn its digest.
 
-    lacking: hosts whose node does not list it. timeout_s: that all pulls together may take, by the setting `bound`. same: digests of
+    lacking: hosts whose node does not list it. timeout_s: for all pulls together, from the setting `bound`. same: digests of
     one image (image.alike).
     """
 
@@ -55,7 +55,7 @@ class Wanted:
 def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
     """Return which hosts of a served plan (see serving.py) have its image already, and the pods for the others.
 
-    A node that lists the image with its digest needs no pod, but for the pull policy Always, which asks the registry each time.
+    A node that lists the image with its digest needs no pod, except with pull policy Always, which asks the registry each time.
     """
     ranks = [*served["head"], *served["workers"]]
     by_node = {rank["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]: rank for rank in ranks}
@@ -78,7 +78,7 @@ def _container(spec: Object) -> Object:
 
 
 def selector(instance: str) -> list[str]:
-    """Return the labels by which an instance's pods of this kind are found."""
+    """Return the label selectors of an instance's pull pods."""
     return [f"{MANAGED_BY_LABEL}={MANAGER}", f"{PULL}={instance}"]
 
 
@@ -91,7 +91,7 @@ def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # No address of its own. Multus (4.3.0) does not give back that of a pod which was made before it came.
+        # No address of its own: Multus (4.3.0) does not release that of a pod which was created before Multus was there.
         "hostNetwork": True,
         **{key: rank[key] for key in ("nodeSelector", "tolerations", "imagePullSecrets") if key in rank},
         "containers": [
@@ -116,17 +116,17 @@ def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
 
 
 def bare(pod: Object) -> Plain:
-    """Return what names a pod, and no more: to take it away."""
+    """Return only what identifies a pod, to delete it."""
     metadata = {key: pod["metadata"][key] for key in ("name", "namespace")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
 @dataclass
 class Watch:
-    """What pods have come to, while one looks again and again.
+    """The progress of the pods, over repeated looks.
 
-    began: when the first pod was made. waiting: for what, a line for each host. since: by host, when its kubelet was first seen to
-    wait after a failed try.
+    began: when the first pod was created. waiting: what for, a line for each host. since: by host, when its kubelet was first seen
+    to wait after a failed try.
     """
 
     wanted: Wanted
@@ -140,9 +140,9 @@ class Watch:
     def ended(
         self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float, others: t.Sequence[str] = ()
     ) -> list[str] | None:
-        """Return what failed, a line for each host, once nothing more is waited for; None while something is.
+        """Return what failed, a line for each host, once nothing is pending; None while something is.
 
-        others: what the caller waits for beside the pulls, a line each; it has no more time than they have.
+        others: what else the caller waits for, a line each; it has no more time than the pulls.
         """
         failed, self.waiting = self.look(pods, events, now)
         self.waiting += others
@@ -155,7 +155,7 @@ class Watch:
         return None
 
     def look(self, pods: t.Sequence[Object], events: t.Sequence[Object], now: float) -> tuple[list[str], list[str]]:
-        """Return what failed for good and what is waited for, a line for each host."""
+        """Return what failed for good and what is pending, a line for each host."""
         there = {pod["metadata"]["name"]: pod for pod in pods}
         failed, waiting = [], []
         for host, made in self.wanted.pods.items():
@@ -174,7 +174,7 @@ class Watch:
         return failed, waiting
 
     def _fault(self, host: str, pod: Object | None, own: t.Sequence[Object], now: float) -> str:
-        """Return why a host's pod will not have the image; empty where it may yet."""
+        """Return why a host's pod will not get the image; empty if it still may."""
         if pod is None:
             return f"{host}: its pod was deleted by someone else. Run again."
         status = pod.get("status") or {}
@@ -182,7 +182,7 @@ class Watch:
         if state.get("reason") in _REFUSED or status.get("phase") == "Failed":
             text = state.get("message") or status.get("message") or status.get("reason") or "the pod failed"
             return f"{host}: {' '.join(str(text).split())}"
-        for each in status.get("containerStatuses") or ():  # to wait for its digest would last until the time limit
+        for each in status.get("containerStatuses") or ():  # waiting for its digest would last until the time limit
             if "running" in (each.get("state") or {}):
                 return (
                     f"{host}: its pod runs, which no pod of {NOTHING} can, and its kubelet calls the image "
@@ -193,7 +193,7 @@ class Watch:
         if state.get("reason") not in _WAITING or trying:
             self.since.pop(host, None)
             return ""
-        # A back-off of an older kubelet does not say why; its event did.
+        # The back-off of an older kubelet gives no cause; its event did.
         said = [f"{state['reason']} {state.get('message', '')}"]
         said += [_message(each) for each in reversed(own) if "Failed to pull image" in _message(each)]
         known = [(images.cause(text), text) for text in said]
@@ -207,9 +207,9 @@ class Watch:
 def result(
     watch: Watch, failed: t.Sequence[str], recorded: t.Mapping[str, str], namespace: str, accept: bool, check: bool
 ) -> Plain:
-    """Return what kube_pull answers: the digest of all hosts and the record to keep, or failed with a line for each problem.
+    """Return kube_pull's answer: the digest of all hosts and the record to keep, or failed with a line for each problem.
 
-    recorded, accept: as image.judge takes them. check: nothing was pulled.
+    recorded, accept: as for image.judge. check: nothing was pulled.
     """
     wanted, digests = watch.wanted, {**watch.wanted.digests, **watch.digests}
     judged = images.judge(wanted.image, digests, recorded, accept, wanted.same)
@@ -227,7 +227,7 @@ def result(
 
 
 def unscheduled(pod: Object) -> str:
-    """Return why no node takes a pod, as the scheduler says it; empty where one does, or the scheduler has not looked."""
+    """Return the scheduler's reason why no node accepts a pod; empty if one does, or the scheduler has not looked."""
     for each in (pod.get("status") or {}).get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return str(each.get("message") or each.get("reason") or "it does not say why")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to do about an instance, from what is there and what is wanted: decided before anything is stopped."""
+"""Decide what to do about an instance, from its current and its wanted state, before anything is stopped."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import S
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, RANK, Plain, plan_of
 
 GIB_IN_KIB = 1024 * 1024
-# Of the memory that the plan counts on: what the kernel keeps for itself differs a little from boot to boot.
+# Tolerance on the memory that the plan counts on: the kernel's own share differs a little from boot to boot.
 SLACK_GIB = 1.0
-# Holds for whatever ranks there are: what they reach, and which pods they may delete.
+# These apply to whatever ranks exist: what they reach, and which pods they may delete.
 _HELD = ("NetworkPolicy", "Role", "RoleBinding")
 _SERVER = ("creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid")
 
 
 def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]], restart: bool = False) -> Plain:
-    """Return what to do: `action` (none, start, replace), `old` (a plan's checksum or None), `restore` (the old ranks, to be
-    put back where the new ones do not come up), `policies` (what these could reach and do, to be put back with them) and `stale` (to be
-    removed once the new ones have come up).
+    """Return what to do: `action` (none, start, replace), `old` (a plan's checksum or None), `restore` (the old ranks, for a rollback
+    if the new ones do not come up), `policies` (what those could reach and do, restored with them) and `stale` (to delete once the
+    new ones have come up).
 
-    served: as kube_serving returns it. there: everything of the instance in the cluster. A group whose ranks are not
-    all of one plan (a run was killed) is replaced. restart: replace it although the plan is the same.
+    served: from kube_serving. there: everything of the instance in the cluster. A group whose ranks are not all of one plan (a run
+    was killed) is replaced. restart: replace it even if the plan is the same.
     """
     wanted = {made["metadata"]["name"] for made in (*served["workers"], *served["head"])}
     sets = {made["metadata"]["name"]: made for made in there if made.get("kind") == "StatefulSet"}
@@ -47,16 +47,16 @@ def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any
 
 
 def apart(common: t.Sequence[Plain], action: str) -> tuple[list[Plain], list[Plain]]:
-    """Return what may come before the old ranks are gone, and what would change what these reach and may do.
+    """Return what may be applied before the old ranks are gone, and what would change what these reach and may do.
 
-    A run may wait long, or end, between the two, with the old ranks serving.
+    A run may wait long, or end, between the two, while the old ranks serve.
     """
     later = [made for made in common if action == "replace" and made["kind"] in _HELD]
     return [made for made in common if made not in later], later
 
 
 def stale(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:
-    """Return the ConfigMaps of other plans: nobody needs them once the new group is ready."""
+    """Return the ConfigMaps of other plans: unused once the new group is ready."""
     wanted = {made["metadata"]["name"] for made in served["common"] if made["kind"] == "ConfigMap"}
     return [
         {
@@ -70,7 +70,7 @@ def stale(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]
 
 
 def restorable(there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:
-    """Return a group's StatefulSets as they can be applied again: without what the server wrote, workers first."""
+    """Return a group's StatefulSets in a form that can be applied again: without the server's fields, workers first."""
     found = []
     for made in there:
         if made.get("kind") != "StatefulSet":
@@ -83,9 +83,9 @@ def restorable(there: t.Sequence[t.Mapping[str, t.Any]]) -> list[Plain]:
 
 
 def kept(there: t.Sequence[t.Mapping[str, t.Any]], instance: str) -> Plain:
-    """Return what an instance has in the cluster in the form of `kube_serving`, so that it can be served again as it is.
+    """Return what an instance has in the cluster in the form of `kube_serving`, so that it can be served again unchanged.
 
-    `head` is empty where nothing is served. there: everything of the instance, as the API returns it.
+    `head` is empty if nothing is served. there: everything of the instance, from the API.
     """
     sets = restorable(there)
     head = [made for made in sets if (made["spec"]["template"]["metadata"].get("labels") or {}).get(RANK) == "0"]
@@ -93,7 +93,7 @@ def kept(there: t.Sequence[t.Mapping[str, t.Any]], instance: str) -> Plain:
         each.get("startupProbe") or {} for made in head for each in made["spec"]["template"]["spec"]["containers"]
     ]
     start = max((probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10) for probe in probes), default=0)
-    start //= STARTS  # which the probe allows
+    start //= STARTS  # the probe allows this many starts
     return {
         "name": f"serve-{instance}",
         "plan": plan_of(head[0]) if head else None,
@@ -106,7 +106,7 @@ def kept(there: t.Sequence[t.Mapping[str, t.Any]], instance: str) -> Plain:
 
 
 def _applicable(made: t.Mapping[str, t.Any]) -> Plain:
-    """Return an object without what the server wrote; a Service's own address is the server's to give."""
+    """Return an object without the server's fields; a Service's own address is for the server to assign."""
     metadata = {key: value for key, value in made["metadata"].items() if key not in _SERVER}
     again = {key: value for key, value in made.items() if key not in ("metadata", "status")} | {"metadata": metadata}
     if made.get("kind") == "Service":
@@ -126,13 +126,13 @@ def problems(
     nodes: t.Sequence[t.Mapping[str, t.Any]],
     attachments: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> list[str]:
-    """Return why this could not start, from what the cluster has: to be asked before anything is stopped."""
+    """Return why this could not start, from what the cluster has; call it before anything is stopped."""
     ranks = [*served["workers"], *served["head"]]
     return unfit_nodes(served, nodes) + networks.missing(ranks, attachments)
 
 
 def unfit_nodes(served: t.Mapping[str, t.Any], nodes: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """Return what to say of nodes that ranks are pinned to and that are not there, not ready or cordoned."""
+    """Return a message for each node that ranks are pinned to and that is missing, not ready or cordoned."""
     known = {(node["metadata"].get("labels") or {}).get(HOSTNAME, node["metadata"]["name"]): node for node in nodes}
     said = []
     for host, name in served["nodes"].items():
@@ -152,7 +152,7 @@ def unfit_nodes(served: t.Mapping[str, t.Any], nodes: t.Sequence[t.Mapping[str, 
 
 
 def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host: str) -> list[str]:
-    """Return what to say of a node (roce_info's facts) that does not have the memory that the plan counts on."""
+    """Return a message if a node (roce_info's facts) lacks the memory that the plan counts on."""
     if needed_gib is None:
         return []
     free = from_plain(Node, node, f"{host}: roce_info").mem_available_kib

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have an action make a pod that runs once (see once.py), wait for its end, read its log, and take it away, whatever comes of it."""
+"""Create a pod that runs once (see once.py), wait for its end, read its log, and delete it whatever the outcome."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _nothing(_told: t.Any) -> None:
 
 
 class _Told(BaseException):
-    """A signal asks for the end."""
+    """A signal requests the end."""
 
 
 @contextlib.contextmanager
 def cleaning_up() -> t.Iterator[None]:
-    """Let what runs in here take away what it made before a signal ends the process: Ansible's worker would just go."""
+    """Let the body delete what it created before a signal ends the process: Ansible's worker would just exit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -42,7 +42,7 @@ def cleaning_up() -> t.Iterator[None]:
 
     def stop(number: int, _frame: types.FrameType | None) -> None:
         told.append(number)
-        for each in _SIGNALS:  # once is enough
+        for each in _SIGNALS:  # one signal is enough
             signal.signal(each, signal.SIG_IGN)
         raise _Told
 
@@ -59,9 +59,9 @@ def cleaning_up() -> t.Iterator[None]:
 
 @dataclass(frozen=True)
 class Job:
-    """A pod, what it needs, and how long it may take. host: where it runs. selector: the labels by which its kind is found.
+    """A pod, what it needs, and how long it may take. host: where it runs. selector: the labels of its kind of pods.
 
-    bound: the setting that says how long. look: told the pods of its kind at each look, and may raise. hear: told its log while it runs.
+    bound: the setting of the time limit. look: gets the pods of its kind at each poll, and may raise. hear: gets its log while it runs.
     """
 
     needs: list[Plain]
@@ -75,7 +75,7 @@ class Job:
 
 
 class Runner:
-    """What runs jobs for an action in the cluster that its options name."""
+    """Runs jobs for an action in the cluster that its options name."""
 
     def __init__(self, action: ask.Action, asked: Plain, namespace: str, task_vars: t.Any) -> None:
         self._action, self._task_vars = action, task_vars
@@ -87,9 +87,9 @@ class Runner:
         return ask.objects(self._action, ("v1", kind), self._place, selector, self._task_vars)
 
     def run(self, job: Job) -> tuple[str, str]:
-        """Return the digest of what the pod ran, and its log. Raises CollectionError where it did not end well."""
+        """Return the digest of what the pod ran, and its log. Raises CollectionError if it failed."""
         name = job.pod["metadata"]["name"]
-        self.remove([name])  # of a run that was killed
+        self.remove([name])  # left by a run that was killed
         with cleaning_up():
             try:
                 self._do({"resource_definition": [*job.needs, job.pod]})
@@ -99,7 +99,7 @@ class Runner:
         raise CollectionError(f"{name}: told to end, and taken away.")
 
     def remove(self, names: t.Sequence[str]) -> None:
-        """Take pods and ConfigMaps of these names away."""
+        """Delete the pods and ConfigMaps of these names."""
         for kind in ("Pod", "ConfigMap") if names else ():
             metadata = [{"name": name, "namespace": self._place["namespace"]} for name in names]
             gone = [{"apiVersion": "v1", "kind": kind, "metadata": each} for each in metadata]
@@ -115,7 +115,7 @@ class Runner:
             job.look(pods)
             own = [pod for pod in pods if pod["metadata"]["name"] == name]
             ended = once.outcome(watch, host, own, self.listed("Event"), time.monotonic())
-            if ended and ended[1]:  # what the program said of it comes first
+            if ended and ended[1]:  # the program's own output comes first
                 raise CollectionError(f"{host}: {ended[1]} {printable(self._said(job.pod))}".strip())
             if ended:
                 return ended[0]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance runs, as the API's objects tell it: its ranks, on which hosts, and where it answers."""
+"""What an instance runs, according to the API's objects: its ranks, their hosts, and where it answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Service"))
 
 
 def selectors(instance: str) -> list[str]:
-    """Return the labels by which everything of an instance is found."""
+    """Return the label selectors of everything of an instance."""
     own = labels(instance)
     return [f"{key}={own[key]}" for key in (MANAGED_BY_LABEL, INSTANCE_LABEL)]
 
@@ -31,14 +31,13 @@ def selectors(instance: str) -> list[str]:
 def running(
     instance: str, namespace: str, objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]
 ) -> Plain:
-    """Return what runs: `ranks` (how many there are to be), `hosts` (by rank), `pods` (what `nccl_transport` takes to
-    read their logs), `groups` (what `serving_canary` takes), `unreached` (why there are none), `inside` (where pods reach it), `secret`
-    (the name of that with the API's key, None without), `requests` (how many its plan computes at once, None where it does not say), and
-    `image` (its `name`, the `digest` that all ranks run, the same by host as
-    `digests`, and `problems`: ranks that differ, or another digest than came first).
+    """Return what runs: `ranks` (the wanted number), `hosts` (by rank), `pods` (for `nccl_transport`, to read their logs), `groups`
+    (for `serving_canary`), `unreached` (why there are none), `inside` (the URL for pods), `secret` (the name of the Secret with the API
+    key, None without), `requests` (how many its plan computes at once, None if not stated), and `image` (its `name`, the `digest` that
+    all ranks run, the same by host as `digests`, and `problems`: ranks that differ, or a digest other than the first one).
 
-    objects: by kind, as the API returns them; all nodes; of ConfigMaps, the one that keeps images' digests. node_names: the node of a
-    host where it has another name. Raises CollectionError where nothing runs.
+    objects: by kind, from the API; all nodes; of ConfigMaps, the one with the images' digests. node_names: the nodes of hosts that
+    have another name. Raises CollectionError if nothing runs.
     """
     sets = objects["StatefulSet"]
     if not sets:
@@ -64,13 +63,13 @@ def running(
 
 
 def ran(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]) -> Plain:
-    """Return which image runs (see `running`): what the containers were made of, not what was asked for."""
+    """Return which image runs (see `running`): what the containers were made of, not what was requested."""
     pods, hosts = _ranks(objects["Pod"]), {node: host for host, node in node_names.items()}
     name = next((str(pods[rank]["spec"]["containers"][0]["image"]) for rank in sorted(pods)), "")
     nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}
     found = {hosts.get(node, node): image.digest_of(pods[rank]) for rank, node in nodes.items()}
     digests = {host: digest for host, digest in found.items() if digest}
-    # A node without a rank has no say in what ranks run.
+    # A node without a rank does not count.
     theirs = [each for node in nodes.values() if (each := image.find(objects.get("Node", ()), node))]
     same = image.alike(theirs)
     judged = image.judge(name, digests, image.record(objects["ConfigMap"]), accept=False, same=same)
@@ -82,13 +81,13 @@ def _ranks(pods: t.Sequence[Plain]) -> dict[int, Plain]:
 
 
 def _is_rank(pod: Plain) -> bool:
-    # One that is being deleted stands beside its successor.
+    # A pod that is being deleted exists beside its successor.
     metadata = pod["metadata"]
     return RANK in (metadata.get("labels") or {}) and not metadata.get("deletionTimestamp")
 
 
 def _url(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
-    """Return where the head answers from outside of the cluster, None where nowhere."""
+    """Return the head's URL from outside the cluster, None if it has none."""
     address = (head or {}).get("status", {}).get("hostIP")
     if head and address and (head.get("spec") or {}).get("hostNetwork"):
         ports = [port for each in head["spec"]["containers"] for port in each.get("ports") or ()]
@@ -107,7 +106,7 @@ def _url(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
 
 
 def _inside(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
-    """Return where the head answers pods: at the Service's address, so that no name is looked up for each request."""
+    """Return the head's URL for pods, with the Service's address, so that no request needs a DNS lookup."""
     for service in services if head else ():
         spec, metadata = service.get("spec") or {}, service["metadata"]
         port = next((port["port"] for port in spec.get("ports") or () if port.get("name") == "http"), None)
@@ -118,7 +117,7 @@ def _inside(head: Plain | None, services: t.Sequence[Plain]) -> str | None:
 
 
 def _secret(head: Plain | None) -> str | None:
-    """Return the name of the Secret with the key that the head's API asks for; None where it asks for none."""
+    """Return the name of the Secret with the API key of the head; None without a key."""
     volumes = ((head or {}).get("spec") or {}).get("volumes") or ()
     return next((str(each["secret"]["secretName"]) for each in volumes if each.get("name") == API_KEY), None)
 

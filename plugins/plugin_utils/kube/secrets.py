@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Secrets that the ranks of an instance read: all that fetch the hub's token, the first the API's key."""
+"""The Secrets that the ranks of an instance read: those that download read the hub's token, the first one the API key."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 )
 
 COMPONENT = "api-key"
-KEY_LABEL = f"{MANAGER}/{COMPONENT}"  # its value tells one key from another
+KEY_LABEL = f"{MANAGER}/{COMPONENT}"  # its value tells keys apart
 
 
 def secrets(namespace: str, instance: str, token: str | None = None, key: str | None = None) -> list[Plain]:
-    """Return the Secrets. None: there is no token, or no key. CollectionError where the key cannot be one."""
+    """Return the Secrets. None: there is no token, or no key. Raises CollectionError if the key is malformed."""
     own = {MANAGED_BY_LABEL: MANAGER, INSTANCE_LABEL: instance}
     found: list[Plain] = []
     if token is not None:
@@ -36,7 +36,7 @@ def secrets(namespace: str, instance: str, token: str | None = None, key: str | 
 
 
 def others(instance: str, read: list[Plain]) -> list[str]:
-    """Return the selectors of all Secrets of the instance but those that are read; what has no label of a key is the token."""
+    """Return the selectors of all Secrets of the instance except those in use; one without a key label is the token."""
     keys = [each["metadata"]["labels"].get(KEY_LABEL) for each in read]
     without_token = [f"{COMPONENT_LABEL}={COMPONENT}"] if None in keys else []
     return selectors(instance) + without_token + [f"{KEY_LABEL}!={key}" for key in keys if key]

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the launch plan to the Kubernetes objects of one instance. Plain values in, plain objects out; nothing is asked.
+"""Turn the launch plan into the Kubernetes objects of one instance. Plain values in, plain objects out; no cluster access.
 
-A rank is a StatefulSet of one pod, not a Deployment: a pod's VF and address are free only once it is gone, and a
-StatefulSet alone waits for that before it makes the next one. It never rolls by itself (OnDelete): ranks of two plans
-do not work together, so a group is stopped and started as a whole. Its files are in an immutable ConfigMap whose name has
-the plan's checksum: a container that starts again within an old group gets the old files.
+A rank is a StatefulSet of one pod, not a Deployment: a pod's VF and address are free only once it is gone, and only a StatefulSet
+waits for that before it creates the next pod. It never rolls by itself (OnDelete): ranks of two plans do not work together, so a
+group is stopped and started as a whole. Its files are in an immutable ConfigMap whose name contains the plan's checksum: a
+container that restarts within an old group gets the old files.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch import Instance
 
-NAME_MOST = 40  # characters of an instance's name: what is appended must fit into a label
+NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into a label
 BEAT_S = 2
 PATCHES = "patches.json"
-STOP_S = 30  # for an engine to stop, half of the pod's grace period
-# What would show a key to all who see objects: by a flag or a variable, and the setting that keeps it in a Secret.
+STOP_S = 30  # for an engine to stop: half of the pod's grace period
+# Flags and variables that would show a key to everyone who sees objects, and the setting that keeps it in a Secret.
 _SHOWN = {
     **dict.fromkeys(("--api-key", "--api_key", "--admin-api-key", "--admin_api_key"), "k8s_dgx_api_key"),
     **dict.fromkeys(("VLLM_API_KEY", "SGLANG_API_KEY"), "k8s_dgx_api_key"),
     **dict.fromkeys(("--hf-token", "--hf_token"), "k8s_dgx_hf_token"),
     **dict.fromkeys(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"), "k8s_dgx_hf_token"),
 }
-# vLLM's socket in place of a port, and TLS, which the door does not speak to the engine.
+# vLLM's socket in place of a port, and TLS, which the door does not use towards the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
 
@@ -62,12 +62,11 @@ def serving(
     kubernetes: t.Mapping[str, t.Any] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
 ) -> Plain:
-    """Return the objects of a planned instance, in the order in which they are put there.
+    """Return the objects of a planned instance, in the order of their creation.
 
-    plan: as launch_plan returns it. fabric: the fabric plan's hosts; needed for more than one rank. kubernetes: an
-    owner's Settings. The result has `name`, `namespace`, `plan` (checksum), `common` (before any rank), `workers`, `head`,
-    `bounds` (seconds) and `needs` (memory in GiB that must be free on each node). Raises CollectionError for what cannot be
-    written down.
+    plan: from launch_plan. fabric: the fabric plan's hosts; needed for more than one rank. kubernetes: an owner's Settings. The
+    result has `name`, `namespace`, `plan` (checksum), `common` (before any rank), `workers`, `head`, `bounds` (seconds) and
+    `needs` (memory in GiB that must be free on each node). Raises CollectionError for values that no manifest can express.
     """
     absent = [key for key in _PLAN_KEYS if not isinstance(plan, t.Mapping) or key not in plan]
     if absent:
@@ -79,7 +78,7 @@ def serving(
     members = [_member(rank, instance, planned, chosen, len(plan["ranks"])) for rank in plan["ranks"]]
     wiring.distinct(members)
     load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
-    supervisor = instance.dist_port - 1  # engines count up from dist_port for their own
+    supervisor = instance.dist_port - 1  # engines count up from dist_port for theirs
     files = _files(plan, instance, members, chosen, load_s, supervisor)
     group = pod.Group(
         instance=instance.name,
@@ -88,7 +87,7 @@ def serving(
         port=instance.port,
         supervisor=supervisor,
         kernels=f"{plan['engine']['name']}-{plan['engine']['version']}",
-        # The preflight, the meeting and the load may each take all of their time.
+        # The preflight, the rendezvous and the load may each take their full time.
         start_s=2 * chosen.peers_timeout_s + load_s + 60,
         settings=chosen,
     )
@@ -131,7 +130,7 @@ def serving(
 
 
 def load_seconds(memory: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> int:
-    """Return what a load is given: never less than for a small model, then by its weights (GiB of one rank)."""
+    """Return the time limit of a load in seconds: a minimum for small models, plus a share for the weights (GiB of one rank)."""
     number = {key: entry["value"] for key, entry in knowledge.load("constants", knowledge_dirs).items()}
     weights = float(memory.get("load_peak_gib") or memory.get("weights_gib") or 0.0)
     return int(number["load.least"] + weights / number["load.rate"])
@@ -169,7 +168,7 @@ def _files(
     load_s: int,
     supervisor: int,
 ) -> dict[str, Plain]:
-    """Return what each rank's supervisor and preflight are told."""
+    """Return the input of each rank's supervisor and preflight."""
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
     first, name = members[0], f"serve-{instance.name}"
     meeting = f"{instance.meeting}.{chosen.namespace}.svc"
@@ -186,10 +185,10 @@ def _files(
             "rank": member.rank,
             "ranks": len(members),
             "host": member.host,
-            # The kubelet probes the pod's own address, the others ask at the VFs'.
+            # The kubelet probes the pod's own address, other ranks use the VFs'.
             "listen": "0.0.0.0",
             "port": supervisor,
-            # On a ring not all are on one wire: then it is the pod network.
+            # On a ring not all ranks share a wire: the others use the pod network.
             "head": wiring.way_to(first, member, meeting),
             "api": instance.port,
             "argv": _argv(member, instance, meeting, chosen),
@@ -222,7 +221,7 @@ def _files(
 
 
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
-    """Return the engine's command, by way of what it needs: a program that finds the first rank's address, the API's door."""
+    """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, in the API's door."""
     argv = list(member.argv)
     words = (*(word.partition("=")[0] for word in argv), *member.env)
     if open_to_all := next((word for word in words if word in _SHOWN), None):
@@ -246,7 +245,7 @@ def _inner(instance: Instance) -> int:
 
 
 def _inside(argv: t.Sequence[str], member: pod.Member, instance: Instance) -> list[str]:
-    """Return the engine's command with its API on loopback; of a worker the little that its engine may answer there."""
+    """Return the engine's command with its API on loopback, and a worker's too, if its command names a host or port."""
     told = {"--host": "127.0.0.1", "--port": str(_inner(instance))}
     counts = {flag: sum(word.partition("=")[0] == flag for word in argv) for flag in told}
     made = list(argv)
@@ -303,9 +302,9 @@ def _pod(name: str, member: pod.Member) -> str:
 def _may_delete_own_pods(
     name: str, members: t.Sequence[pod.Member], chosen: Settings, instance: Instance
 ) -> list[Plain]:
-    """Let the ranks delete the pods of their instance, and nothing else: one that was made without its VFs never gets them.
+    """Let the ranks delete the pods of their instance, and nothing else: a pod that was created without its VFs never gets them.
 
-    They share an account, so each may delete its siblings' pods, too: a group goes down with any one of them anyway.
+    They share an account, so each may delete its siblings' pods, too: any rank can take the group down anyway.
     """
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}
     rules = [{**pods, "resourceNames": [_pod(name, member) for member in members]}]
@@ -323,7 +322,7 @@ def _config_map(name: str, chosen: Settings, instance: Instance, data: t.Mapping
 
 
 def _priority(chosen: Settings) -> Plain:
-    # Not `globalDefault: false`: a server stores no false here, and would count each apply of it as a change.
+    # Not `globalDefault: false`: a server stores no false here, and would report every apply of it as a change.
     return thing(
         "scheduling.k8s.io/v1",
         "PriorityClass",
@@ -361,10 +360,10 @@ def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) 
 
 
 def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) -> Plain:
-    """Let ranks be reached by each other, and the API by anybody. The node's own probes pass always.
+    """Let ranks reach each other, and everyone reach the API. The node's own probes always pass.
 
-    Ranks that do not ask the hub reach each other and names, and with VFs (`attached`) an API server, to delete their pods.
-    What comes or goes over a VF passes no rule of the cluster's, nor does what a pod on the host's network says or listens on.
+    Ranks that do not use the hub reach only each other and DNS, and with VFs (`attached`) an API server, to delete their pods.
+    No cluster rule applies to traffic over a VF, or to a pod on the host's network.
     """
     select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     group = [{"podSelector": {"matchLabels": select}}]
@@ -377,8 +376,8 @@ def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) 
     if chosen.hub_offline:
         system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
         dns = {"to": [system], "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
-        # Where the API server is, no plan knows: its port is open to any address. It is the server's own, not its Service's (443), since
-        # rules are judged once the Service's address is exchanged for the server's.
+        # A plan cannot know the API server's address: its port is open to any address. It is the server's own port, not its
+        # Service's (443), since rules apply after the Service's address has been translated to the server's.
         server = {"ports": [{"port": port, "protocol": "TCP"} for port in chosen.api_ports]}
         spec["policyTypes"] = ["Ingress", "Egress"]
         spec["egress"] = [{"to": group}, dns, *([server] if attached else [])]
@@ -393,7 +392,7 @@ def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) 
 
 
 def _budget(name: str, chosen: Settings, instance: Instance) -> Plain:
-    """One rank at a time may be drained, and only out of a whole group: a broken one has nothing left to protect."""
+    """One rank at a time may be drained, and only from a whole group: a broken one has nothing left to protect."""
     select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     return thing(
         "policy/v1",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an owner chooses about Kubernetes, and the names, labels and checksums that all objects share."""
+"""An owner's choices for Kubernetes, and the names, labels and checksums that all objects share."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 
 MANAGER = "dgxspark.cluster"  # the value of MANAGED_BY_LABEL, and the field manager of server-side apply
-PLAN = f"{MANAGER}/plan"  # annotation: checksum of all that the ranks of an instance are started with
+PLAN = f"{MANAGER}/plan"  # annotation: checksum of everything that the ranks of an instance start with
 RANK = f"{MANAGER}/rank"  # label
 REQUESTS = f"{MANAGER}/requests"  # annotation: how many requests its plan computes at once
 MEMORY = f"{MANAGER}/memory-gib"  # annotation: what a rank holds by its plan once it serves
-PART = f"{MANAGER}/part"  # label: which part of the platform
-SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there (role k3s gives it, too)
+PART = f"{MANAGER}/part"  # label: the part of the platform
+SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there (role k3s sets it, too)
 VFS = f"{MANAGER}/vfs"  # label of a node: the SR-IOV device plugin has a file for it
 HOSTNAME = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-# Repository (with a registry's host and port perhaps), tag, digest: distribution's reference grammar, without the rare.
+# Repository (with an optional registry host and port), tag, digest: distribution's reference grammar, without rare forms.
 _IMAGE = re.compile(
     r"^(?:[a-zA-Z0-9.-]+(?::[0-9]+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$"
 )
@@ -45,12 +45,12 @@ class Settings:
     """An owner's choices for one instance. Bounds in seconds.
 
     attachment: `vf` (Multus gives each rank the instance's VFs) or `host` (host network). rdma: how /dev/infiniband
-    reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: Kubernetes' name of a host
-    where it is not the inventory's. image: instead of the profile's, best by digest. hf_token_secret: name of a Secret
-    with the key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then asks for; a
-    new key has a new name, as api_key.py gives it. hub_offline: they do not, since the weights are on the nodes, and read alone.
-    api_ports: of API servers, which closed ranks with VFs may reach.
-    load_timeout_s: None leaves it to the plan's weights. max_unavailable: of the disruption budget; None makes none.
+    reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: a host's name in Kubernetes if it
+    differs from the inventory's. image: replaces the profile's, best by digest. hf_token_secret: name of a Secret with the
+    key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then requires; a new key
+    has a new name (api_key.py). hub_offline: ranks do not ask the hub; the weights are on the nodes, and read-only.
+    api_ports: of API servers, which restricted ranks with VFs may reach.
+    load_timeout_s: None derives it from the plan's weights. max_unavailable: of the disruption budget; None makes none.
     """
 
     namespace: str = "dgx-serving"
@@ -73,7 +73,7 @@ class Settings:
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     service_port: int | None = None
     peers_timeout_s: int = 600
-    # A Spark short of memory may stand still for ten seconds and go on; a group taken down for it loads for minutes.
+    # A Spark short of memory may stall for ten seconds and continue; a group taken down for that loads for minutes.
     lost_after_s: int = 30
     hang_after_s: int = 180
     load_timeout_s: int | None = None
@@ -82,7 +82,7 @@ class Settings:
 
 
 def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
-    """Check an owner's choices. CollectionError names the key, the fault and what would do."""
+    """Check an owner's choices. CollectionError names the key, the fault and what is valid."""
     chosen = from_plain(Settings, dict(given or {}), "kubernetes")
     label(chosen.namespace, "kubernetes.namespace")
     for host, node in chosen.node_names.items():
@@ -115,7 +115,7 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
 
 
 def label(value: str, where: str, most: int = 63) -> str:
-    """Return a name that may be a DNS label; CollectionError says what is wrong with it."""
+    """Return a valid DNS label; CollectionError says what is wrong with it."""
     if len(value) > most or not _LABEL.match(value):
         raise CollectionError(
             f"{where}: {value!r} cannot be a name in Kubernetes: lower-case letters, digits and dashes, at most {most}, "
@@ -135,7 +135,7 @@ def node_name(value: str, where: str) -> str:
 
 
 def image(value: str | None, where: str) -> str:
-    """Return an image's reference; CollectionError where it is none (a profile may name a build recipe)."""
+    """Return an image's reference; CollectionError if it is not one (a profile may name a build recipe)."""
     if not value or not _IMAGE.match(value):
         what = f"{value!r} is not an image that can be pulled" if value else "no image is named"
         raise CollectionError(f"{where}: {what}. Build or choose one, and name it, best by digest, in k8s_dgx_image.")
@@ -143,19 +143,19 @@ def image(value: str | None, where: str) -> str:
 
 
 def checksum(value: t.Any) -> str:
-    """Return a short digest of plain data: the same for equal data, whatever the order of its keys."""
+    """Return a short digest of plain data: equal data gives the same digest, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def plan_of(made: t.Mapping[str, t.Any]) -> str | None:
-    """Return the checksum of the plan that an object of the cluster was made of; None where it carries none."""
+    """Return the checksum of the plan that an object of the cluster was made from; None if it has none."""
     value = (made["metadata"].get("annotations") or {}).get(PLAN)
     return str(value) if value is not None else None
 
 
 def labels(instance: str | None = None, **more: str) -> dict[str, str]:
-    """Return the labels by which everything of ours is found again."""
+    """Return the labels of all our objects."""
     own = {MANAGED_BY_LABEL: MANAGER, "app.kubernetes.io/part-of": "dgxspark"}
     if instance is not None:
         own |= {NAME_LABEL: "dgxspark-serving", INSTANCE_LABEL: instance}
@@ -163,7 +163,7 @@ def labels(instance: str | None = None, **more: str) -> dict[str, str]:
 
 
 def thing(api: str, kind: str, name: str, namespace: str | None, own: t.Mapping[str, str], **body: t.Any) -> Plain:
-    """Return an object's frame with its body."""
+    """Return an object: its metadata with its body."""
     metadata: Plain = {"name": name, "labels": dict(own)}
     if namespace is not None:
         metadata["namespace"] = namespace

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the cluster says of a group of ranks, in one verdict: going on, ready, or stuck, with the cause and what to do.
+"""Summarise a group of ranks in one verdict: waiting, ready, or stuck, with the cause and what to do.
 
 Read from pods and events as the API returns them. `ready` is the pod's *condition*: a lost node's pod keeps its
-containers' `ready: true`. A cause is final where waiting cannot help; the others may pass, and are shown meanwhile.
+containers' `ready: true`. A cause is final if waiting cannot help; the others may pass, and are shown meanwhile.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import RANK, Plain, plan_of
 
 Pod = t.Mapping[str, t.Any]
-Found = tuple[Finding, str]  # and the record that it rests on; empty where it is so now
+Found = tuple[Finding, str]  # the record is the evidence; empty if the fault is current
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What there was when one began to look: it may have been fixed since. restarts: by pod; records: of ends and events."""
+    """The state at the first look: its faults may have been fixed since. restarts: by pod; records: of ends and events."""
 
     restarts: t.Mapping[str, int]
     records: frozenset[str]
@@ -33,7 +33,7 @@ class Before:
 
 _IMAGE = {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImagePullBackOff"}
 _FINAL = {"verbs", "address", "mtu", "arp", "gid", "path-mtu", "config", "patches", "program", "plan", "port"}
-# A pod that was made without its VFs is replaced by itself (preflight.replace_pod), unless it stays for another start.
+# A pod that was created without its VFs replaces itself (preflight.replace_pod), unless it is kept for another start.
 _MADE_ANEW = {"address", "verbs"}
 _STAYS = 2  # restarts
 TRIES = 1  # how often a first try may be repeated
@@ -108,7 +108,7 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
 
 
 def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
-    """What keeps a pod from going. How its container ended is not why, and a kubelet may say nothing of it (1.20 not always)."""
+    """What keeps a pod from terminating. How its container ended is not the cause, and a kubelet may report none (1.20 not always)."""
     said = "it is still terminating."
     remedy = (
         "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "
@@ -121,7 +121,7 @@ def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
 def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     gone = re.search(r"failed to find host device|error with host device: lstat \S+ no such file", text)
     if reason == "FailedKillPod":
-        if gone:  # the plugin tries again and again to release what is not there; the pod stays until it can
+        if gone:  # the plugin retries the release of a missing device; the pod stays until that succeeds
             return _wrong(
                 "vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes."
             )
@@ -144,7 +144,7 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
 
 
 def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
-    """Name why a container ended: by the programs' own exit statuses, and by what they left as their last word."""
+    """Name why a container ended: from our programs' exit statuses, and from their termination messages."""
     code = state.get("exitCode")
     said = str(state.get("message") or "").strip()
     cause = CAUSES.get(code) if isinstance(code, int) else None
@@ -162,7 +162,7 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
 
 
 def _is_a_failure(event: t.Mapping[str, t.Any]) -> bool:
-    """Whether a kubelet tried and failed; that it does not try yet, it tells as an event, too."""
+    """Whether a kubelet tried and failed; a back-off is an event, too, but no failure."""
     return event.get("type") != "Normal" and "BackOff" not in f"{event.get('reason')} {event.get('message')}"
 
 
@@ -172,7 +172,7 @@ def _container(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | N
             continue
         waiting = (status.get("state") or {}).get("waiting") or {}
         ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
-        # The state stays until the kubelet has tried again: another event then says that it failed.
+        # The state stays until the kubelet has tried again: a further event then reports the failure.
         failed = [_record(each) for each in _events(pod, events) if _is_a_failure(each)]
         record = repr((pod["metadata"].get("uid"), failed))
         if waiting.get("reason") in _IMAGE:
@@ -188,7 +188,7 @@ def _container(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | N
 
 
 def ready(pod: Pod) -> bool:
-    """Whether the pod is ready, by its condition, and not on its way out."""
+    """Whether the pod is ready, by its condition, and not being deleted."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()
@@ -215,10 +215,10 @@ def findings(
 ) -> list[Finding]:
     """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot fix first.
 
-    What rests on a record from before may have been fixed: it is reported, and waited for until it happens again.
+    A fault known only from an earlier record may have been fixed: it is reported, but is not final until it happens again.
     """
     found = _since(_causes(pods, events), before)
-    # "Another rank is lost" is true of all the others and tells nothing: the first cause is in another pod.
+    # "Another rank is lost" is true of all the others and explains nothing: the first cause is in another pod.
     telling = [finding for finding in found if finding.id not in ("kube.lost", "kube.peer")] or found
     return sorted(telling, key=lambda finding: finding.severity != "error")
 
@@ -231,7 +231,7 @@ def _since(causes: t.Iterable[Found], before: Before | None) -> list[Finding]:
 def _unmade(
     pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], sets: t.Sequence[t.Mapping[str, t.Any]]
 ) -> list[Found]:
-    """What keeps StatefulSets from making their pods: an admission that refuses them, which they try again ever more rarely."""
+    """What keeps StatefulSets from creating their pods: an admission that refuses them; retries become ever rarer."""
     there = {pod["metadata"]["name"] for pod in pods}
     found: list[Found] = []
     for made in sets:
@@ -262,7 +262,7 @@ def _removed(sets: t.Sequence[t.Mapping[str, t.Any]], ranks: int) -> list[Found]
 
 
 def _restarts(pods: t.Iterable[Pod]) -> dict[str, int]:
-    """Return by pod (uid) how often a container of it has been started again."""
+    """Return by pod (uid) how often its container has been restarted."""
     return {
         str(pod["metadata"].get("uid")): max(
             (each.get("restartCount", 0) for each in (pod.get("status") or {}).get("containerStatuses") or ()),
@@ -277,7 +277,7 @@ def first_look(
     events: t.Sequence[t.Mapping[str, t.Any]],
     sets: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> Before:
-    """Return what there is when one begins to look."""
+    """Return the state at the first look."""
     causes = [*_causes(pods, events), *_unmade(pods, events, sets)]
     records = frozenset(record for _cause, record in causes if record)
     return Before(_restarts(pods), records)
@@ -293,8 +293,8 @@ def group(
 ) -> Plain:
     """Return `state` (ready, waiting or stuck), `findings` and `ready` (ranks) of one plan's group.
 
-    before: first_look(); a group that has lost ranks in its life is not stuck for that. A cause that might pass counts as final
-    once a rank has tried again twice since. sets: the instance's StatefulSets, asked for where pods are missing.
+    before: first_look(); ranks that were lost earlier do not make a group stuck. A cause that might pass counts as final once a
+    rank has tried again twice since. sets: the instance's StatefulSets, given if pods are missing.
     """
     own = [pod for pod in pods if plan_of(pod) == plan]
     good = sorted(int(pod["metadata"]["labels"][RANK]) for pod in own if ready(pod))
@@ -311,9 +311,9 @@ def group(
 
 
 def ended(pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], ranks: int, plan: str) -> Plain:
-    """Return the same of a group that runs once: ready is one whose ranks have all ended, or of which one has failed.
+    """Return the same for a group that runs once: ready means that all ranks have ended, or that one has failed.
 
-    `ready` are the ranks that ended well, `codes` the exit statuses by rank: a rank whose partner failed waits in vain.
+    `ready` lists the ranks that succeeded, `codes` the exit statuses by rank: a rank whose partner failed waits in vain.
     """
     own = {int(pod["metadata"]["labels"][RANK]): pod for pod in pods if plan_of(pod) == plan}
     phases = {rank: (pod.get("status") or {}).get("phase") for rank, pod in own.items()}
@@ -342,9 +342,9 @@ def leaving(
     events: t.Sequence[t.Mapping[str, t.Any]] = (),
     sets: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> Plain:
-    """Return `state` (ready: all are gone; else waiting) of pods and StatefulSets that are to go, and which are still there.
+    """Return `state` (ready: all are gone; else waiting) of pods and StatefulSets that are being deleted, and which still exist.
 
-    A StatefulSet outlives its pods until the cluster's garbage collector takes it: who applies it again meanwhile loses it.
+    A StatefulSet outlives its pods until the cluster's garbage collector deletes it: an apply in between is lost with it.
     """
     found = [_held(pod, events)[0] for pod in pods] or [_owner(made) for made in sets]
     return {"state": "waiting" if found else "ready", "ready": [], "findings": found}
@@ -368,7 +368,7 @@ def judge(
     before: Before | None = None,
     sets: t.Sequence[t.Mapping[str, t.Any]] | None = None,
 ) -> Plain:
-    """Return what `leaving`, `ended` or `group` says, by the state that is asked for; asked: `state`, `ranks`, `plan`."""
+    """Return the result of `leaving`, `ended` or `group`, by the wanted state; asked: `state`, `ranks`, `plan`."""
     if asked["state"] == "gone":
         return leaving(pods, events, sets or ())
     if asked["state"] == "ended":
@@ -377,7 +377,7 @@ def judge(
 
 
 def late(asked: t.Mapping[str, t.Any], seen: Plain, seconds: float) -> str:
-    """Return the message of a group that is not in the state asked for when the time is over."""
+    """Return the message for a group that did not reach the wanted state in time."""
     counted = f" ({len(seen['ready'])} of {asked['ranks']} are)" if asked["state"] != "gone" else ""
     why = " ".join(map(str, seen["findings"])) or "No cause is known: see the pods' logs and events."
     return f"{asked['instance']} is not {asked['state']}{counted} after {seconds:.0f} s. {why}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Order of K3s releases (`v1.36.4+k3s1`), and which way from one to another is allowed."""
+"""Order of K3s releases (`v1.36.4+k3s1`), and which steps between them are allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Step = t.Literal["install", "keep", "upgrade", "refused"]
 @functools.total_ordering
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A K3s release. `candidate` is the number of a release candidate, and None of a release, which comes after them."""
+    """A K3s release. `candidate` is the number of a release candidate, and None for a final release, which sorts after them."""
 
     major: int
     minor: int
@@ -32,7 +32,7 @@ class Release:
 
     @property
     def order(self) -> tuple[int, int, int, bool, int, int]:
-        """What releases are compared by."""
+        """Sort key of releases."""
         return (self.major, self.minor, self.patch, self.candidate is None, self.candidate or 0, self.build)
 
     def __lt__(self, other: Release) -> bool:
@@ -41,7 +41,7 @@ class Release:
 
 @functools.cache
 def release(text: str) -> Release:
-    """Read a release; CollectionError for what is none, such as a channel's name."""
+    """Parse a release; CollectionError for anything else, such as a channel's name."""
     match = _RELEASE.match(text) if isinstance(text, str) else None
     if not match:
         raise CollectionError(
@@ -53,10 +53,10 @@ def release(text: str) -> Release:
 
 
 def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[Finding]]:
-    """Say what it takes from the installed release to the wanted one.
+    """Return the step from the installed release to the wanted one.
 
-    installed: None where there is no K3s. subject: the host, for the message. A downgrade is refused, for the data store
-    may hold what the older release cannot read; so is a skipped minor, over which Kubernetes does not migrate.
+    installed: None without K3s. subject: the host, for the message. A downgrade is refused, since the data store may hold
+    what the older release cannot read; so is a skipped minor, over which Kubernetes does not migrate.
     """
     new = release(wanted)
     if installed is None:

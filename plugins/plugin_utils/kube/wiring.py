@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VFs a rank's pod gets, and on which wire it finds another: the same for a server's ranks and a benchmark's."""
+"""Which VFs a rank's pod gets, and on which wire it reaches another: the same for a server's ranks and a benchmark's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 def rails(
     host: str, index: int, planned: t.Mapping[str, PlannedHost], chosen: Settings, where: str = "instance.vf_index"
 ) -> tuple[pod.Rail, ...]:
-    """Return the VFs of one index on a host, as a pod there has them. CollectionError where there are none."""
+    """Return the VFs of one index on a host, as its pod has them. Raises CollectionError if there are none."""
     if host not in planned:
         raise CollectionError(
             f"fabric: {host} is not in the fabric plan, so its ranks have no addresses. Run the fabric part "
@@ -60,12 +60,12 @@ def distinct(members: t.Sequence[pod.Member]) -> None:
 
 
 def subnet(rail: pod.Rail) -> ipaddress.IPv4Network:
-    """Return the subnet that a VF's address is in: the VFs of one wire share it."""
+    """Return the subnet of a VF's address: the VFs of one wire share it."""
     return ipaddress.IPv4Interface(f"{rail.address}/{rail.prefix}").network
 
 
 def way_to(head: pod.Member, member: pod.Member, elsewhere: str) -> str:
-    """Return where a rank finds the head: on a wire that both are on, else (on a ring) `elsewhere`."""
+    """Return the head's address for a rank: on a wire that both share, else (on a ring) `elsewhere`."""
     if member.rank == head.rank:
         return "127.0.0.1"
     own = {subnet(rail) for rail in member.rails}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who copies from whom over the fabric, and by which addresses."""
+"""Who copies from whom over the fabric, and through which addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Plain = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class Choices:
-    """What an owner chooses. source: the host that downloads (None: the first).
+    """An owner's choices. source: the host that downloads (None: the first).
 
     vf_index: of the instance, whose VFs may be in pods. addresses: host → address for copies, instead of the fabric's.
     """
@@ -30,7 +30,7 @@ class Choices:
 
 
 def order(hosts: t.Sequence[str], source: str | None, option: str) -> list[str]:
-    """Return the hosts, the one that an option names before all others. CollectionError where that one has no rank."""
+    """Return the hosts, with the one that an option names first. CollectionError if that one has no rank."""
     if source is not None and source not in hosts:
         raise CollectionError(f"{option}: {source!r} has no rank of this model. Those that have: {', '.join(hosts)}.")
     return sorted(hosts, key=lambda host: host != source)
@@ -43,10 +43,10 @@ def chain(
     planned: t.Mapping[str, PlannedHost],
     chosen: Choices,
 ) -> dict[str, Plain]:
-    """Return host → its link (see module_utils/transfer/relay.py). CollectionError where the fabric leads to nobody.
+    """Return host → its link (see module_utils/transfer/relay.py). CollectionError if the fabric connects a host to no holder.
 
-    Each pulls from the one that joined last where a wire leads there: a chain on a switch, along the cables on a ring. Others
-    that have it hand it on only where the chain does not reach.
+    Each host pulls from the last one that joined if they share a wire: a chain on a switch, along the cables on a ring. Other
+    holders serve only where the chain does not reach.
     """
     start = list(hosts).index(holder)
     waiting = [host for host in (*hosts[start:], *hosts[:start]) if host in lacking]
@@ -86,7 +86,7 @@ def chain(
 
 
 def _way(parent: str, host: str, planned: t.Mapping[str, PlannedHost], chosen: Choices) -> str | None:
-    """Return the address at which a host reaches its parent: by VFs that no pod takes, else by any others."""
+    """Return the address at which a host reaches its parent: on VFs that no pod uses, else on any others."""
     if parent in chosen.addresses:
         return chosen.addresses[parent]
     if parent not in planned or host not in planned:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where weights are, which node downloads them, which copies them from which, and whether there is room: decided before anything moves."""
+"""Which node downloads weights, which copies them from which, and whether there is room: decided before anything moves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def repos(plan: t.Mapping[str, t.Any], revisions: t.Mapping[str, str] | None = N
 
 
 def loaded_by(wanted: t.Sequence[t.Mapping[str, t.Any]], served: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """Return the instances (NAMESPACE/NAME) whose objects name one of the repositories: an engine's command has those that it loads."""
+    """Return the instances (NAMESPACE/NAME) whose objects name one of the repositories: an engine's command names what it loads."""
     names = "|".join(re.escape(each["repo"]) for each in wanted)
     named = re.compile(rf"(?<![\w./-])(?:{names})(?![\w./-])")
     return sorted(
@@ -51,10 +51,10 @@ def decide(
     choices: t.Mapping[str, t.Any] | None = None,
     prospects: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> Plain:
-    """Return `repos` (what to do for each), `moves` (in words) and `problems` (in words; nothing may begin with one).
+    """Return `repos` (what to do for each), `moves` (in words) and `problems` (in words; any of them prevents a start).
 
-    wanted: as `repos` returns it. seen: host → what weights_info returned, in the order of ranks. prospects: what the hub
-    or the folder said of repositories that have to be fetched (before they were asked: none, and room is not judged).
+    wanted: from `repos`. seen: host → result of weights_info, in rank order. prospects: what the hub or the folder reported
+    about repositories to fetch (before that: none, and room is not judged).
     """
     chosen = from_plain(chains.Choices, dict(choices or {}), "weights")
     hosts = list(seen)
@@ -99,7 +99,7 @@ def _amount(count: int | None) -> str:
 def _one(
     each: t.Mapping[str, t.Any], seen: t.Mapping[str, t.Mapping[str, t.Any]], order: t.Sequence[str], verify: bool
 ) -> Plain:
-    """Return who holds a repository (or is to fetch it) and who lacks it. order: all hosts; the first that has it holds it."""
+    """Return who holds a repository (or must fetch it) and who lacks it. order: all hosts; the first that has it holds it."""
     repo, revision = str(each["repo"]), each.get("revision")
     have = {host: seen[host]["weights"].get(repo) or {} for host in seen}
     whole = [
