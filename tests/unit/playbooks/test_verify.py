@@ -194,7 +194,7 @@ def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner:
     two = {"spark1": HERE, "spark2": HERE}
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
     _code, output, report = owner.verify(two, "-e", asked, "--check", topology="switch")
-    assert first_messages(report)["nccl"] == "in check mode nothing is measured."
+    assert first_messages(report)["nccl"] == "nothing is measured in check mode."
     assert "Ask the cluster" not in output
     given = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_results": {"nccl": {"reason": "not today"}}})
     _code, output, report = owner.verify(two, "-e", given, topology="switch")
