@@ -52,7 +52,7 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     assert f"Page: {owner.folder}/reports/" in output
     # What the mode does not require is not begun.
     assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
-    assert "Start a rank" not in output and "Ask the cluster" not in output
+    assert "Start a rank" not in output and "Query the cluster" not in output
 
 
 @pytest.mark.older_core
@@ -195,7 +195,7 @@ def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner:
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
     _code, output, report = owner.verify(two, "-e", asked, "--check", topology="switch")
     assert first_messages(report)["nccl"] == "nothing is measured in check mode."
-    assert "Ask the cluster" not in output
+    assert "Query the cluster" not in output
     given = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_results": {"nccl": {"reason": "not today"}}})
     _code, output, report = owner.verify(two, "-e", given, topology="switch")
     assert first_messages(report)["nccl"] == "not today."
