@@ -518,7 +518,7 @@ def test_fewer_requests_than_asked_is_said() -> None:
     settings = {"max_mamba_cache_size": 96, "max_running_requests": 32, "mamba_scheduler_strategy": "extra_buffer"}
     said = found(Case(QWEN, {**MTP, **settings, "mem_fraction_static": 0.7}, need=need))["memory.fewer-requests"]
     assert said.severity == "info"
-    assert "32 requests are asked for, and 19 run" in said.message
+    assert "32 requests are configured, but only 19 can run" in said.message
 
 
 def test_states_that_the_engine_refuses_are_known_by_version_and_radix_cache() -> None:
