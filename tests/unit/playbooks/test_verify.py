@@ -209,7 +209,7 @@ def test_a_step_that_there_is_not_is_refused_before_anything_is_read(owner: Owne
     )
     assert code != 0
     assert report is None
-    assert "dgxspark_verify_run: give a list of steps from rdma, nccl, pod, tokens" in " ".join(output.split())
+    assert "dgxspark_verify_run: set a list of steps from rdma, nccl, pod, tokens" in " ".join(output.split())
 
 
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:
