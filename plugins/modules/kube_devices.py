@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_devices
-short_description: Check that nodes offer their VFs to pods, and restart the SR-IOV device plugin if not
+short_description: Check that nodes offer their VFs to pods, and restart the SR-IOV device plugin if they do not
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Compares each node's C(allocatable) with what the SR-IOV device plugin is told to offer there, or with what ranks ask for.
-  - The plugin looks for devices once, when it starts. Where it runs and a node offers less, its pod is deleted, once, so that the
-    DaemonSet replaces it; where it does not run yet, it is waited for.
-  - Explains for each node that still offers less why, from the cluster's state and the node's facts (C(dgxspark_roce)).
-  - In check mode it looks once, and changes nothing.
+  - Compares each node's C(allocatable) with what the SR-IOV device plugin is configured to offer there, or with what ranks request.
+  - The plugin discovers devices only when it starts. If it runs and its node offers less, its pod is deleted, once, so that the
+    DaemonSet replaces it; if it does not run yet, the module waits for it.
+  - Explains why a node still offers less, from the cluster's state and the node's facts (C(dgxspark_roce)).
+  - In check mode it checks once, and changes nothing.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
@@ -23,11 +23,11 @@ extends_documentation_fragment:
 options:
   hosts:
     description:
-      - The hosts to look at, with the names of their nodes.
-      - Left out, all hosts of the play; C(k8s_platform_node_names) has the names of nodes that differ.
+      - The hosts to check, with the names of their nodes.
+      - By default all hosts of the play; C(k8s_platform_node_names) has node names that differ from the host's.
     type: dict
   ranks:
-    description: The ranks that ask for VFs, as their stateful sets. Left out, all that the plugin is told counts.
+    description: The ranks that request VFs, as their StatefulSets. By default everything that the plugin is configured to offer counts.
     type: list
     elements: dict
   timeout:
@@ -35,7 +35,7 @@ options:
     type: int
     default: 300
   patience:
-    description: Seconds that a plugin which runs, and its kubelet, are given before it is started again, and after that.
+    description: Seconds to wait for a running plugin and its kubelet, both before the plugin is restarted and after.
     type: int
     default: 20
 seealso:
@@ -43,7 +43,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See that the ranks can have their VFs
+- name: Check that the nodes offer the ranks' VFs
   dgxspark.cluster.kube_devices:
     hosts: "{{ served.nodes }}"
     ranks: "{{ served.workers + served.head }}"
@@ -58,7 +58,7 @@ lacking:
   elements: str
   returned: always
 restarted:
-  description: The nodes whose plugin was started again.
+  description: The nodes whose plugin was restarted.
   type: list
   elements: str
   returned: always

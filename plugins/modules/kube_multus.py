@@ -10,17 +10,17 @@ short_description: Wait until Multus runs on nodes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - A pod that is made where Multus is not at work yet gets the cluster's network alone, for as long as it lives. So ranks are put
-    there once our Multus has a ready pod on each of their nodes.
-  - An API that does not answer is asked again until the time is over. In check mode it is asked once.
-  - Runs on the controller, by its action plugin.
+  - A pod that starts before Multus runs on its node gets only the cluster network for its lifetime. So ranks start only once our
+    Multus has a ready pod on each of their nodes.
+  - If the API does not answer, it is queried again until the timeout; in check mode only once.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.kube
 options:
   hosts:
-    description: The hosts to look at, with the names of their nodes.
+    description: The hosts to check, with the names of their nodes.
     type: dict
     required: true
   timeout:
@@ -32,7 +32,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See that the ranks get their networks
+- name: Wait for Multus on the ranks' nodes
   dgxspark.cluster.kube_multus:
     hosts: "{{ served.nodes }}"
   run_once: true
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lacking:
-  description: The nodes that have no pod of Multus that is ready.
+  description: The nodes without a ready Multus pod.
   type: list
   elements: str
   returned: always

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_secrets
-short_description: Apply the Secrets that an instance's ranks read, or remove its others
+short_description: Apply the Secrets that an instance's ranks read, or remove all others
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - The ranks read two - one with the hub's token, where they fetch for themselves, and one with the key that their API asks for. The
-    latter's name is of the key, as P(dgxspark.cluster.kube_api_key#filter) returns it.
-  - Secrets are found by the labels of their instance, so those of runs that failed are found, too.
-  - What is in a Secret is in no result, difference or log.
-  - Runs on the controller, by its action plugin.
+  - The ranks read two - one with the hub's token, if they download weights themselves, and one with the API key. The latter's name
+    is derived from the key by P(dgxspark.cluster.kube_api_key#filter).
+  - Secrets are found by their instance's labels, so those of failed runs are found, too.
+  - A Secret's content never appears in a result, diff or log.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -26,19 +26,19 @@ attributes:
 options:
   state:
     description:
-      - V(present) applies those with O(hf_token) and O(api_key), as M(dgxspark.cluster.kube_apply) does.
-      - V(pruned) removes all others of the instance; all of them where neither is given.
+      - V(present) applies the Secrets for O(hf_token) and O(api_key), as M(dgxspark.cluster.kube_apply) does.
+      - V(pruned) removes all other Secrets of the instance; all of them if neither is set.
     type: str
     choices: [present, pruned]
     default: present
   hf_token:
-    description: The hub's token. Without it ranks read none.
+    description: The hub's token. Without it, ranks read none.
     type: str
   api_key:
-    description: The API's key. Without it the API is open; an empty one is refused.
+    description: The API key. Without it, the API is open; an empty one is refused.
     type: str
   after:
-    description: Objects that earlier steps of the same run make. They count in check mode only.
+    description: Objects that earlier steps of the same run create. Used in check mode only.
     type: list
     elements: dict
     default: []
@@ -47,7 +47,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Put the key there
+- name: Apply the Secret with the API key
   dgxspark.cluster.kube_secrets:
     namespace: dgx-serving
     instance: default
@@ -56,7 +56,7 @@ EXAMPLES = r"""
   run_once: true
   delegate_to: localhost
 
-- name: Remove the instance's secrets
+- name: Remove the instance's Secrets
   dgxspark.cluster.kube_secrets:
     state: pruned
     namespace: dgx-serving
@@ -67,7 +67,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: What was done about each Secret, as C(Secret/namespace/name) and V(changed), V(unchanged) or V(would be made).
+  description: What was done with each Secret, as C(Secret/namespace/name) and V(changed), V(unchanged) or V(would be made).
   type: list
   elements: str
   returned: success, where O(state=present)

@@ -6,22 +6,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_bench_plan
-short_description: Decide what the ranks of the NCCL benchmark are asked
+short_description: Plan the ranks of the NCCL benchmark
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the benchmark program's arguments, the variables by which the ranks meet, and what is to carry their traffic.
-  - Where one of the hosts has a VF in a pod, a model is being served, and messages stay small (C(nccl_bench_beside_serving)). The
-    floor of available memory is that of the hardware class (kind C(health)) unless C(nccl_bench_floor_gib) is set.
-  - It reads the variables of the role P(dgxspark.cluster.nccl#role), C(dgxspark_fabric), and of each host C(ansible_host) and
+  - Returns the benchmark program's arguments, the rendezvous variables, and the transport that is expected to carry the traffic.
+  - If a VF of one of the hosts is in a pod, a model is being served, and messages stay small (C(nccl_bench_beside_serving)). The
+    floor for available memory is the hardware class's (kind C(health)) unless C(nccl_bench_floor_gib) is set.
+  - Reads the variables of the role P(dgxspark.cluster.nccl#role), C(dgxspark_fabric), and of each host C(ansible_host) and
     C(dgxspark_roce).
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   hosts:
-    description: The hosts that have a rank each, in order.
+    description: The hosts that run one rank each, in order.
     type: list
     elements: str
     required: true
@@ -33,7 +33,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Decide what the ranks are asked
+- name: Plan the benchmark's ranks
   dgxspark.cluster.nccl_bench_plan:
     hosts: "{{ ansible_play_hosts }}"
   register: bench
@@ -41,20 +41,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 argv:
-  description: The command of this host's rank, whose program comes by standard input.
+  description: The command of this host's rank; its program is passed on standard input.
   type: list
   elements: str
   returned: success
 environment:
-  description: What this rank needs beside NCCL's environment - how the ranks meet, unless the host has none, and what NCCL logs.
+  description: What this rank needs besides NCCL's environment - the rendezvous, unless the host has no rank, and NCCL's log settings.
   type: dict
   returned: success
 job:
-  description: The job for M(dgxspark.cluster.nccl_bench_pods), but for its C(image) and C(program).
+  description: The job for M(dgxspark.cluster.nccl_bench_pods), without its C(image) and C(program).
   type: dict
   returned: success
 expect:
-  description: What is to carry the traffic, V(ib) or V(socket).
+  description: The transport expected to carry the traffic, V(ib) or V(socket).
   type: str
   returned: success
 """

@@ -6,28 +6,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_environment
-short_description: Decide on the host's environment for NCCL
+short_description: Choose the host's environment for NCCL
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the variables that NCCL, Gloo and the engines need on this host, as P(dgxspark.cluster.nccl_env#filter) makes them for all
+  - Returns the variables that NCCL, Gloo and the engines need on this host, as P(dgxspark.cluster.nccl_env#filter) returns them for all
     engines, with C(nccl_extra_environment) on top.
-  - Where cables lead to different neighbours, it chooses the interface for start-up traffic. On the host that is the one that has
-    C(ansible_host), or else the only one beside the fabric's; in a pod it is C(eth0).
-  - It reads the fabric's plan (C(dgxspark_plan)), the host's facts (C(dgxspark_roce)), C(ansible_host), and the variables of the role
+  - If cables lead to different neighbours, it also chooses the interface for bootstrap traffic - on the host the one with the
+    address C(ansible_host), or else the only one outside the fabric; in a pod C(eth0).
+  - Reads the fabric's plan (C(dgxspark_plan)), the host's facts (C(dgxspark_roce)), C(ansible_host), and the variables of the role
     P(dgxspark.cluster.nccl#role).
-  - Runs on the controller, by its action plugin.
+  - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   attachment:
-    description: Whether the process is the host's own, or runs in a pod that is given the VFs.
+    description: Whether the process runs on the host, or in a pod with the VFs attached.
     type: str
     choices: [host, vf]
     default: host
   gids:
-    description: The C(gids) that M(dgxspark.cluster.roce_gid) returned for this host. They prove a pinned index (C(nccl_gid_index)).
+    description: The C(gids) that M(dgxspark.cluster.roce_gid) returned for this host. They verify a pinned index (C(nccl_gid_index)).
     type: list
     elements: dict
 seealso:
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Decide on NCCL's environment
+- name: Choose NCCL's environment
   dgxspark.cluster.nccl_environment:
   register: nccl
 
@@ -48,11 +48,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 seen:
-  description: Whether the host's VFs were read. In check mode they may not be there yet.
+  description: Whether the host's VFs were read. In check mode they may not exist yet.
   type: bool
   returned: success
 environment:
-  description: The variables.
+  description: The environment variables.
   type: dict
   returned: when RV(seen)
 """

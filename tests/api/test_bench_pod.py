@@ -186,7 +186,7 @@ def test_garbage_ends_with_another_status_and_the_report_is_there(owner: Owner, 
 def test_what_cannot_be_measured_is_one_sentence_and_leaves_nothing(owner: Owner, server: ManyServer) -> None:
     (owner.folder / "out/b.json").unlink(missing_ok=True)
     assert "There is no workload 'nothing'" in owner.says(**POD, dgxspark_bench_workloads=["nothing"])
-    assert "spark9 is no host of this play. They are: spark1" in owner.says(**POD, dgxspark_bench_node="spark9")
+    assert "spark9 is not a host of this play. Its hosts: spark1" in owner.says(**POD, dgxspark_bench_node="spark9")
     assert owner.cluster.ran == []
     owner.cluster.bare = True
     said = owner.says(**SHORT)

@@ -55,7 +55,7 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
     """One way through; each step begins where the one before it ended."""
     code, said, changed = owner.run("--check")
     assert (code, changed > 0) == (0, True), said
-    assert f"{OLD}: its digest is not known yet; to be pulled on spark1, spark2, spark3, spark4." in " ".join(
+    assert f"{OLD}: digest not known yet; to be pulled on spark1, spark2, spark3, spark4." in " ".join(
         said.split()
     )
     assert owner.pulls() == [] and owner.cluster.told == []
@@ -152,7 +152,7 @@ def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None
 
 def test_what_is_gone_is_refused_by_name(owner: Owner) -> None:
     text = owner.refused(k8s_dgx_image_archive="engine.tar", k8s_dgx_image_state="present")
-    assert "k8s_dgx_image_archive, k8s_dgx_image_state: there is no such variable any more" in text
+    assert "k8s_dgx_image_archive, k8s_dgx_image_state: no longer supported" in text
     assert "k3s_image_archives" in text
     text = owner.refused(k8s_dgx_weights_host="spark2", k8s_dgx_copy_port=4711)
     assert "k8s_dgx_copy_port is now model_weights_copy_port. k8s_dgx_weights_host is now model_weights_host." in text

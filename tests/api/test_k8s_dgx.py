@@ -168,7 +168,7 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     code, said, _changed = site.run(k8s_dgx_model_profile=OTHER, k8s_dgx_image=new, k8s_dgx_serving=reach)
     assert code != 0
     assert "no such manifest" in said
-    assert "The model before it serves again." in said
+    assert "The previous model is serving again." in said
     assert {pod["metadata"]["annotations"]["dgxspark.cluster/profile"] for pod in site.cluster.pods().values()} == {
         MODEL
     }

@@ -106,7 +106,7 @@ def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobo
     with leaks.Watch() as watch:
         code, said, _changed = owner.run("--diff", "-vvv", **both)
         assert code == 0, said
-        assert "Its API asks for a key." in said
+        assert "Its API requires a key." in said
         before = os.umask(0o022)  # from here on as in a container
         rank = pod(owner)
         rank.start()

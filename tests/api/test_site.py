@@ -220,7 +220,7 @@ def test_a_limit_that_leaves_sparks_out_takes_nothing_out_of_their_cluster(owner
     owner.choose("teardown.yml")
     code, said, changed = owner.run(*PARTS, "-l", "spark3,spark4")
     assert (code, changed) == (0, 0), said
-    assert "Models and platform stay: the limit leaves out spark1, spark2." in said
+    assert "Models and platform stay: the limit excludes spark1, spark2." in said
     assert owner.cluster.writes == []
 
 

@@ -132,7 +132,7 @@ def test_weights_that_another_instance_loads_are_not_taken_away(owner: Owner) ->
         (owner.folder / "cache" / name / "huggingface/hub").mkdir(parents=True)
     code, said, _changed = owner.run(k8s_dgx_state="absent", k8s_dgx_weights="absent")
     assert code != 0
-    assert f"/second in this cluster loads {owner.repos[MODEL]}" in said and "Stop it first" in said
+    assert f"/second in this cluster uses {owner.repos[MODEL]}" in said and "Stop it first" in said
 
 
 @pytest.mark.long

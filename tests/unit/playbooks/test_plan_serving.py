@@ -207,7 +207,7 @@ def test_a_recipe_of_another_tool_is_planned_like_a_profile(tmp_path: pathlib.Pa
     ("extra", "said"),
     [
         ({}, "recipe a.sh: model: nothing in the recipe sets ${what a command prints}"),
-        ({"k8s_dgx_model_profile": MODEL}, "Give k8s_dgx_model_profile or k8s_dgx_recipe, not both"),
+        ({"k8s_dgx_model_profile": MODEL}, "Set k8s_dgx_model_profile or k8s_dgx_recipe, not both"),
     ],
 )
 def test_a_recipe_that_cannot_be_planned_is_one_error(

@@ -52,7 +52,7 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     assert f"Page: {owner.folder}/reports/" in output
     # What the mode does not require is not begun.
     assert first_messages(report)["nccl"] == first_messages(report)["pod"] == "mode full does not require it."
-    assert "Start a rank" not in output and "Ask the cluster" not in output
+    assert "Start a rank" not in output and "Query the cluster" not in output
 
 
 @pytest.mark.older_core
@@ -194,8 +194,8 @@ def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner:
     two = {"spark1": HERE, "spark2": HERE}
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
     _code, output, report = owner.verify(two, "-e", asked, "--check", topology="switch")
-    assert first_messages(report)["nccl"] == "in check mode nothing is measured."
-    assert "Ask the cluster" not in output
+    assert first_messages(report)["nccl"] == "nothing is measured in check mode."
+    assert "Query the cluster" not in output
     given = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_results": {"nccl": {"reason": "not today"}}})
     _code, output, report = owner.verify(two, "-e", given, topology="switch")
     assert first_messages(report)["nccl"] == "not today."
@@ -209,7 +209,7 @@ def test_a_step_that_there_is_not_is_refused_before_anything_is_read(owner: Owne
     )
     assert code != 0
     assert report is None
-    assert "dgxspark_verify_run: give a list of steps from rdma, nccl, pod, tokens" in " ".join(output.split())
+    assert "dgxspark_verify_run: set a list of steps from rdma, nccl, pod, tokens" in " ".join(output.split())
 
 
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:

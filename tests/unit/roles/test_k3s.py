@@ -273,7 +273,7 @@ def test_ranks_that_nobody_can_ask_for_are_no_empty_node_unless_the_server_is_do
     refused = cluster.run()
     assert refused.code != 0 and (agent.sh(pid), agent.tree("/etc/rancher", "/usr/local/bin")) == before
     for said in (
-        "spark1 cannot say whether spark2 carries ranks",
+        "spark1 cannot tell whether spark2 runs ranks",
         "The connection to the server localhost:8080 was refused",
         "k3s.service there is active",
         "Nothing was changed on spark2",
@@ -304,7 +304,7 @@ def test_archives_of_images_are_imported_while_k3s_runs(cluster: Owner) -> None:
     assert foretold.changed == {"spark2": 1} and "engine.tar.zst goes to" in foretold.plain
     assert laid() == [], foretold.output
     wrong = run(sha256="0" * 64)
-    assert wrong.code != 0 and f"its SHA-256 is {digest}, and it must be {'0' * 64}" in wrong.plain
+    assert wrong.code != 0 and f"its SHA-256 is {digest}, but must be {'0' * 64}" in wrong.plain
     assert laid() == [], wrong.output
     made = run(sha256=digest)
     assert made.code == 0, made.output
@@ -372,7 +372,7 @@ def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Own
     finally:
         server.sh("mv /etc/rancher/k3s/aside /etc/rancher/k3s/agent-token")
     assert failed.code != 0
-    assert "spark1 has no token for agents yet" in failed.plain and "-l spark1,spark3" in failed.plain
+    assert "spark1 has no agent token yet" in failed.plain and "-l spark1,spark3" in failed.plain
 
 
 def test_images_that_are_not_the_release_s_are_refused(cluster: Owner, bare: Host) -> None:

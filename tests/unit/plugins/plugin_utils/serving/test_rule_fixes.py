@@ -420,7 +420,7 @@ def test_a_block_of_a_hybrids_cache_fits_into_a_step_where_a_step_must_end_at_it
         made = plan.launch_plan(VLLM, {}, {"settings": {"chunked_prefill_size": None, **settings}})
         return {one["rule"]: one["message"] for one in made["findings"]}
 
-    assert "has 2128 tokens" in said()[rule] and "2048 at most" in said()[rule]
+    assert "has 2128 tokens" in said()[rule] and "at most 2048" in said()[rule]
     assert rule in said(chunked_prefill_size=2127)
     assert rule not in said(chunked_prefill_size=2128)
     assert rule not in said(enable_prefix_caching=False)
@@ -518,7 +518,7 @@ def test_fewer_requests_than_asked_is_said() -> None:
     settings = {"max_mamba_cache_size": 96, "max_running_requests": 32, "mamba_scheduler_strategy": "extra_buffer"}
     said = found(Case(QWEN, {**MTP, **settings, "mem_fraction_static": 0.7}, need=need))["memory.fewer-requests"]
     assert said.severity == "info"
-    assert "32 requests are asked for, and 19 run" in said.message
+    assert "32 requests are configured, but only 19 can run" in said.message
 
 
 def test_states_that_the_engine_refuses_are_known_by_version_and_radix_cache() -> None:

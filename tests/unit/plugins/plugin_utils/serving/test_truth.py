@@ -415,7 +415,7 @@ def test_with_drafts_an_image_with_the_fixes_keeps_five_states_for_a_request() -
     assert made["memory"]["max_running_requests"] == 19
     assert made["resolved"]["mamba_scheduler_strategy"] == {"value": "extra_buffer", "by": "default"}
     said = next(f for f in made["findings"] if f["rule"] == "memory.fewer-requests")
-    assert "32 requests are asked for, and 19 run" in said["message"]
+    assert "32 requests are configured, but only 19 can run" in said["message"]
     assert planned(SUPER, "ep1", settings=asked)["memory"]["max_running_requests"] == 32
 
 
