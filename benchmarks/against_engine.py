@@ -1,7 +1,7 @@
-"""The bench's figures against the engine's own, of the same requests, on a served model; and what the bench's client costs.
+"""Compares the bench's figures with the engine's own for the same requests on a served model, and shows the cost of the bench's client.
 
-Usage: against_engine.py URL [--workload NAME] [--levels 1,8,32] [--rounds 4] [--knowledge FOLDER] [--dearer MICROSECONDS]. URL: of the API, with /v1. The
-engine is vLLM, and nobody else may ask it meanwhile. Off: the bench's time by the engine's, over all requests.
+Usage: against_engine.py URL [--workload NAME] [--levels 1,8,32] [--rounds 4] [--knowledge FOLDER] [--dearer MICROSECONDS]. URL: of the
+API, with /v1. The engine is vLLM, and must get no other requests meanwhile. Off: the bench's time over the engine's, all requests.
 token: first token to last (request_decode_time_seconds); answer: sending to last (e2e_request_latency_seconds); first: sending to the
 first token (time_to_first_token_seconds), with how much later it is, each. Workload `greedy` is asked before each level.
 """
@@ -28,13 +28,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads i
 
 
 def grown(result: Result, name: str) -> float:
-    """Return by how much a counter of the engine has grown during the load."""
+    """Return the growth of an engine's counter during the load."""
     first, last = (metrics.values_of(result.scrapes[place]) for place in (0, -1))
     return sum(last.get(f"vllm:{name}", ())) - sum(first.get(f"vllm:{name}", ()))
 
 
 def dearer(seconds: float) -> None:
-    """Make each piece that comes cost the client more time: what that changes in the figures is what the client's own time does."""
+    """Make each piece cost the client more time, to show how the client's own time changes the figures."""
     feed = ChatStream.feed
 
     def slower(stream: ChatStream, piece: bytes, now: float, final: bool = False) -> list[Delta]:

@@ -1,9 +1,9 @@
-"""The bench beside llama-benchy and AIPerf: one real engine on the CPU, one run, the same question where a tool takes one.
+"""Compares the bench with llama-benchy and AIPerf: one real engine on the CPU, one run, the same prompt where a tool accepts one.
 
 Usage: beside_tools.py FOLDER_OF_AIPERF FOLDER_OF_LLAMA_BENCHY [N …]. The folders have the programs `aiperf` and `llama-benchy`; neither
-is a requirement of the collection. At each N the bench and AIPerf take turns, so that both meet the same machine; llama-benchy runs
-after them as `dgxspark_bench_crosscheck`. Engine and model: tests/engine, kept in the oracle's cache.
-wall: tokens by the time of the level. each: of a request, after its first token. token: between two tokens, in ms.
+is a requirement of the collection. At each N the bench and AIPerf alternate, so that both meet the same conditions; llama-benchy runs
+after them as `dgxspark_bench_crosscheck`. Engine and model: tests/engine, cached with the oracle.
+wall: tokens over the level's time. each: of a request, after its first token. token: between two tokens, in ms.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIGURES = "{:>4}  {:<12}  {:>8.1f}  {:>8.1f}  {:>8.1f}  {:>8.1f}"
 
 
 def bench(url: str, folder: pathlib.Path, programs: str, **more: t.Any) -> Plain:
-    """Measure by the playbook; return its report."""
+    """Measure with the playbook; return its report."""
     settings = {"workloads": [WORK["id"]], "rounds": ROUNDS, **more}
     path = f"{programs}:{os.environ['PATH']}"
     status, report = served.measured(
@@ -63,7 +63,7 @@ def ours(report: Plain) -> list[tuple[float, ...]]:
 
 
 def aiperf(program: pathlib.Path, url: str, model: pathlib.Path, n: int, folder: pathlib.Path) -> tuple[float, ...]:
-    """Measure by AIPerf; return the same figures."""
+    """Measure with AIPerf; return the same figures."""
     (folder / "asked.jsonl").write_text(json.dumps({"text": WORK["prompts"][0]["ask"]}) + "\n", encoding="utf-8")
     command = [
         str(program), "profile", "--model", "tiny", "--url", url.removesuffix("/v1"), "--endpoint-type", "chat", "--streaming",
@@ -95,15 +95,15 @@ def aiperf(program: pathlib.Path, url: str, model: pathlib.Path, n: int, folder:
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Says nothing of what it is asked."""
+    """Serves files without logging requests."""
 
     def log_message(self, format: str, *args: t.Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def book() -> t.Iterator[str]:
-    """Serve the text that llama-benchy makes its prompts of; its address."""
+    """Serve the text for llama-benchy's prompts; yield its address."""
     handler = functools.partial(Quiet, directory=str(ROOT / "docs" / "docsite" / "rst"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,7 +1,7 @@
-"""What the bench's own client costs: streams of a scripted server, in a process of its own, at known rates.
+"""Measures the cost of the bench's own client: streams from a scripted server, in a separate process, at known rates.
 
-Usage: client_share.py [N:TOKENS_PER_S_OF_EACH …]. The share is the processor time of the client's one thread by the time of the
-level, as the bench reports it (client_share).
+Usage: client_share.py [N:TOKENS_PER_S_OF_EACH …]. The share is the processor time of the client's one thread over the level's
+time, as the bench reports it (client_share).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ BODY = (
 
 
 def chunk(text: str) -> bytes:
-    """Return one event in one chunk of HTTP's coding, as vLLM sends it."""
+    """Return one event as one HTTP chunk, as vLLM sends it."""
     data = f"data: {text}\n\n".encode()
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 async def serve(port: object, pause: float) -> None:
-    """Answer each request with TOKENS words at that pause."""
+    """Answer each request with TOKENS words, with this pause between them."""
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,8 +1,8 @@
 """Remote steps per host and wall time of the fabric part on a running lab, first run and second.
 
-Wall time is given in seconds and in units of one `ansible -m ping` over the same nodes (machines differ), timed right before
-and right after each run, since what else the machine does differs from minute to minute. A remote step is one
-command that the controller executes on a node, counted from ssh itself (-vvv), not from what the playbook believes. Usage,
+Wall time is given in seconds and in units of one `ansible -m ping` over the same nodes, because machines differ, timed right
+before and after each run, because the machine's load varies from minute to minute. A remote step is one command
+that the controller executes on a node, counted in ssh's own output (-vvv), not from what the playbook reports. Usage,
 from the repository's root: tools/with_lab.py 4 python benchmarks/fabric_time.py [--out FILE.json]
 """
 
@@ -49,19 +49,19 @@ def ansible(*command: str) -> tuple[float, str]:
 
 
 def variables(settings: dict[str, object]) -> str:
-    """Extra variables of a run: the fabric's settings and the hardware class of this benchmark."""
+    """Return a run's extra variables: the fabric's settings and this benchmark's hardware class."""
     return json.dumps(
         {"dgxspark_fabric": settings, "dgxspark_knowledge_dirs": [str(ROOT / "benchmarks" / "knowledge")]}
     )
 
 
 def ping() -> float:
-    """Median of three `ansible -m ping` over all nodes."""
+    """Return the median of three `ansible -m ping` over all nodes."""
     return statistics.median(ansible("ansible", "dgx", *LIMIT, "-m", "ansible.builtin.ping")[0] for _round in range(3))
 
 
 def fabric(settings: dict[str, object], label: str) -> dict[str, object]:
-    """Time the fabric part, and count its remote steps in the same run's -vvv."""
+    """Time the fabric part, and count its remote steps in the same run's -vvv output."""
     extra = ["-e", variables(settings)]
     before = ping()
     seconds, output = ansible("ansible-playbook", "site.yml", *LIMIT, "--tags", "fabric", *extra, "-vvv")
@@ -82,7 +82,7 @@ def fabric(settings: dict[str, object], label: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Tear down, run twice, for one function and for two."""
+    """Tear down and run twice, for one function and for two."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, help="where the figures are written as JSON")
     parser.add_argument("--only", choices=list(RUNS), nargs="+", default=list(RUNS), help="a part of it")

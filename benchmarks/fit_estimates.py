@@ -1,11 +1,11 @@
-"""Fit the constants of speed estimates on measured rows, and say how far off each model is that the fit has not seen.
+"""Fit the constants of the speed estimates to measured rows, and report the error on each model left out of the fit.
 
 Usage, from the repository's root: python benchmarks/fit_estimates.py [--write] [--date 2026-11-24] [--sources]
 Rows: `knowledge/evidence` (stable ones: the sum of the requests' tokens/s) and `knowledge/speeds` (a request's tokens/s
-while it decodes × requests) with known facts, at 1 to 8 requests. Σ (log predicted − log measured)² is made smallest by
-Levenberg and Marquardt over the logarithms of the constants, each held near a first guess. Weight: a configuration's
-points share one, a model's configurations share the square root of their number. A patched build has a factor of its
-own. Models are told apart by their facts: a finetune or another precision is left out with its base.
+while it decodes × requests) with known facts, at 1 to 8 requests. Minimises Σ (log predicted − log measured)² by
+Levenberg–Marquardt over the logarithms of the constants, each pulled towards a first guess. Weights: a configuration's
+points share one, a model's configurations share the square root of their number. A patched build has its own factor.
+Models are identified by their facts: a finetune or another precision is left out together with its base.
 --write puts the constants into `knowledge/estimates/decode.yml`.
 """
 
@@ -44,7 +44,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculati
 
 OUT = ROOT / "knowledge" / "estimates" / "decode.yml"
 MOST = 8
-# First guesses, and by what factor each may well be off. read and experts: 1 is all of the bandwidth; the rest seconds.
+# First guesses, and the factor by which each may be off. read and experts: 1 is the full bandwidth; the rest are seconds.
 GUESS = {
     "read.bf16": (1.2, 1.3),
     "read.fp8": (1.25, 1.3),
@@ -72,13 +72,13 @@ GUESS = {
     "accept.DFLASH": (0.8, 1.15),
     "patched": (0.95, 1.2),
 }
-NOISE = 0.08  # how far two runs of one configuration differ: what a guess's factor is weighed against
+NOISE = 0.08  # how far two runs of one configuration differ; a guess's factor is weighed against it
 Logs = dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One measured figure. accepted: tokens of a step, where the row states them."""
+    """One measured figure. accepted: tokens per step, if the row states them."""
 
     config: str
     group: str
@@ -94,7 +94,7 @@ class Point:
 
 
 def group_of(facts: Facts) -> str:
-    """Return what tells models apart: their make-up, whatever they were trained on or stored as."""
+    """Return what identifies a model: its architecture, whatever its training or precision."""
     experts = f"{facts.moe.experts} experts × {facts.moe.layers}" if facts.moe else "dense"
     blocks = sum(a.layers for a in facts.attention) + (facts.linear.layers if facts.linear else 0)
     return f"{facts.architecture} {facts.hidden_size} × {blocks}, {experts}"
@@ -129,7 +129,7 @@ def evidence_points(tables: Tables) -> t.Iterator[Point]:
 
 
 def speed_points() -> t.Iterator[Point]:
-    """Yield other owners' published speeds, where the model's facts are known."""
+    """Yield other owners' published speeds for models with known facts."""
     for name, entry in knowledge.load("speeds").items():
         if "facts" in entry:
             facts, precision = from_plain(Facts, entry["facts"], name), dict(DEFAULT_PRECISION)
@@ -165,7 +165,7 @@ def speed_points() -> t.Iterator[Point]:
 
 
 def figures_of(logs: Logs, base: estimate.Figures) -> estimate.Figures:
-    """Return the base with fitted constants."""
+    """Return the base with the fitted constants."""
     values = {key: math.exp(value) for key, value in logs.items()}
     acceptance = dict(base.acceptance)
     acceptance["DFLASH"] = [min(values["accept.DFLASH"], 0.98), base.acceptance["DFLASH"][1]]
@@ -192,9 +192,9 @@ def predicted(point: Point, logs: Logs, base: estimate.Figures) -> float:
 
 
 def impossible(point: Point, base: estimate.Figures) -> bool:
-    """Whether a figure is above what the memory's bandwidth allows, so that what ran is not what the row states."""
+    """Whether a figure exceeds what the memory's bandwidth allows, so that the row does not state what really ran."""
     facts = point.profile.facts
-    if point.draft or point.requests > 1 or (facts and facts.diffusion):  # more than a token of a step
+    if point.draft or point.requests > 1 or (facts and facts.diffusion):  # more than one token per step
         return False
     bare = dataclasses.replace(base, spread={"others": 1.0, "drafts": 1.0})
     moved = estimate.work(point.profile, point.settings, None, 1, bare, point.context)
@@ -202,7 +202,7 @@ def impossible(point: Point, base: estimate.Figures) -> bool:
 
 
 def weights(points: t.Sequence[Point]) -> list[float]:
-    """Return each point's weight, see above."""
+    """Return each point's weight (see the module's docstring)."""
     rows = collections.Counter(p.config for p in points)
     configs = {g: len({p.config for p in points if p.group == g}) for g in {p.group for p in points}}
     return [1 / rows[p.config] / math.sqrt(configs[p.group]) for p in points]
@@ -223,7 +223,7 @@ def solved(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def fit(points: t.Sequence[Point], base: estimate.Figures, start: Logs | None = None) -> Logs:
-    """Return the logarithms of the constants."""
+    """Return the logarithms of the fitted constants."""
     names = list(GUESS)
     guess = {key: math.log(value) for key, (value, _off) in GUESS.items()}
     pull = {key: (NOISE / math.log(off)) ** 2 for key, (_value, off) in GUESS.items()}
@@ -234,7 +234,7 @@ def fit(points: t.Sequence[Point], base: estimate.Figures, start: Logs | None = 
         return [math.log(predicted(p, at, base) / p.measured) for p in points]
 
     def loss(at: Logs, residuals: t.Sequence[float]) -> float:
-        # Beyond a quarter a point pulls with its distance only: published figures have outliers.
+        # Beyond 0.25 the loss is linear (Huber), because published figures have outliers.
         data = sum(
             w * (r * r if abs(r) < 0.25 else 0.5 * abs(r) - 0.0625) for w, r in zip(share, residuals, strict=True)
         )
@@ -271,7 +271,7 @@ def fit(points: t.Sequence[Point], base: estimate.Figures, start: Logs | None = 
 
 
 def acceptance(points: t.Sequence[Point]) -> list[float]:
-    """Fit the curve of accepted tokens over draft depth, on the configurations that state theirs."""
+    """Fit the curve of accepted tokens over draft depth to the configurations that state theirs."""
     stated = {(p.config, p.draft.steps, p.accepted) for p in points if p.accepted and p.draft}
 
     def off(first: float, decay: float) -> float:
@@ -290,7 +290,7 @@ def acceptance(points: t.Sequence[Point]) -> list[float]:
 
 
 def quantile(values: t.Sequence[float], share: float) -> float:
-    """Return the value that this share of the values does not exceed."""
+    """Return the value that this share of the values does not exceed, interpolated linearly."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = int(place)
@@ -299,9 +299,9 @@ def quantile(values: t.Sequence[float], share: float) -> float:
 
 
 def interval(points: t.Sequence[Point], values: t.Sequence[float], drafted: bool) -> list[float]:
-    """Return the factors below and above an estimate that hold four of five figures, models weighed as in the fit.
+    """Return the factors below and above an estimate that contain four of five figures, models weighted as in the fit.
 
-    Without speculation those of stock builds; with it all, since other owners draft on patched builds alone.
+    Without speculation, uses stock builds only; with it, all builds, since other owners draft only on patched ones.
     """
     some = [
         (p, -v) for p, v in zip(points, values, strict=True) if bool(p.draft) == drafted and (drafted or not p.patched)
@@ -316,7 +316,7 @@ def interval(points: t.Sequence[Point], values: t.Sequence[float], drafted: bool
 
 
 def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> list[float]:
-    """Return log(predicted / measured) of every point, its model left out of the fit."""
+    """Return log(predicted / measured) of every point, with its model left out of the fit."""
     found: dict[int, float] = {}
     for group in sorted({p.group for p in points}):
         others = [p for p in points if p.group != group]
@@ -339,7 +339,7 @@ def by_config(points: t.Sequence[Point], values: t.Sequence[float]) -> dict[str,
 
 
 def summary(points: t.Sequence[Point], values: t.Sequence[float]) -> tuple[float, float, float]:
-    """Return the median over configurations, nine of ten, and the median over models of their configurations' median."""
+    """Return the median over configurations, their 90th percentile, and the median over models of their configurations' median."""
     errors = by_config(points, values)
     groups = collections.defaultdict(dict)
     for point in points:
@@ -349,7 +349,7 @@ def summary(points: t.Sequence[Point], values: t.Sequence[float]) -> tuple[float
 
 
 def table(points: t.Sequence[Point], seen: t.Sequence[float], left_out: t.Sequence[float]) -> t.Iterator[str]:
-    """Yield a line for each model, and below it its configurations with predicted against measured figures."""
+    """Yield a line for each model, followed by its configurations with predicted against measured figures."""
     for group in sorted({p.group for p in points}):
         rows = [(p, s, u) for p, s, u in zip(points, seen, left_out, strict=True) if p.group == group]
         own, out = ([abs(math.expm1(r[i])) for r in rows] for i in (1, 2))
@@ -368,7 +368,7 @@ def table(points: t.Sequence[Point], seen: t.Sequence[float], left_out: t.Sequen
 
 
 def main() -> int:
-    """Fit, report, and write where asked."""
+    """Fit, report, and write if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--quick", action="store_true", help="without leaving models out")
@@ -380,7 +380,7 @@ def main() -> int:
         id="decode", fitted=chosen.date, bandwidth_gb_s=273.0, flops=1e14, links_gb_s={"roce": 22.0, "socket": 3.0},
         context=1600, costs={}, spread={}, acceptance={"MTP": curve, "other": curve, "DFLASH": [0.8, 0.97]},
         interval={}, error={},
-        # Of the releases before 0.32.0: no newer one has a row.
+        # For releases before 0.32.0: no row is from a newer one.
         canvas_copies=verdict.base().constant("memory.canvas_copies", "vllm", "0.29.0"),
     )  # fmt: skip
     for point in [p for p in points if impossible(p, base)]:

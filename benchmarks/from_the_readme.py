@@ -1,12 +1,12 @@
-"""From nothing but the README: lab up, then what "Five minutes, with your Sparks" says, one after the other, with its seconds.
+"""From nothing but the README: lab up, then the steps of "Five minutes, with your Sparks", one after the other, each timed.
 
-The commands are read from README.md and typed as they stand, in an empty folder. The Sparks are two virtual ones of a lab of its own
-(DGXSPARK_LAB_NAME, _PORT), which an ssh configuration puts at the README's addresses. What is typed beside the README is in MORE, with
-its reason. Usage, from the repository's root, in the environment of ansible-core:
+The commands are read from README.md and run unchanged in an empty folder. The Sparks are two virtual ones of a lab of its own
+(DGXSPARK_LAB_NAME, _PORT), which an ssh configuration puts at the README's addresses. MORE has what is added to the README's
+commands, and why. Usage, from the repository's root, in the environment of ansible-core:
 
     DGXSPARK_LAB_NAME=readme DGXSPARK_LAB_PORT=22600 python benchmarks/from_the_readme.py FOLDER
 
-Writes benchmarks/results/from_the_readme.md; what the commands said and the pages stay in FOLDER.
+Writes benchmarks/results/from_the_readme.md; the commands' output and the pages stay in FOLDER.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WHY = """Beside the README: `-u root`, since the lab's nodes have no other user;
 
 
 def commands() -> list[str]:
-    """Return what the README says to type, from `discover` on."""
+    """Return the README's commands, from `discover` on."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     section = text.split("## Five minutes, with your Sparks")[1].split("\n## ")[0]
     typed = re.findall(r"(?m)^ {7}(\S.*)$", section)
@@ -41,14 +41,14 @@ def commands() -> list[str]:
 
 
 def with_more(command: str) -> str:
-    """Add what a lab needs beside."""
+    """Add what a lab needs to a command."""
     found = re.match(r"ansible-playbook dgxspark\.cluster\.(\w+)", command)
     more = MORE.get(found[1]) if found else None
     return f"{command} {more}" if more else command
 
 
 def ssh_configuration(folder: pathlib.Path) -> pathlib.Path:
-    """Put the lab's nodes at the README's addresses, as an owner's network does."""
+    """Put the lab's nodes at the README's addresses, as an owner's network would."""
     base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
     cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
     text = ""
@@ -61,7 +61,7 @@ def ssh_configuration(folder: pathlib.Path) -> pathlib.Path:
 
 
 def timed(command: list[object] | str, folder: pathlib.Path, log: pathlib.Path) -> tuple[float, int]:
-    """Run one command in the folder; return its seconds and exit status. Its output goes to the log."""
+    """Run one command in the folder, with its output in the log; return its seconds and exit status."""
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
@@ -70,7 +70,7 @@ def timed(command: list[object] | str, folder: pathlib.Path, log: pathlib.Path) 
 
 
 def main(place: pathlib.Path) -> int:
-    """Lab up, all commands, lab down, and the table."""
+    """Run lab up, all commands and lab down, and write the table."""
     place.mkdir(parents=True)
     (place / "logs").mkdir()
     collections = pathlib.Path(os.environ["ANSIBLE_COLLECTIONS_PATH"])
@@ -85,7 +85,7 @@ def main(place: pathlib.Path) -> int:
     try:
         seconds, code = timed([*LAB, "up", "--nodes", "2"], ROOT, place / "logs/lab.log")
         rows.append(("lab/lab up --nodes 2", seconds, code))
-        for node in ("1", "2"):  # as DGX OS leaves its ports
+        for node in ("1", "2"):  # DGX OS leaves its ports up
             up = "ip link set enp1s0f0np0 up; ip link set enP2p1s0f0np0 up"
             subprocess.run([*map(str, LAB), "ssh", node, up], check=True)
         for number, command in enumerate(commands(), 1):

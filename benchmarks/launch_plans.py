@@ -1,4 +1,4 @@
-"""Time launch_plan: 10,000 calls over all profiles and variants, each with another context length, on one core."""
+"""Time 10,000 calls of launch_plan over all profiles and variants, each with another context length, on one core."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile  # noqa: E402
 
 CALLS = 10_000
-PART = 400  # each part has all variants equally often
+PART = 400  # each part has every variant equally often
 LIMIT_S = 20.0  # 500 plans a second
 
 
 def main() -> int:
-    """Print seconds of processor time; exit 1 above the limit."""
+    """Print seconds of processor time; return 1 above the limit."""
     every = [
         (name, variant)
         for name in sorted(knowledge.shared("profile"))
         for variant in profile.find(name).get("variants", {"": {}})
     ]
     cluster = {"hosts": ["spark1", "spark2", "spark3", "spark4"], "free_gib": 104.0}
-    plan.launch_plan(every[0][0], cluster)  # reads the knowledge
+    plan.launch_plan(every[0][0], cluster)  # loads the knowledge
     stops = [time.process_time()]
     for number, (name, variant) in zip(range(CALLS), itertools.cycle(every)):
         settings = {"max_model_len" if "vllm" in name else "context_length": 8192 + number}

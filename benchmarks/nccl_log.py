@@ -1,8 +1,8 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast and in how much memory a large NCCL log is read: a generated one (constructed run of four ranks, then an
-engine's own lines and NCCL's line for every collective).
+"""Measures how fast and in how much memory a large NCCL log is read. The log is generated: a constructed run of four ranks, then
+an engine's own lines and NCCL's line for every collective.
 
 Usage, from the repository's root: python benchmarks/nccl_log.py [--bytes 1000000000] [--folder /tmp]
 """
@@ -35,7 +35,7 @@ COLLECTIVE = (
 
 
 def write(path: pathlib.Path, size: int) -> int:
-    """Write a log of about `size` bytes; return its lines. One line in four is NCCL's."""
+    """Write a log of about `size` bytes; return its number of lines. One line in four is NCCL's."""
     job = nccl_logs.Job(nodes=4, hcas=nccl_logs.RAILS, channels=8, gids=True)
     start = nccl_logs.joined(nccl_logs.build(job), random.Random(1))
     lines = len(start)
@@ -53,12 +53,12 @@ def write(path: pathlib.Path, size: int) -> int:
 
 
 def peak_mib() -> float:
-    """Return the process's largest resident set."""
+    """Return the process's peak resident set in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    """Read a small and a large log; print lines per second and the peak of memory of each."""
+    """Read a small and a large log; print lines per second and peak memory for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, default=1_000_000_000)
     parser.add_argument("--folder", default=None)

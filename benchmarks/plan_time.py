@@ -1,7 +1,7 @@
-"""Time of the plan for 4, 16, 64 and 256 hosts on one core, from the filter's own front to its result.
+"""Time the plan for 4, 16, 64 and 256 hosts on one core, from the filter's entry point to its result.
 
 Usage, from the repository's root: python benchmarks/plan_time.py [--out FILE.json] [--profile HOSTS]
-Each figure is CPU time, the best of five: others on the machine do not count. "facts" means that every host has been seen, with all its VFs.
+Each figure is CPU time, the best of five, so that other load does not count. "facts": every host has been seen, with all its VFs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (  
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 
 HOSTS = (4, 16, 64, 256)
-# 256 hosts do not fit a /24; a ring of 256 has 4096 subnets.
+# 256 hosts do not fit in a /24; a ring of 256 has 4096 subnets.
 SWITCH = {"topology": "switch", "subnet_prefix": 22}
 RING = {"topology": "ring", "subnet_prefix": 22, "address_pool": "10.128.0.0/9"}
 CASES = {"switch": (SWITCH, False), "switch, facts": (SWITCH, True), "ring": (RING, False), "ring, facts": (RING, True)}
@@ -41,7 +41,7 @@ VFS = 4
 
 
 def facts(host: int) -> dict[str, t.Any]:
-    """Return what roce_info would return of a node with all its VFs made."""
+    """Return roce_info's facts for a node with all its VFs created."""
     functions = []
     for number, slot in enumerate(knowledge.get("hardware", "spark")["slots"]):
         vfs = tuple(
@@ -62,7 +62,7 @@ def facts(host: int) -> dict[str, t.Any]:
 
 
 def job(hosts: int, settings: dict[str, t.Any], seen: bool) -> t.Callable[[], t.Any]:
-    """Return the plan of so many hosts, ready to be called."""
+    """Return a call that plans this many hosts."""
     plan = FilterModule().filters()["fabric_plan"]
     names = [f"spark{number}" for number in range(1, hosts + 1)]
     hostvars = {
@@ -74,7 +74,7 @@ def job(hosts: int, settings: dict[str, t.Any], seen: bool) -> t.Callable[[], t.
 
 
 def best_of(call: t.Callable[[], t.Any], times: int = 5) -> float:
-    """Return the shortest of several runs in seconds."""
+    """Return the shortest of several runs, in seconds."""
     shortest = float("inf")
     for _run in range(times):
         gc.collect()
@@ -85,7 +85,7 @@ def best_of(call: t.Callable[[], t.Any], times: int = 5) -> float:
 
 
 def main() -> None:
-    """Measure, print a table, and write it as JSON where asked."""
+    """Measure, print a table, and write it as JSON if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--profile", type=int, metavar="HOSTS")

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan every recipe of a folder as it is, and say what came out: names, verdicts and reasons, no text of a recipe.
+"""Plan every recipe of a folder unchanged, and print the outcome: names, verdicts and reasons, but no text of a recipe.
 
 Usage: recipes.py FOLDER …    (a folder's files end in .yaml, .yml, .sh or .txt)
 
-The argv of the first rank is read back by the same release's table and compared with the recipe's own flags, by the one name of each
-setting: those that say the same, and what the plan adds, leaves out or changes. Each of these has to be said by a finding, or be
-what the plan puts in itself; else it is a fault, and the program ends with 1.
+The first rank's argv is read back with the same release's table and compared with the recipe's own flags, by each setting's
+canonical name: which are the same, and which the plan adds, leaves out or changes. Each difference must be named by a finding or
+be the plan's own addition; otherwise it is a fault, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
 KINDS = (".yaml", ".yml", ".sh", ".txt")
 
 
-# What a plan says to each rank that a recipe does not: where the ranks meet and which of them it is, the spread, and the server.
+# What a plan tells each rank and a recipe does not: rendezvous, the rank's number, the parallelism, and the server.
 SPREAD = frozenset(
     ["nnodes", "node_rank", "master_addr", "master_port", "dist_init_addr", "headless", "host", "port", "tp_size", "pp_size", "ep_size",
      "enable_expert_parallel", "model", "model_path", "revision"]
@@ -37,7 +37,7 @@ SPREAD = frozenset(
 
 
 def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.Any]) -> tuple[str, str]:
-    """Return how the argv relates to the recipe's settings, and what of it is a fault."""
+    """Return how the argv differs from the recipe's settings, and which differences are faults."""
     if not made["ranks"] or not made["ranks"][0]["argv"]:
         return "none", ""
     dialect = load_tables().dialect(made["engine"]["name"], made["engine"]["version"])
@@ -49,7 +49,7 @@ def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.
     told = {line["text"] for line in profile["recipe"]["lines"] if line["became"] in ("setting", "passed on")}
 
     def by_setting(flags: list[recipe_flags.Given], told: set[str] | None = None) -> dict[str, t.Any]:
-        """By the one name of each setting, a word in either case."""
+        """Return values by each setting's canonical name, strings in lower case."""
         merged = recipe_flags.merged(flags, dialect.parser).values()
         kept = [one for one in merged if told is None or one.text in told]
         named = {dialect.named(one.name.replace("-", "_"))[0]: one for one in kept}
@@ -60,7 +60,7 @@ def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.
     has, want = by_setting(given), by_setting(mine, told)
     because = " ".join(f"{found['rule']} {found['message']}" for found in made["findings"])
     said = [name for name in {*has, *want} if name in because or name.replace("_", "-") in because]
-    # A variable of the recipe may be a flag in this release.
+    # A recipe's variable may be a flag in this release.
     want |= {
         key: value
         for key, value in read_layer({}, profile["environment"], dialect)[0].items()
@@ -82,7 +82,7 @@ def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.
 
 
 def judged(path: pathlib.Path) -> tuple[str, str, str, str]:
-    """Return a recipe's verdict, what it is planned for, the reason where it is not let through, and faults of its argv."""
+    """Return a recipe's verdict, what it is planned for, the reason if it is not accepted, and faults of its argv."""
     try:
         profile = recipe.read(str(path))
         made = plan.launch_plan(profile)

@@ -1,7 +1,7 @@
-"""Print what the planner says of every measured row: by rules alone, without rules of mere summaries, and with evidence.
+"""Print the planner's verdict on every measured row: by rules alone, without rules based on mere summaries, and with evidence.
 
-A bad row is *caught* when it is blocked, or carries a warning of a rule that names a setting of the row; a stable row
-is *passed* when it is not blocked and carries at most one such warning. A rule's warning counts only where the rule
+A bad row is *caught* if it is blocked, or has a warning from a rule that names a setting of the row; a stable row
+is *passed* if it is not blocked and has at most one such warning. A rule's warning counts only if the rule
 fires on at most a fifth of the stable rows.
 """
 
@@ -20,12 +20,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import ev
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut  # noqa: E402
 
 SHARE = 0.2
-# What a log calls by another name, or states beside its settings.
+# What a log names differently, or states beside its settings.
 ALIASES = {"ep_size": "ep", "tp_size": "tp", "pp_size": "pp"}
 
 
 def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
-    """The model of a profile with the configuration of a row, and nothing else of the profile's settings."""
+    """Return a profile's model with the configuration of a row, and none of the profile's other settings."""
     run = row.run
     return dataclasses.replace(
         profile.resolve(entry),
@@ -70,7 +70,7 @@ class Table:
 
 
 def names_of(row: evidence.Row) -> set[str]:
-    """The settings that a row states, its spread included."""
+    """Return the settings that a row states, including its parallelism."""
     return set(row.run.settings) | {key for key, attribute in ALIASES.items() if getattr(row.run, attribute) > 1}
 
 
@@ -104,7 +104,7 @@ def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Coll
 
 
 def noisy(rows: t.Sequence[evidence.Row], known: verdict.Base) -> dict[str, int]:
-    """On how many stable rows each rule with a warning fires."""
+    """Return on how many stable rows each rule with a warning fires."""
     entries = {row.run.model: profile.find(row.run.model) for row in rows}
     fired: collections.Counter[str] = collections.Counter()
     for row in (row for row in rows if row.verdict == "stable"):
@@ -114,7 +114,7 @@ def noisy(rows: t.Sequence[evidence.Row], known: verdict.Base) -> dict[str, int]
 
 
 def main() -> int:
-    """Print the tables; exit 1 where a stable row is blocked."""
+    """Print the tables; return 1 if a stable row is blocked."""
     known = verdict.base()
     rows = evidence.load_rows()
     fired = noisy(rows, known)

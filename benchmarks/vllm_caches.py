@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan weights and caches that engines' logs state (published_caches.yml), and print planned against published.
+"""Plan the weights and caches stated in engines' logs (published_caches.yml), and print planned against published figures.
 
-Tokens, requests and the longest request are planned at the published GiB, so that they compare the counting alone.
+Tokens, requests and the longest request are planned with the published GiB, to compare the counting alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import pl
 
 Row = dict[str, t.Any]
 ROWS = ROOT / "benchmarks" / "published_caches.yml"
-# What a cache's GiB hangs on and no log states: GiB.
+# GiB; a cache's size depends on it, and no log states it.
 FREE = 115.8
 NEAR, FAR = 0.03, 0.15
 
@@ -31,7 +31,7 @@ NEAR, FAR = 0.03, 0.15
 def entry_of(row: Row, kv_gib: float | None, known: bool) -> Row:
     """Return a row as a profile; with kv_gib its cache has that size, else what its share leaves.
 
-    known: under the model's name, so that weights that somebody measured are taken.
+    known: use the model's real name, so that measured weights are used.
     """
     like = profile.find(row["like"]) if "like" in row else {}
     engine = row.get("engine", "vllm")
@@ -65,24 +65,24 @@ def planned(row: Row, kv_gib: float | None = None, known: bool = True) -> Row:
 
 
 def _longest(row: Row, kv_gib: float) -> int:
-    """Return the longest request that fits: the plan says so of its tokens where not one of full length does."""
+    """Return the longest request that fits, from the plan's tokens, if not even one of full length does."""
     asked = row["settings"]["max_model_len"]
     return min(int(planned(row, kv_gib)["kv_tokens"]), int(asked))
 
 
 def compared(row: Row) -> list[tuple[str, float, float]]:
-    """Return what is compared of a row: its name, published, planned."""
+    """Return a row's comparisons: name, published, planned."""
     said = row["published"]
     found: list[tuple[str, float, float]] = []
     if "weights" in said:
         memory = planned(row, known=False)
-        # The head's and a drafter's are loaded with the model: one figure in the log.
+        # The head's and a drafter's weights are loaded with the model, as one figure in the log.
         found.append(("weights", said["weights"], sum(memory["weights_by_kind"].values()) + memory["draft_gib"]))
     if "share" in row and "gib" in said:
         memory = planned(row)
         kv = memory["kv_gib"]
         loaded = row.get("weights_gib", said.get("weights"))
-        if loaded:  # what the plan derives of the weights is compared elsewhere
+        if loaded:  # the planned weights are compared separately
             kv += memory["weights_gib"] + memory["draft_gib"] - loaded
         found.append(("GiB", said["gib"], kv))
     if "tokens" in said:
@@ -102,9 +102,9 @@ FORM = {"tokens": ",.0f", "longest": ",.0f"}
 
 
 def main() -> int:
-    """Print the table; exit status 1 where a median is beyond 3 %, or a row beyond 15 % without a reason.
+    """Print the table; exit status 1 if a median is beyond 3 %, or a row beyond 15 % without a reason.
 
-    Boots of one configuration count once.
+    Several boots of one configuration count once.
     """
     rows = yaml.safe_load(ROWS.read_text(encoding="utf-8"))
     found = [(row, *each) for row in rows for each in compared(row)]

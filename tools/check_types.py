@@ -1,4 +1,4 @@
-"""Run mypy --strict on the core, from where its full name resolves (`ansible_collections.dgxspark.cluster`)."""
+"""Run mypy --strict on the core, from a path where its full name resolves (`ansible_collections.dgxspark.cluster`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str]) -> int:
-    """Link the checkout into a temporary tree and check the packages given as mypy's own arguments."""
+    """Link the checkout into a temporary tree and run mypy with the given arguments."""
     with tempfile.TemporaryDirectory(prefix="dgxspark-types-") as folder:
         place = pathlib.Path(folder, "ansible_collections", "dgxspark", "cluster")
         place.parent.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Turn a JSON list of measured rows (as read from published logs) into knowledge/evidence/*.yml, one file per table.
+"""Convert a JSON list of measured rows (as read from published logs) into knowledge/evidence/*.yml, one file per table.
 
 Usage: python tools/convert_evidence.py measured_rows.json knowledge/evidence
-What all rows of a file share is stated once, under `common`. tools/seed_figures.yml says what the seeds know of a row beside its log.
+`common` holds what all rows of a file share. tools/seed_figures.yml has what the seeds say about a row beside its log.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ HEADER = (
     "# Measured rows, converted by tools/convert_evidence.py. Figures and verdicts as the source states them.\n"
 )
 GIB_PER_GB = 1e9 / 2**30
-# Notes on how a row came about. All others speak against it: a caveat.
+# Notes on how a row was measured. Any other note speaks against the row: a caveat.
 REMARKS = ("re-run", "the engine ", "thinking off", "image built", "a prompt with")
 MORE = pathlib.Path(__file__).with_name("seed_figures.yml")
 
 
 def converted(raw: Row) -> Row:
-    """One row in the product's form: the schema is knowledge/schema/evidence.json."""
+    """Return one row in the collection's form (schema: knowledge/schema/evidence.json)."""
     engine = raw["engine"]
     build = raw[engine]
     release = re.match(r"\d+\.\d+\.\d+", build)
@@ -38,7 +38,7 @@ def converted(raw: Row) -> Row:
         "id": raw["id"],
         "model": raw["model"],
         "engine": {"name": engine, "version": release.group(), "image": raw["image"]},
-        # Of a remark that the log's table cut off in the middle, nothing is kept.
+        # Drops a remark that the log's table cut off in the middle.
         "platform": {
             key: re.sub(r"\s*\([^()]*$", "", raw[key]) for key in ("driver", "cuda", "kernel", "nccl") if raw.get(key)
         },
@@ -55,7 +55,7 @@ def converted(raw: Row) -> Row:
         "section": raw["section"],
         "source": [raw["source"] + (f" line {raw['line']}" if raw.get("line") else "")],
     }
-    # A seed that only reports a figure is not the log of its run.
+    # A seed that only reports a figure is not a log of the run.
     row["verified"] = "reported" if raw["source"].lower().startswith("seed") else "measured"
     if build != release.group():
         row["engine"]["build"] = build
@@ -65,7 +65,7 @@ def converted(raw: Row) -> Row:
 
 
 def completed(row: Row, more: Row) -> Row:
-    """The row with what a seed states beside its log: figures that the log has stay, and no remark is lost."""
+    """Return the row with a seed's additions: the log's figures stay, and no remark is lost."""
     for key, value in more.get("measured", {}).items():
         assert row["measured"].setdefault(key, value) == value, f"{row['id']}: {key}: log and seed differ"
     for key, value in more.get("settings", {}).items():
@@ -81,7 +81,7 @@ def completed(row: Row, more: Row) -> Row:
 
 
 def shared(rows: list[Row]) -> Row:
-    """What is the same in all rows, dictionaries compared key by key."""
+    """Return what is the same in all rows, comparing dictionaries key by key."""
     out: Row = {}
     for key, value in rows[0].items():
         if isinstance(value, dict) and all(isinstance(row.get(key), dict) for row in rows):
@@ -94,7 +94,7 @@ def shared(rows: list[Row]) -> Row:
 
 
 def without(row: Row, common: Row) -> Row:
-    """The row less what `common` says already; a required dictionary stays, if empty."""
+    """Return the row without what `common` has; a required dictionary stays, even if empty."""
     out: Row = {}
     for key, value in row.items():
         if key in common and common[key] == value:
@@ -104,7 +104,7 @@ def without(row: Row, common: Row) -> Row:
 
 
 def main(source: str, target: str) -> None:
-    """Write one file for each model, EP and engine version."""
+    """Write one file for each model, TP, EP, engine and version."""
     groups: dict[str, list[Row]] = {}
     more = yaml.safe_load(MORE.read_text(encoding="utf-8"))["rows"]
     for raw in json.loads(pathlib.Path(source).read_text(encoding="utf-8")):

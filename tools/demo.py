@@ -19,11 +19,11 @@ RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+fai
 
 
 class Failed(Exception):
-    """A step of the demo did not do what it shows."""
+    """A step of the demo did not do what it should show."""
 
 
 def step(title: str, *command: object) -> str:
-    """Run one step, show its output as it comes, and return it."""
+    """Run one step, stream its output, and return it."""
     print(
         f"\n=== {title}\n$ {' '.join(pathlib.Path(str(c)).name if i == 0 else str(c) for i, c in enumerate(command))}",
         flush=True,
@@ -45,12 +45,12 @@ def step(title: str, *command: object) -> str:
 
 
 def changed(output: str) -> dict[str, int]:
-    """Changed tasks by host, from the play recap."""
+    """Return the number of changed tasks by host, from the play recap."""
     return {host: int(count) for host, count, _unreachable, _failed in RECAP.findall(output)}
 
 
 def demo(playbook: tuple[object, ...]) -> None:
-    """The main job, step by step."""
+    """Run the main demo, step by step."""
     step("What each Spark will get, before anything is touched", *playbook, "playbooks/plan.yml", *LIMIT)
     step("What the first run would change", *playbook, "site.yml", *LIMIT, "--check", "--diff", "--tags", "fabric")
     first = step("From bare to verified", *playbook, "site.yml", *LIMIT)
@@ -65,7 +65,7 @@ TIMES: list[tuple[str, float]] = []
 
 
 def main() -> int:
-    """Lab up, demo, lab down."""
+    """Run lab up, demo, lab down."""
     os.environ |= {
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / BIN.parent.name),
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),

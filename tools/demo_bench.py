@@ -1,6 +1,6 @@
-"""`make demo-bench`: a small real model on a CPU engine, served and measured; then its answers are spoilt, and that is caught.
+"""`make demo-bench`: serves and measures a small real model on a CPU engine, then spoils its answers and shows that this is caught.
 
-The engine (vLLM's CPU build, 0.6 to 5 GB) and the model, which is trained here in some minutes, are kept in the oracle's cache.
+The engine (vLLM's CPU build, 0.6 to 5 GB) and the model, trained here within minutes, are cached with the oracle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPORTS = ROOT / "reports"
 
 
 def told(title: str) -> None:
-    """Say what comes now."""
+    """Announce the next step."""
     print(f"\n=== {title} ({time.strftime('%H:%M:%S')})", flush=True)
 
 
@@ -34,7 +34,7 @@ def bench(url: str, name: str, *workloads: str) -> tuple[int, str]:
 
 
 def main() -> int:
-    """Show it; 1 where one of the two was not as it should be."""
+    """Run the demo; return 1 if either result is not as expected."""
     told("the engine, and a model that is trained here")
     try:
         engine = installed.environment(*served.ENGINE) / "bin"

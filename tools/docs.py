@@ -1,4 +1,4 @@
-"""Build the documentation site: build/docs/html/index.html. Any warning fails, a reference to nothing among them."""
+"""Build the documentation site: build/docs/html/index.html. Any warning fails the build, including broken references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def build(place: pathlib.Path = BUILD) -> pathlib.Path:
     """Write the site below `place` and return its first page.
 
     Raises:
-        subprocess.CalledProcessError: antsibull-docs or Sphinx found something wrong, which it has printed.
+        subprocess.CalledProcessError: antsibull-docs or Sphinx failed, and has printed why.
     """
     programs = pathlib.Path(sys.executable).parent
     core = ROOT / ".cache" / "collections" / programs.parent.name
@@ -33,7 +33,7 @@ def build(place: pathlib.Path = BUILD) -> pathlib.Path:
     collect = [programs / "antsibull-docs", "--config-file", SITE / "antsibull-docs.cfg", "collection"]
     collect += ["--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", pages, COLLECTION]
     subprocess.run(collect, check=True, env=environment)
-    # antsibull-docs takes texts alone.
+    # antsibull-docs copies only text files.
     shutil.copytree(ROOT / "docs" / "images", pages / "docsite" / "images")
     render = [programs / "sphinx-build", "-b", "html", "-c", SITE, "-W", "--keep-going", "-q", pages, place / "html"]
     subprocess.run(render, check=True, env=environment)

@@ -1,8 +1,8 @@
 """Write the engines' flag tables (knowledge/engines/) from their real parsers.
 
 Usage: engine_flags.py [--check] [ENGINE [VERSION …]]. Without arguments: every version that the collection ships. Wheels
-come by pip and are kept in .cache/oracle; neither torch nor a GPU is needed. With --check nothing is written and the exit
-status is 1 where a table differs.
+come from pip and are cached in .cache/oracle; neither torch nor a GPU is needed. With --check nothing is written and the
+exit status is 1 if a table differs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine_parsers.sources import ROOT, NotAvailable
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the tables asked for."""
+    """Write or check the requested tables."""
     check = "--check" in arguments
     named = [argument for argument in arguments if argument != "--check"]
     if named and (named[0] not in tables.VERSIONS or named[0].startswith("-")):

@@ -1,7 +1,7 @@
-"""Write what the engines' model classes can do (knowledge/model_classes/) from their wheels.
+"""Write the abilities of the engines' model classes (knowledge/model_classes/) from their wheels.
 
-Usage: engine_model_classes.py [--check] [ENGINE …]. Wheels come by pip and are kept in .cache/oracle; neither torch nor a GPU is
-needed. With --check nothing is written and the exit status is 1 where a file differs.
+Usage: engine_model_classes.py [--check] [ENGINE …]. Wheels come from pip and are cached in .cache/oracle; neither torch nor a GPU
+is needed. With --check nothing is written and the exit status is 1 if a file differs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine_parsers.sources import ROOT, NotAvailable
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the files asked for."""
+    """Write or check the requested files."""
     check = "--check" in arguments
     named = [argument for argument in arguments if argument != "--check"]
     if set(named) - set(model_classes.FACTS):

@@ -1,4 +1,4 @@
-"""Put the collections we depend on under a folder, out of the `ansible` package of PyPI: tests need no Galaxy.
+"""Fetch the collections we depend on from PyPI's package `ansible` into a folder, so that tests need no Galaxy.
 
 Usage: fetch_collections.py VERSION DESTINATION, with VERSION of the package `ansible` (12.3.0 carries core 2.19's).
 """
@@ -15,7 +15,7 @@ WANTED = ("ansible/posix", "ansible/utils", "kubernetes/core")
 
 
 def main(version: str, destination: pathlib.Path) -> None:
-    """Download the wheel, unpack the wanted trees, and say which versions they are."""
+    """Download the wheel and unpack the wanted trees."""
     stamp = destination / f".ansible-{version}"
     if stamp.exists():
         return

@@ -1,4 +1,4 @@
-"""Let a plain checkout be imported as ansible_collections.dgxspark.cluster, as an installed copy is: import or run this file first."""
+"""Make a plain checkout importable as ansible_collections.dgxspark.cluster, like an installed copy: import or run this file first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a picture of a report's page for the README: the page as a browser shows it, cut to a height.
+"""Make a picture of a report's page for the README: a browser's rendering, cropped to a height.
 
 Usage: picture.py PAGE.html OUT.png [WIDTH HEIGHT]. Needs Debian's chromium; it loads nothing from outside.
 """
@@ -17,7 +17,7 @@ FLAGS = (
 
 
 def picture(page: pathlib.Path, out: pathlib.Path, width: int = 1000, height: int = 760) -> None:
-    """Render the page's upper part."""
+    """Render the upper part of the page."""
     with tempfile.TemporaryDirectory() as profile:
         words = [f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--screenshot={out.resolve()}"]
         command = ["chromium", *FLAGS, *words, page.resolve().as_uri()]

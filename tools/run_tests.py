@@ -1,11 +1,11 @@
-"""Run the test stages, with the time of each, and say at the end what passed, failed and was not run.
+"""Run the test stages and time each; report at the end what passed, failed and was not run.
 
-Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time where the machine has two cores, the longest first.
-Light ones only compute: they give way to those that wait for servers. The lab's virtual machines have the cores to themselves.
+Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time if the machine has at least two cores, the longest first.
+Light ones only compute, and yield to those that wait for servers. The lab's virtual machines have the cores to themselves.
 CPU seconds are those of a stage's processes and their children.
-Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is shown, and what failed is named once more
-at the very end, where a CI that keeps the last lines alone has it. A stage of `make test` that is not done after LIMIT_S
-is stopped, and has failed. Exit status 0 only when no stage failed and at least one passed; what was not run is named as that.
+Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is shown, and its failures are repeated at the very
+end, for a CI that keeps only the last lines. A stage of `make test` that is not done after LIMIT_S is stopped, and fails.
+Exit status 0 only if no stage failed and at least one passed; what was not run is reported as such.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ LOGS = ROOT / "build" / "logs"
 CORES = ("2.19", "2.21")
 NEWEST = "2.21"
 TAIL = 60
-CULPRITS, WIDTH = 20, 600  # failed tests that a stage names at the end, and characters of each line
-# How Ansible tells that a task failed.
+CULPRITS, WIDTH = 20, 600  # failed tests listed per stage at the end, and characters per line
+# How Ansible reports a failed task.
 FATAL = re.compile(r"^(?:fatal|failed): \[|\[ERROR\]|\bTraceback\b|^\w+Error: .")
-FATALS = 4  # such lines told of one test
-LIMIT_S = 2700  # of one stage of `make test`: one that hangs must not cost what the others found
-LANES = 4  # on two cores: a stage waits about a third of its time, for servers, probes and time limits
-GIVES_WAY = ("nice", "-n", "10")  # enough to leave time limits alone, and still a tenth of a busy core
-NOT_RUN = 77  # the exit status of a command that cannot do its work on this machine, and says why
+FATALS = 4  # such lines shown per test
+LIMIT_S = 2700  # for one stage of `make test`: one that hangs must not cost the results of the others
+LANES = 4  # on two cores: a stage spends about a third of its time waiting for servers, probes and time limits
+GIVES_WAY = ("nice", "-n", "10")  # enough to protect the others' time limits, and still a tenth of a busy core
+NOT_RUN = 77  # exit status of a command that cannot work on this machine, and says why
 
 
 @dataclass(frozen=True)
 class Stage:
     """One stage: commands run in order in the environment of one core.
 
-    `long` ones are only run by `make test-long`. `light` ones have no time limits that a busy machine would break.
-    `beside`: which others may run meanwhile. `seconds`: about how long it takes; it says nothing but who begins first.
+    `long` ones run only in `make test-long`. `light` ones have no time limits that a busy machine would break.
+    `beside`: which others may run at the same time. `seconds`: approximate duration, used only to order the stages.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Stage:
 
 
 class Result(t.NamedTuple):
-    """How a stage ended: passed, failed or not run; the seconds it took, and those of CPU."""
+    """How a stage ended: passed, failed or not run; its wall and CPU seconds."""
 
     name: str
     status: str
@@ -64,26 +64,26 @@ class Result(t.NamedTuple):
     cpu: float
 
 
-# The tests of ansible-test that ask the core. The rest reads files as text: once is enough. The older Python compiles and
-# imports all of it in tests/unit/test_imports.py.
+# The tests of ansible-test that load the core. The others read files as text, so once is enough. tests/unit/test_imports.py
+# compiles and imports everything on the older Python.
 SANITY_BY_CORE = ("action-plugin-docs", "ansible-doc", "ignores", "runtime-metadata", "validate-modules")
 
-# What can differ from one ansible-core to another: what imports Ansible, or a plugin that does, or runs its programs.
+# What may differ between versions of ansible-core: code that imports Ansible, or a plugin that does, or runs its programs.
 USES_ANSIBLE = re.compile(
     r"\bansible[.-]|^(?:from|import) ansible\b|plugins\.(?:action|filter|lookup|modules)\b", re.MULTILINE
 )
 
 
-# What runs ansible-playbook again and again is stages of its own, which are about as long as the others.
+# Tests that run ansible-playbook many times have stages of their own, each about as long as the others.
 PLAYS = ("tests/unit/playbooks", "tests/unit/roles")
 API_SERVE = tuple(f"tests/api/test_{name}.py" for name in ("images", "k8s_dgx", "secrets"))
 
-# Molecule's scenarios that need no virtual machine.
+# Molecule scenarios that need no virtual machine.
 ON_STAND_INS = ("k3s", "memory_guard", "k8s_platform", "k8s_dgx")
 
 
 def tests_by_core() -> list[str]:
-    """List the unit tests of plugins that the older core is asked, too; `make test-long` asks it all of them."""
+    """List the plugins' unit tests that also run on the older core; `make test-long` runs all of them on it."""
     found = (ROOT / "tests" / "unit" / "plugins").rglob("test_*.py")
     return sorted(str(path.relative_to(ROOT)) for path in found if USES_ANSIBLE.search(path.read_text("utf-8")))
 
@@ -116,8 +116,8 @@ def stages() -> list[Stage]:
             seconds=120,
         ),
         Stage("types", [["python", "tools/check_types.py", *package]], light=True),
-        # Whole runs of roles and playbooks take long: of the latter the older core is asked those that are marked, one or two of
-        # each playbook. What needs no Ansible is the same on both: there the older Python has to import it, which test_imports.py sees.
+        # Full runs of roles and playbooks take long, so the older core runs only the marked ones, one or two per playbook. What
+        # needs no Ansible is the same on both; that the older Python imports it is tested by test_imports.py.
         Stage(
             "unit-2.19",
             [
@@ -144,7 +144,7 @@ def stages() -> list[Stage]:
         Stage(
             "sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", light=True, seconds=170
         ),
-        # What Molecule's scenario does on two nodes, the lab's tests do on four, and the scenario's own look follows there.
+        # The lab's tests do on four nodes what Molecule's scenario does on two, and then run the scenario's own checks.
         Stage(
             "molecule-syntax",
             [["molecule", "syntax", "--all"]],
@@ -154,8 +154,8 @@ def stages() -> list[Stage]:
         Stage(
             "lab-four-nodes",
             [[*lab, "4", "pytest", "tests/lab", "tests/testinfra/fabric", "-m", "not long", "--durations=10"]],
-            # Four emulated nodes keep both cores busy, and their time limits are real: light stages beside them cost the lab more
-            # than they save (939 s against about half of it).
+            # Four emulated nodes keep both cores busy, and their time limits are real: light stages beside them cost the lab
+            # more than they save (939 s instead of about half of it).
             beside="none",
             seconds=500,
         ),
@@ -191,7 +191,7 @@ def stages() -> list[Stage]:
             beside="none",
             environment=guest,
         ),
-        # From GitHub and its registry; where these are not reached it is not run, and says so.
+        # Needs GitHub and its registry; reports "not run" if they cannot be reached.
         Stage(
             "releases",
             [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", "-m", "long", "-s"]],
@@ -212,9 +212,9 @@ def stages() -> list[Stage]:
 
 
 def ended(process: subprocess.Popen[bytes], until: float | None) -> tuple[int | None, float]:
-    """Wait for a process, until a time of the monotonic clock where one is given.
+    """Wait for a process, until a time of the monotonic clock if one is given.
 
-    Return its exit status, None where it still runs, and the CPU seconds that it and its children took.
+    Return its exit status, or None if it still runs, and the CPU seconds that it and its children took.
     """
     while True:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
@@ -227,7 +227,7 @@ def ended(process: subprocess.Popen[bytes], until: float | None) -> tuple[int | 
 
 
 def run(stage: Stage) -> tuple[str, float, float]:
-    """Run one stage; return `passed`, `failed` or `not run`, the seconds it took and the CPU seconds."""
+    """Run one stage; return `passed`, `failed` or `not run`, its wall seconds and its CPU seconds."""
     venv = ROOT / ".venv" / stage.core
     start, cpu = time.monotonic(), 0.0
     log = LOGS / f"{stage.name}.log"
@@ -258,7 +258,7 @@ def run(stage: Stage) -> tuple[str, float, float]:
             )
             code, used = ended(ran, None if stage.long else start + LIMIT_S)
             if code is None:
-                ran.send_signal(signal.SIGINT)  # pytest then tells where it was, and with_lab takes its lab down
+                ran.send_signal(signal.SIGINT)  # lets pytest report where it was, and with_lab take its lab down
                 code, used = ended(ran, time.monotonic() + 120)
                 if code is None:
                     ran.kill()
@@ -268,26 +268,26 @@ def run(stage: Stage) -> tuple[str, float, float]:
             cpu += used
             if code == NOT_RUN:
                 return "not run", time.monotonic() - start, cpu
-            if code != 0:  # pytest's 5, no test collected, is a failure too
+            if code != 0:  # includes pytest's 5, no tests collected
                 output.write(f"exit status {code}\n")
                 return "failed", time.monotonic() - start, cpu
     return "passed", time.monotonic() - start, cpu
 
 
 def tell(stage: Stage) -> Result:
-    """Run one stage and say so."""
+    """Run one stage and print its result."""
     print(f"{stage.name} …", flush=True)
     status, seconds, cpu = run(stage)
     lines = [f"{stage.name} {status} ({seconds:.0f} s)"]
     if status != "passed":
         log = (LOGS / f"{stage.name}.log").read_text(encoding="utf-8", errors="replace")
         lines += [f"    {line}" for line in log.splitlines()[-TAIL:]]
-    print("\n".join(lines), flush=True)  # in one piece: another stage may be talking
+    print("\n".join(lines), flush=True)  # in one call, because other stages print too
     return Result(stage.name, status, seconds, cpu)
 
 
 def reports(log: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the lines of each report of pytest by its head: a test's is its name, with dots."""
+    """Return pytest's report sections by heading; a test's heading is its name, with dots."""
     heads = [number for number, line in enumerate(log) if re.fullmatch(r"_{3,} .+ _{3,}|={3,} .+ ={3,}", line)]
     found: dict[str, Sequence[str]] = {}
     for begin, end in zip(heads, [*heads[1:], len(log)], strict=False):
@@ -296,10 +296,10 @@ def reports(log: Sequence[str]) -> dict[str, Sequence[str]]:
 
 
 def telling(found: Mapping[str, Sequence[str]], named: str) -> list[str]:
-    """Find what Ansible said in the report of a test that failed, `FAILED <file>::<test> - <words>`.
+    """Find Ansible's error in the report of a failed test, `FAILED <file>::<test> - <words>`.
 
-    A test of a playbook fails with the play's whole output, whose first line tells nothing. Return the first lines that
-    tell a failure; where there is none, the play was cut off, and the last line of it says where.
+    A playbook test fails with the play's whole output, whose first line says nothing. Return the first lines that report
+    a failure; if there are none, the play was cut off, and its last line says where.
     """
     test = named.split(" - ")[0].partition("::")[2].replace("::", ".")
     said = [line[1:].strip() for line in found.get(test, ()) if line.startswith("E ")]
@@ -309,7 +309,7 @@ def telling(found: Mapping[str, Sequence[str]], named: str) -> list[str]:
 
 
 def culprits(results: Sequence[Result]) -> list[str]:
-    """Name the tests that failed, stage by stage; of a stage that is no pytest, or was stopped, its last line."""
+    """List the failed tests, stage by stage; for a stage that is not pytest, or was stopped, its last line."""
     lines = []
     for each in results:
         if each.status != "failed":
@@ -326,9 +326,9 @@ def culprits(results: Sequence[Result]) -> list[str]:
 
 
 def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
-    """Return the stage that may begin beside those that run, or None where all of them have to wait.
+    """Return a stage that may start beside the running ones, or None if all must wait.
 
-    Light ones begin last, and those that want the machine for themselves after all others.
+    Light ones start last, and those that need the whole machine after all others.
     """
     free = [stage for stage in waiting if all(bears(stage, other) and bears(other, stage) for other in running)]
     if any(stage.beside != "none" for stage in waiting):
@@ -337,12 +337,12 @@ def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | No
 
 
 def bears(stage: Stage, other: Stage) -> bool:
-    """Return whether a stage may run while another one does."""
+    """Return whether a stage may run at the same time as another."""
     return stage.beside == "any" or (stage.beside == "light" and other.light)
 
 
 def run_all(chosen: Sequence[Stage], lanes: int) -> list[Result]:
-    """Run the stages on so many lanes; return how each ended, in the order in which they ended."""
+    """Run the stages on this many lanes; return their results in the order in which they ended."""
     waiting = list(chosen)
     running: list[Stage] = []
     results: list[Result] = []
@@ -372,14 +372,14 @@ def run_all(chosen: Sequence[Stage], lanes: int) -> list[Result]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the stages chosen and print the table."""
+    """Run the chosen stages and print the table."""
     if not arguments or arguments[0] not in ("test", "long"):
         raise SystemExit(__doc__)
     chosen = [
         s for s in stages() if s.name in arguments[1:] or (not arguments[1:] and s.long <= (arguments[0] == "long"))
     ]
     LOGS.mkdir(parents=True, exist_ok=True)
-    # A background job is deaf to SIGINT, and would pass that on to the stages.
+    # A background job ignores SIGINT, and its stages would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
     results = run_all(chosen, LANES if (os.cpu_count() or 1) > 1 else 1)

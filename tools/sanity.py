@@ -1,8 +1,8 @@
-"""Run ansible-test sanity over a staged copy, and fail where it tested nothing.
+"""Run ansible-test sanity on a staged copy, and fail if it tested nothing.
 
-Usage: sanity.py [--all] VENV [TEST …], the environment whose ansible-test is run, and the tests (all of them where none is named).
-What is looked at is what is built and shipped, as Galaxy does it; with --all the tests, tools and benchmarks of the repository, too,
-which are more than that. Everything it needs lies in a temporary folder, its HOME too: nothing is left behind.
+Usage: sanity.py [--all] VENV [TEST …], the environment whose ansible-test is run, and the tests (all of them if none is named).
+It checks what is built and shipped, as Galaxy does; with --all also the repository's tests, tools and benchmarks. Everything it
+needs is in a temporary folder, HOME included: it leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STAND_IN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "stand_ins
 
 
 def leave_what_is_shipped(collection: pathlib.Path) -> None:
-    """Take out of the staged copy what the built collection has not, but for the lists of what sanity tests ignore."""
+    """Remove from the staged copy what the built collection lacks, except for sanity's ignore lists."""
     ignored = yaml.safe_load((collection / "galaxy.yml").read_text(encoding="utf-8"))["build_ignore"]
     gone = [path for path in collection.iterdir() if any(fnmatch.fnmatch(path.name, pattern) for pattern in ignored)]
     gone.remove(collection / "tests")
@@ -53,7 +53,7 @@ def main(venv: pathlib.Path, tests: list[str], everything: bool = False) -> int:
         collection = stage.main(pathlib.Path(folder, "staged"))
         if not everything:
             leave_what_is_shipped(collection)
-        # pyenv's shims look like Pythons of versions that are not there.
+        # pyenv's shims pose as Pythons of versions that are not installed.
         path = [p for p in os.environ["PATH"].split(os.pathsep) if ".pyenv/shims" not in p]
         environment = {
             **os.environ,

@@ -1,8 +1,8 @@
-"""Write the guide that lays what the seeds ran beside what the plan makes of it: docs/docsite/rst/guide_seeds.rst.
+"""Write the guide that compares the seeds' runs with the plan: docs/docsite/rst/guide_seeds.rst.
 
 Usage: python tools/seed_table.py
-knowledge/seeds/ says what each run's author asked for, and how an owner asks for the same. Both are said to the engine
-by the collection, and the two command lines are compared: a difference without a reason is an error.
+knowledge/seeds/ says what each run's author asked for, and how an owner asks for the same. The collection renders both as
+engine command lines and compares these: a difference without a reason is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder i
 Plain = dict[str, t.Any]
 GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_seeds.rst"
 HOSTS = ("spark1", "spark2", "spark3", "spark4")
-# What every rank is told of itself, whatever a seed's text says of it.
+# What each rank is told about itself, whatever a seed's text says.
 PLACE = frozenset(
     [
         "model",
@@ -40,7 +40,7 @@ PLACE = frozenset(
         "nccl_transport",
     ]
 )
-# Why the plan says a setting of which the seed's text says nothing, where no measured row does either.
+# Why the plan sets something that neither the seed's text nor a measured row mentions.
 ADDED = {
     "max_running_requests": "the plan stays within the available states and captured graphs",
     "speculative_eagle_topk": "what NEXTN runs with; the parser requires it with steps and draft tokens",
@@ -76,7 +76,7 @@ requests at concurrency 1, 4 and 8.
 
 @functools.cache
 def names() -> dict[str, tuple[str, bool]]:
-    """Each name of a setting: its canonical one, and whether it means the contrary."""
+    """Map each name of a setting to its canonical one, and whether it is negated."""
     found: dict[str, tuple[str, bool]] = {}
     for entry in knowledge.load("settings").values():
         found[entry["id"]] = (entry["id"], False)
@@ -87,7 +87,7 @@ def names() -> dict[str, tuple[str, bool]]:
 
 @functools.cache
 def parts() -> dict[tuple[str, str], tuple[str, dict[t.Any, str]]]:
-    """Of flags that take JSON: each key's canonical name, and what its values are called."""
+    """For flags that take JSON: map each key to its canonical name, and its values to ours."""
     found = {}
     for entry in knowledge.load("settings").values():
         for way in (w for w in entry.get("vllm", ()) if isinstance(w, dict) and "key" in w and "values" not in w):
@@ -97,7 +97,7 @@ def parts() -> dict[tuple[str, str], tuple[str, dict[t.Any, str]]]:
 
 
 def canonical(settings: t.Mapping[str, t.Any]) -> Plain:
-    """Settings by their canonical names; values that are texts of JSON are read."""
+    """Return settings by canonical name, with JSON values parsed."""
     out: Plain = {}
     for key, value in settings.items():
         if isinstance(value, dict) and value and all((key, part) in parts() for part in value):
@@ -118,7 +118,7 @@ def _read(value: t.Any) -> t.Any:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One run: what was asked, as words for the engine; what is planned; differences with reasons, by setting."""
+    """One run: the request in the engine's words, the plan, and differences with reasons, by setting."""
 
     entry: Plain
     asked: str
@@ -127,12 +127,12 @@ class Line:
 
     @property
     def unexplained(self) -> list[str]:
-        """Settings that differ for no stated reason."""
+        """Settings that differ without a stated reason."""
         return [f"{self.entry['id']}: {change}" for change, reason in self.differs.values() if not reason]
 
     @property
     def reasons(self) -> list[str]:
-        """What differs, by its reason."""
+        """The differences, grouped by reason."""
         by_reason: dict[str, list[str]] = {}
         for change, reason in self.differs.values():
             by_reason.setdefault(reason.rstrip("."), []).append(change)
@@ -140,7 +140,7 @@ class Line:
 
 
 def _said(engine: Plain, model: str, settings: t.Mapping[str, t.Any]) -> str:
-    """The engine's words for settings: its flags, and the variables that stand for a flag."""
+    """Return settings in the engine's words: its flags, and the variables that replace a flag."""
     built = builder()(engine["name"], engine["version"], {"model": model} | dict(settings))
     words = [f"nccl_transport={settings['nccl_transport']}"] if "nccl_transport" in settings else []
     words += [*(f"{key}={value}" for key, value in built.env.items()), *built.argv[built.argv.index(model) + 1 :]]
@@ -158,7 +158,7 @@ def _reason(key: str, asked: t.Any, entry: Plain, row: t.Mapping[str, t.Any], va
 
 
 def line(entry: Plain, rows: t.Mapping[str, t.Any]) -> Line:
-    """Plan one run, and compare what is planned with what its author asked for."""
+    """Plan one run, and compare the plan with what its author asked for."""
     overrides = {"variant": entry["variant"]} if "variant" in entry else {}
     planned = plan.launch_plan(entry["profile"], {"hosts": HOSTS}, overrides | entry.get("overrides", {}))
     asked, made = canonical(entry["flags"]), canonical(planned["ranks"][0]["settings"])
@@ -168,7 +168,7 @@ def line(entry: Plain, rows: t.Mapping[str, t.Any]) -> Line:
         if asked.get(key) == made.get(key) or (asked.get(key, False) is False and made.get(key, False) is False):
             continue
         if (key not in asked and key in PLACE) or (key == "ep_size" and asked[key] == 1 and key not in made):
-            continue  # an EP of one is not said
+            continue  # an EP of 1 is omitted
         shown = "left out" if key not in made else json.dumps(made[key]) if isinstance(made[key], dict) else made[key]
         change = f"``{key}`` {shown}" if key not in asked else f"``{key}`` {asked[key]} → {shown}"
         differs[key] = change, _reason(key, asked.get(key), entry, row, made.get(key))
@@ -176,7 +176,7 @@ def line(entry: Plain, rows: t.Mapping[str, t.Any]) -> Line:
 
 
 def lines() -> list[Line]:
-    """All runs, in the order of the seeds."""
+    """Return all runs, in the order of the seeds."""
     rows = knowledge.load("evidence")
     return [line(entry, rows) for entry in sorted(knowledge.load("seeds").values(), key=lambda entry: entry["seed"])]
 
@@ -226,13 +226,13 @@ def _row(made: Line) -> str:
 
 
 def document(made: t.Sequence[Line]) -> str:
-    """The whole guide."""
+    """Return the complete guide."""
     head = ".. list-table::\n   :header-rows: 1\n   :widths: 24 26 36 14\n\n   * - Run\n     - Asked\n     - Planned\n     - Verdict"
     return "\n".join([INTRO, head, *map(_row, made)]) + "\n"
 
 
 def main() -> int:
-    """Write the guide; exit 1 where a reason is missing."""
+    """Write the guide; return 1 if a reason is missing."""
     made = lines()
     missing = [text for one in made for text in one.unexplained]
     for text in missing:

@@ -1,8 +1,8 @@
-"""Make the environments that tests, lint and the demo run in: `.venv/<core>` and `.cache/collections/<core>`.
+"""Make the environments for tests, lint and the demo: `.venv/<core>` and `.cache/collections/<core>`.
 
 Usage: setup.py CORE … with CORE `2.19` (Python >= 3.11), `2.21` (Python >= 3.12; lint too) or `newest` (what this
-machine's Python allows). Idempotent: an environment is made again only when its requirements change. Prints the path of
-each; exit status 3 when this machine has no Python for one of them.
+machine's Python allows). Idempotent: an environment is rebuilt only if its requirements change. Prints the path of each;
+exit status 3 if this machine has no Python for one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# core -> lowest Python, the release of the package `ansible` whose collections fit, requirements beside the core's own
+# core -> lowest Python, matching release of the package `ansible`, requirements beside the core's own
 CORES = {
     "2.19": ((3, 11), "12.3.0", ("test.txt",)),
     "2.21": ((3, 12), "14.5.0", ("test.txt", "lint.txt")),
@@ -23,13 +23,13 @@ CORES = {
 
 
 def pythons() -> dict[tuple[int, int], str]:
-    """Find working interpreters with venv, by version: on PATH, and in pyenv, whose shims may point at nothing."""
+    """Find working interpreters with venv, by version: on PATH, and in pyenv, whose shims may point nowhere."""
     names = [f"python3.{minor}" for minor in range(11, 16)]
     candidates = [sys.executable, *filter(None, map(shutil.which, [*names, "python3"]))]
     versions = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
     candidates += [str(path) for path in sorted(versions.glob("3.*/bin/python3"))]
     found: dict[tuple[int, int], str] = {}
-    # The base interpreter: what is on PATH may be of the very environment that is replaced.
+    # The base interpreter, because PATH may lead into the environment that is being replaced.
     code = "import sys, venv, ensurepip; print(*sys.version_info[:2], sys._base_executable)"
     for candidate in candidates:
         ran = subprocess.run([candidate, "-c", code], check=False, capture_output=True, text=True)
@@ -40,12 +40,12 @@ def pythons() -> dict[tuple[int, int], str]:
 
 
 def make(core: str) -> pathlib.Path | None:
-    """Make or reuse the environment of one core; None where no Python here is new enough."""
+    """Make or reuse the environment of one core; None if no Python here is new enough."""
     lowest, package, extra = CORES[core]
     fit = {version: path for version, path in pythons().items() if version >= lowest}
     if not fit:
         return None
-    version = min(fit)  # 2.19 is tested on the oldest Python it is used with, 2.21 likewise
+    version = min(fit)  # each core is tested with the oldest Python that fits
     lock = ROOT / "requirements" / "constraints.txt"
     files = [ROOT / "requirements" / name for name in (f"core-{core}.txt", "plugins.txt", *extra)] + [lock]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files) + repr((version, package)).encode())
@@ -69,7 +69,7 @@ def make(core: str) -> pathlib.Path | None:
 
 
 def link(collections: pathlib.Path) -> None:
-    """Let the checkout be found as dgxspark.cluster below `collections`."""
+    """Make the checkout importable as dgxspark.cluster below `collections`."""
     place = collections / "ansible_collections" / "dgxspark" / "cluster"
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_symlink():
@@ -78,7 +78,7 @@ def link(collections: pathlib.Path) -> None:
 
 
 def main(wanted: list[str]) -> int:
-    """Make what is wanted; say which could not be made."""
+    """Make the requested environments; report which could not be made."""
     if wanted == ["link"]:
         link(ROOT / "collections")
         return 0

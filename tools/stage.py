@@ -1,7 +1,7 @@
-"""Copy the checkout's files (tracked and new ones that git does not ignore) to DESTINATION/ansible_collections/dgxspark/cluster.
+"""Copy the checkout's files (tracked, and new ones that git does not ignore) to DESTINATION/ansible_collections/dgxspark/cluster.
 
-ansible-test wants that path, refuses links, and silently skips every target inside a git-ignored folder: so
-DESTINATION lies outside any repository.
+ansible-test requires that path, refuses links, and silently skips every target inside a git-ignored folder, so
+DESTINATION must be outside any repository.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def main(destination: pathlib.Path) -> pathlib.Path:
-    """Stage the files afresh and return the collection's folder."""
+    """Stage the files from scratch and return the collection's folder."""
     target = destination.resolve() / "ansible_collections" / "dgxspark" / "cluster"
     if ROOT in target.parents:
         raise SystemExit(f"{destination} is inside the checkout, where ansible-test would skip everything.")

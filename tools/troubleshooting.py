@@ -52,12 +52,12 @@ These lines are known. ``explain`` finds them in a log, says which of several is
 
 
 def escaped(text: str) -> str:
-    """Return a text that reStructuredText shows as it is."""
+    """Escape a text for reStructuredText."""
     return re.sub(r"([\\*`|_])", r"\\\1", " ".join(text.split()))
 
 
 def shown(entry: t.Mapping[str, t.Any]) -> list[str]:
-    """Return one signature: its line, what it means, what to do."""
+    """Format one signature: its line, its meaning, and its remedy."""
     line = " ".join(entry["example"].split())
     said = f"**Harmless.** {escaped(entry['cause'])}" if entry["benign"] else escaped(entry["cause"])
     return [

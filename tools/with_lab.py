@@ -1,4 +1,4 @@
-"""Run a command with a virtual lab of its own, and take the lab down whatever happens.
+"""Run a command with a virtual lab of its own, and always take the lab down afterwards.
 
 Usage: with_lab.py NODES COMMAND … . DGXSPARK_LAB_NAME, DGXSPARK_LAB_PORT and DGXSPARK_LAB_CACHE are passed on; KEEP=1
 leaves the lab up.
@@ -16,8 +16,8 @@ LAB = pathlib.Path(__file__).resolve().parent.parent / "lab" / "lab"
 
 
 def main(nodes: str, command: list[str]) -> int:
-    """Lab up, command, lab down; the command's exit status."""
-    # CI ends a run by SIGTERM: the lab's virtual machines must not outlive it.
+    """Run lab up, the command, lab down; return the command's exit status."""
+    # CI ends a run with SIGTERM; the lab's virtual machines must not outlive it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         for words in (["install-deps"], ["up", "--nodes", nodes]):

@@ -1,7 +1,7 @@
-"""Run a command with Debian's `prometheus` and `promtool` in its PATH. They are not installed, so no service starts.
+"""Run a command with Debian's `prometheus` and `promtool` in its PATH, without installing them, so no service starts.
 
-Usage: with_prometheus.py COMMAND … . Where they are in PATH already nothing is fetched; where they cannot be had the command runs
-without, and its tests say "not run". Kept in $XDG_CACHE_HOME/dgxspark-prometheus.
+Usage: with_prometheus.py COMMAND … . If they are in PATH already, nothing is fetched; if they cannot be fetched, the command runs
+without them, and its tests say "not run". Cached in $XDG_CACHE_HOME/dgxspark-prometheus.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROGRAMS = CACHE / "usr" / "bin"
 
 
 def fetch() -> bool:
-    """Unpack the distribution's package into the cache; whether the programs are there."""
+    """Unpack the distribution's package into the cache; return whether the programs are there."""
     if (PROGRAMS / "promtool").exists():
         return True
     if not shutil.which("apt-get"):
@@ -35,11 +35,11 @@ def fetch() -> bool:
 
 
 def main(command: list[str]) -> t.NoReturn:
-    """Run the command in place of this process."""
+    """Replace this process with the command."""
     path = os.environ["PATH"]
     if not (shutil.which("promtool") and shutil.which("prometheus")) and fetch():
         path = f"{path}{os.pathsep}{PROGRAMS}"
-    os.execvpe(command[0], command, {**os.environ, "PATH": path})  # so that a signal reaches it
+    os.execvpe(command[0], command, {**os.environ, "PATH": path})  # exec, so that signals reach the command
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One rank: the NCCL benchmark's way of timing beside a bare torch all-reduce loop, in turn, in one run.
+"""One rank: compares the NCCL benchmark's timing with a bare torch all-reduce loop, alternating in one run.
 
-Rank 0 prints `COMPARE {…}` for each size: both medians (µs), and the median of the pairs' differences: two rounds that follow
-one another share what the machine does at the time. Started by gpu_check.py.
+Rank 0 prints `COMPARE {…}` for each size: both medians (µs), and the median of the pairs' differences, since two consecutive
+rounds share the machine's conditions. Started by gpu_check.py.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import nccl_bench
 
 SIZES = [8 * 1024, 64 * 1024, 1 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 2 << 30]
 ROUNDS = 31
-# Calls of some 30 µs are bound by the CPU that launches them and vary from round to round by a third: more rounds.
+# Calls of some 30 µs are bound by the launching CPU and vary by a third between rounds, so they get more rounds.
 SMALL, SMALL_ROUNDS = 1 << 20, 301
 
 
 def bare(value: torch.Tensor, calls: int) -> float:
-    """Time what anybody would write: a loop of all-reduces between two synchronizations (seconds for one, on the slowest rank)."""
+    """Time the obvious way: a loop of all-reduces between two synchronizations (seconds per call, on the slowest rank)."""
     dist.barrier()
     torch.cuda.synchronize()
     begin = time.perf_counter()
@@ -41,7 +41,7 @@ def bare(value: torch.Tensor, calls: int) -> float:
 
 
 def main() -> None:
-    """Measure each size by turns, round for round, the order changing."""
+    """Measure each size in alternating rounds, swapping the order."""
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On two GPUs of one host: the NCCL benchmark against a bare loop, and what the reader of logs says of real runs.
+"""On two GPUs of one host: compares the NCCL benchmark with a bare loop, and checks the log reader on real runs.
 
 Usage: python3 benchmarks/nccl/gpu_check.py --out FOLDER [--seconds 240]
 Needs, in the layout of this repository: benchmarks/nccl, roles/nccl/files, plugins/module_utils. Writes
@@ -40,7 +40,7 @@ RUNS: list[tuple[str, list[str], dict[str, str], bool, str, bool]] = [
 
 
 def judge(names: list[str]) -> dict[str, t.Any]:
-    """Let the collection's own core read the logs."""
+    """Read the logs with the collection's own core."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder, "ansible_collections", "dgxspark", "cluster")
         place.parent.mkdir(parents=True)
@@ -91,7 +91,7 @@ def run(
 
 
 def main() -> int:
-    """Run all, compare with what is expected, pack the logs."""
+    """Run all, compare with the expected outcome, pack the logs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=240.0)

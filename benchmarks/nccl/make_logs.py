@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make real NCCL logs on two or four GPUs of one host, one file per rank, with the truth of each case beside them.
+"""Make real NCCL logs on two or four GPUs of one host, one file per rank, with the true outcome of each case beside them.
 
 Usage: python3 benchmarks/nccl/make_logs.py --out FOLDER [--gpus 4] [--seconds 470]
 Writes FOLDER/nccl-logs.tar.gz (cases/<case>/rank<N>.log, manifest.json) and FOLDER/manifest.json.
 
-Two "nodes" on one host come of NCCL_HOSTID: ranks with different ids do not use P2P or shared memory. There are no
-RDMA devices, so InfiniBand and RoCE are not among the cases. What the environment says of NVLS is kept as it is.
+NCCL_HOSTID simulates two "nodes" on one host: ranks with different ids use neither P2P nor shared memory. There are no
+RDMA devices, so no case covers InfiniBand or RoCE. The environment's NVLS setting is kept.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ APART = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One run: what it does, on how many ranks, with what environment, and what is true of it.
+    """One run: its program, number of ranks and environment, and the true outcome.
 
-    nodes: ranks are dealt out to so many simulated hosts, in order. per_rank: environment of one rank alone. skip: ranks
-    that are not started. verdict and cause: what a reader of all logs must find.
+    nodes: ranks are distributed over this many simulated hosts, in order. per_rank: environment of single ranks.
+    verdict and cause: what a reader of all logs must find.
     """
 
     name: str
@@ -170,7 +170,7 @@ def run_case(case: Case, gpus: t.Sequence[int], folder: pathlib.Path, deadline: 
 
 
 def main() -> int:
-    """Run the cases, those on two GPUs two at a time, and pack their logs."""
+    """Run the cases, two-GPU ones two at a time, and pack their logs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--gpus", type=int, default=4)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One rank of a small torch.distributed run, whose NCCL log is wanted: started by make_logs.py, or by torchrun.
+"""One rank of a small torch.distributed run that produces an NCCL log: started by make_logs.py, or by torchrun.
 
 Usage: RANK=… WORLD_SIZE=… LOCAL_RANK=… MASTER_ADDR=… MASTER_PORT=… python nccl_rank.py WHAT
 """
@@ -23,7 +23,7 @@ PATIENCE = datetime.timedelta(seconds=12)
 
 
 def reduce(group: dist.ProcessGroup | None = None, elements: int = 1 << 18) -> None:
-    """All-reduce ones, and fail where the sum is wrong."""
+    """All-reduce ones, and fail if the sum is wrong."""
     value = torch.ones(elements, device=DEVICE)
     dist.all_reduce(value, group=group)
     torch.cuda.synchronize()
@@ -32,7 +32,7 @@ def reduce(group: dist.ProcessGroup | None = None, elements: int = 1 << 18) -> N
 
 
 def start(*, eager: bool = False) -> None:
-    """Join the default group; with eager its communicator is made at once, and sub-groups are split off it."""
+    """Join the default group; with eager, create its communicator at once and split sub-groups off it."""
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", timeout=PATIENCE, device_id=DEVICE if eager else None)
 
@@ -63,7 +63,7 @@ def split() -> None:
 
 
 def idle() -> None:
-    """The world's communicator is made and never used; a sub-group's is."""
+    """The world's communicator is created but never used; a sub-group's is used."""
     start(eager=True)
     group = dist.new_group([0, 1], timeout=PATIENCE)
     if RANK in (0, 1):
@@ -72,7 +72,7 @@ def idle() -> None:
 
 
 def sendrecv() -> None:
-    """A pipeline: each rank sends to the next, nobody reduces."""
+    """A pipeline: each rank sends to the next; no reduction."""
     start()
     value = torch.full((1 << 16,), float(RANK), device=DEVICE)
     got = torch.empty_like(value)
@@ -86,7 +86,7 @@ def sendrecv() -> None:
 
 
 def alltoall() -> None:
-    """Everybody to everybody, then an all-gather."""
+    """All-to-all, then an all-gather."""
     start()
     value = torch.ones(WORLD * 1024, device=DEVICE)
     got = torch.empty_like(value)
@@ -96,7 +96,7 @@ def alltoall() -> None:
 
 
 def killed() -> None:
-    """The last rank dies after a good start; the others run into it."""
+    """The last rank dies after a good start; the others notice."""
     start()
     reduce()
     if RANK == WORLD - 1:
@@ -106,7 +106,7 @@ def killed() -> None:
 
 
 def absent() -> None:
-    """The last rank joins and never comes to the collective."""
+    """The last rank joins but never reaches the collective."""
     start()
     if RANK == WORLD - 1:
         time.sleep(60)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On two GPUs of one host: playbooks/nccl_bench.yml as an owner runs it, with real ranks, and what verify makes of them.
+"""On two GPUs of one host: runs playbooks/nccl_bench.yml as an owner would, with real ranks, and checks verify's input.
 
-Each GPU stands for a Spark (NCCL_HOSTID tells NCCL that they are two machines, and the traffic takes TCP over loopback); the
-nodes' facts are made up, since the machine has no ConnectX. Two runs: over TCP where TCP is asked for, whose figures must
-come out; and with RDMA asked for, which must fail closed with its cause. Usage, with ansible-core on the path and the
+Each GPU stands for a Spark (NCCL_HOSTID makes NCCL see two machines, and traffic uses TCP over loopback); the nodes'
+facts are made up, since the machine has no ConnectX. Two runs: with TCP requested, which must return figures, and with
+RDMA requested, which must fail closed with its cause. Usage, with ansible-core on the path and the
 collection below ANSIBLE_COLLECTIONS_PATH: python3 role_check.py FOLDER
 """
 
@@ -26,7 +26,7 @@ SLOTS = [("enp1s0f0np0", "0000:01:00.0"), ("enP2p1s0f0np0", "0002:01:00.0")]
 
 
 def inventory(folder: pathlib.Path) -> pathlib.Path:
-    """Write two hosts that are this machine, each with a GPU of its own."""
+    """Write an inventory of two hosts that are this machine, each with a GPU of its own."""
     hosts: dict[str, t.Any] = {}
     for number in (1, 2):
         seen = [function(slot, host=number, vfs=2, netdev=n, pci=p) for slot, (n, p) in enumerate(SLOTS)]
@@ -48,7 +48,7 @@ def inventory(folder: pathlib.Path) -> pathlib.Path:
 
 
 def run(folder: pathlib.Path, name: str, **variables: t.Any) -> tuple[int, str, dict[str, t.Any]]:
-    """Run the playbook; return exit status, output and what it wrote down for verify."""
+    """Run the playbook; return exit status, output and what it recorded for verify."""
     report = folder / f"{name}.json"
     given = {
         "nccl_bench_python": sys.executable,
@@ -65,7 +65,7 @@ def run(folder: pathlib.Path, name: str, **variables: t.Any) -> tuple[int, str, 
 
 
 def main(folder: pathlib.Path) -> int:
-    """Run both; exit status 1 where one of them is not as it must be."""
+    """Do both runs; exit status 1 if one of them is not as expected."""
     folder.mkdir(parents=True, exist_ok=True)
     code, said, found = run(folder, "tcp", nccl_transport="socket")
     rows = parse(found["output"])[0] if code == 0 else []

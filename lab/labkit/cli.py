@@ -33,19 +33,19 @@ exit status: 0 well, 1 error, 3 status of a lab that is not up or not whole
 
 
 def say(text: str) -> None:
-    """Progress goes to the standard error, results to the standard output."""
+    """Print progress to standard error; results go to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
 def count(text: str) -> int:
-    """A number of nodes."""
+    """Parse a number of nodes."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= configuration.MAX_NODES:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {configuration.MAX_NODES}")
     return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Commands and their arguments."""
+    """Build the parser of commands and arguments."""
     top = argparse.ArgumentParser(
         "lab/lab", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def dispatch(arguments: argparse.Namespace, lab: Cluster) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; return the exit status."""
     command = arguments.command
     node = configuration.node_number(arguments.node) if "node" in arguments else 0
     if command == "up":
@@ -96,7 +96,7 @@ def dispatch(arguments: argparse.Namespace, lab: Cluster) -> int:
         options = machine.ssh_command(lab.config, node)
         os.execvp("ssh", options + (arguments.words if arguments.words else []))
     if command == "inventory":
-        # JSON is YAML; what a person asked for as YAML is laid out as YAML is.
+        # JSON would be valid YAML, but people who ask for YAML get its usual layout.
         data = lab.inventory()
         print(json.dumps(data, indent=2) if arguments.format == "json" else yaml(data))
     elif command == "down":
@@ -167,7 +167,7 @@ def status(lab: Cluster, *, as_json: bool) -> int:
 
 
 def yaml(data: object, indent: int = 0) -> str:
-    """Nested dictionaries of strings and numbers as YAML."""
+    """Format nested dictionaries of strings and numbers as YAML."""
     if not isinstance(data, dict):
         return f" {json.dumps(data)}"
     if not data:
@@ -177,7 +177,7 @@ def yaml(data: object, indent: int = 0) -> str:
 
 
 def main() -> int:
-    """Run the command that the user gave."""
+    """Run the user's command."""
     arguments = parser().parse_args()
     host.extend_path()
     try:
@@ -189,7 +189,7 @@ def main() -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except Exception as error:
-        # A defect of the lab or of the machine: still one line, unless it is being looked for.
+        # A bug in the lab or a problem of the machine: one line, unless debugging.
         if os.environ.get("DGXSPARK_LAB_DEBUG"):
             raise
         say(f"lab: {type(error).__name__}: {error}\n  DGXSPARK_LAB_DEBUG=1 shows where.")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab as a whole: its nodes and its switch, brought up, looked at, disturbed and taken down."""
+"""A whole lab: bringing its nodes and its switch up, inspecting, disturbing and taking them down."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TO_START = ("crashed", "incomplete", POWERED_OFF)
 
 @dataclass(frozen=True)
 class Node:
-    """What is known of a node."""
+    """The known facts about a node."""
 
     number: int
     name: str
@@ -46,7 +46,7 @@ class Node:
 
     @property
     def healthy(self) -> bool:
-        """Whether it is as its owner left it."""
+        """Whether it is in the state in which its owner left it."""
         return self.state in ("running", "off")
 
 
@@ -62,11 +62,11 @@ class Cluster:
     # --- what is there -------------------------------------------------------------------------------------------
 
     def folder(self, node: int) -> Path:
-        """A node's own folder."""
+        """Return a node's own folder."""
         return self.config.run / node_name(node)
 
     def nodes(self) -> list[Node]:
-        """Every node that was brought up and not taken down, in order."""
+        """Return every node that was brought up and not taken down, in order."""
         running = processes.find(self.config.run)
         return [self._node(number, running) for number in range(1, MAX_NODES + 1) if self.folder(number).is_dir()]
 
@@ -96,9 +96,9 @@ class Cluster:
         return {"shutdown": POWERED_OFF}.get(status, status)
 
     def require(self, number: int) -> Node:
-        """The node, if its virtual machine is there.
+        """Return the node if its virtual machine exists.
 
-        Raises LabError when it is not.
+        Raises LabError if it does not.
         """
         node = self._node(number, processes.find(self.config.run)) if self.folder(number).is_dir() else None
         if node is None:
@@ -111,7 +111,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One change of a lab at a time. The lock is a name in the kernel: it goes with its process, leaving no file."""
+        """Allow one change of a lab at a time. The lock is a kernel name: it vanishes with its process and leaves no file."""
         lock = socket.socket(socket.AF_UNIX)
         waiting = False
         try:
@@ -129,7 +129,7 @@ class Cluster:
             lock.close()
 
     def up(self, count: int | None, *, cold: bool) -> list[int]:
-        """Bring nodes 1 to `count` up; returns the numbers of those that had to be started."""
+        """Bring nodes 1 to `count` up; return the numbers of those that had to be started."""
         host.check()
         with self.locked():
             self._tidy()
@@ -159,7 +159,7 @@ class Cluster:
             return start
 
     def _tidy(self) -> None:
-        """Clear away what an `up` that was killed had begun: nodes without their record, the saved state's machine."""
+        """Clean up after a killed `up`: nodes without their record, and the machine that makes the saved state."""
         running = processes.find(self.config.run)
         for part in running:
             complete = part == SWITCH or (self.config.run / part / "up").exists()
@@ -263,7 +263,7 @@ class Cluster:
         (folder / "up.new").rename(folder / "up")
 
     def down(self) -> bool:
-        """End every process of the lab and remove its folder; says whether there was anything."""
+        """End all processes of the lab and remove its folder; return whether there was anything."""
         with self.locked():
             found = list(processes.find(self.config.run))
             with ThreadPoolExecutor(max(1, len(found))) as pool:
@@ -275,13 +275,13 @@ class Cluster:
     # --- disturbances ----------------------------------------------------------------------------------------------
 
     def _machines_before(self, number: int) -> int:
-        """How many machines have been replaced in the node's place."""
+        """Return how often the node's machine has been replaced."""
         with contextlib.suppress(OSError, ValueError):
             return int((self.folder(number) / "machine").read_text(encoding="utf-8"))
         return 0
 
     def replace(self, number: int) -> None:
-        """Put another machine in a node's place, as delivered: a bare disk, other MACs."""
+        """Replace a node's machine by another one, as delivered: a bare disk, other MACs."""
         with self.locked():
             folder = self.folder(number)
             if not (folder / "up").is_file():
@@ -296,7 +296,7 @@ class Cluster:
             self._start(number, base, accelerator, state)
 
     def cables(self, pairs: list[list[str]] | None) -> None:
-        """Join functions by cables, each pair of plugs by one, and pull the rest; None: all of them on one switch."""
+        """Join functions by one cable per pair of plugs, and unplug the rest; None: connect all of them to one switch."""
         ends = [plug for pair in pairs or [] for plug in pair]
         if twice := sorted({plug for plug in ends if ends.count(plug) > 1}):
             raise LabError(f"Function {', '.join(twice)} (node.function) has two cables.", "Give it one.")
@@ -316,7 +316,7 @@ class Cluster:
                     self._plug(node.number)
 
     def _plug(self, number: int) -> None:
-        """Give the node's functions a carrier where a cable is in them."""
+        """Give each of the node's functions a carrier if it has a cable."""
         cabled = None
         with contextlib.suppress(FileNotFoundError):
             cabled = {plug for pair in json.loads(self.cables_file.read_text(encoding="utf-8")) for plug in pair}
@@ -326,18 +326,18 @@ class Cluster:
                 qmp.command("set_link", name=f"card{function}", up=up)
 
     def link(self, number: int, function: int, *, up: bool) -> None:
-        """Pull or plug the cable of one function."""
+        """Unplug or plug in the cable of one function."""
         self.require(number)
         with Qmp(self.folder(number) / "qmp") as qmp:
             qmp.command("set_link", name=f"card{function}", up=up)
 
     def crash(self, number: int) -> None:
-        """Let the node's virtual machine die, as if QEMU had crashed."""
+        """Kill the node's virtual machine, as if QEMU had crashed."""
         self.require(number)
         processes.end(self.config.run, node_name(number), patience=0)
 
     def power(self, number: int, action: str) -> None:
-        """Cut the power (off), give it again (on), or press reset."""
+        """Cut the power (off), restore it (on), or press reset."""
         name = node_name(number)
         if action == "on":
             with self.locked():
@@ -360,7 +360,7 @@ class Cluster:
                 qmp.command("system_reset")
 
     def reboot(self, number: int) -> float:
-        """Reboot a node from inside and wait until it answers again; returns the seconds it took."""
+        """Reboot a node from inside and wait until it answers again; return the seconds it took."""
         self.require(number)
         begun = time.monotonic()
         boot = "cat /proc/sys/kernel/random/boot_id"
@@ -377,7 +377,7 @@ class Cluster:
     # --- shown to others ---------------------------------------------------------------------------------------------
 
     def inventory(self) -> dict[str, object]:
-        """The running nodes as an Ansible inventory."""
+        """Return the running nodes as an Ansible inventory."""
         hosts = {
             node.name: {"ansible_host": "127.0.0.1", "ansible_port": node.port}
             for node in self.nodes()
@@ -395,7 +395,7 @@ class Cluster:
         return {"all": {"children": {"dgx": {"hosts": hosts, "vars": variables}}}}
 
     def report(self) -> dict[str, object]:
-        """The state of everything, as plain data."""
+        """Return the state of everything as plain data."""
         running = processes.find(self.config.run)
         nodes = self.nodes()
         switch = "running" if SWITCH in running else "crashed" if nodes else "absent"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a lab keeps its things, which ports it uses, and what its nodes and cards are called."""
+"""A lab's paths, its ports, and the names of its nodes and cards."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class Config:
     cpus: int = 1
 
     def port(self, node: int) -> int:
-        """TCP port on 127.0.0.1 that leads to the node's ssh."""
+        """Return the TCP port on 127.0.0.1 that forwards to the node's ssh."""
         return self.port_base + node
 
     @property
     def key(self) -> Path:
-        """The client's private key, the same for every lab of this cache."""
+        """The client's private key, shared by all labs with this cache."""
         return self.cache / "id_lab"
 
     @property
     def known_hosts(self) -> Path:
-        """The host key, under the alias that stands for every node."""
+        """The file with the host key, under one alias for all nodes."""
         return self.cache / "known_hosts"
 
     def ssh_options(self) -> list[str]:
-        """Options with which ssh reaches any node and touches no file of the user's."""
+        """Return the options with which ssh reaches any node without touching the user's files."""
         options = [
             "BatchMode=yes",
             "IdentitiesOnly=yes",
@@ -62,9 +62,9 @@ class Config:
 
 
 def load(environment: Mapping[str, str], user: int) -> Config:
-    """The lab that the environment asks for.
+    """Return the lab that the environment describes.
 
-    Raises LabError for a name, a port, a folder, an amount of memory or a number of CPUs that cannot be used.
+    Raises LabError for an unusable name, port, folder, memory size or number of CPUs.
     """
     name = environment.get("DGXSPARK_LAB_NAME") or "default"
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,29}", name):
@@ -93,19 +93,19 @@ def load(environment: Mapping[str, str], user: int) -> Config:
         raise LabError(
             f"DGXSPARK_LAB_CPUS is {cpus!r}, not a number from 1 to 8.", "It is how many CPUs each node has."
         )
-    # Short and outside the cache: a unix socket's path may have 107 bytes.
+    # A short path outside the cache, because a unix socket's path may have at most 107 bytes.
     return Config(
         name, int(text), Path.cwd() / cache, Path(f"/tmp/dgxspark-lab-{user}-{name}"), guest, int(memory), int(cpus)
     )
 
 
 def node_name(node: int) -> str:
-    """The node's host name."""
+    """Return the node's host name."""
     return f"spark{node}"
 
 
 def node_number(text: str) -> int:
-    """The number in `3` or `spark3`.
+    """Parse `3` or `spark3`.
 
     Raises LabError for anything else.
     """
@@ -116,7 +116,7 @@ def node_number(text: str) -> int:
 
 
 def function_index(text: str) -> int:
-    """Which function of the card a name means: its interface, its HCA, or its number (1 or 2).
+    """Return the index of a card's function, given as its interface, its HCA, or its number (1 or 2).
 
     Raises LabError for anything else.
     """
@@ -130,20 +130,20 @@ def function_index(text: str) -> int:
 
 
 def card_mac(node: int, function: int, machine: int = 0) -> str:
-    """MAC of a node's function (0 or 1). The guest reads its number from the fifth byte.
+    """Return the MAC of a node's function (0 or 1). The guest reads its number from the fifth byte.
 
-    machine: how many machines have been replaced in this node's place; each has MACs of its own.
+    machine: how often this node's machine has been replaced; each machine has its own MACs.
     """
     return f"06:00:00:{machine % 256:02x}:{node:02x}:{function + 1:02x}"
 
 
 def plug_name(node: int, function: int) -> str:
-    """What the switch calls the plug of a node's function (0 or 1)."""
+    """Return the switch's name for the plug of a node's function (0 or 1)."""
     return f"{node}.{function + 1}"
 
 
 def cable(text: str) -> list[str]:
-    """The two plugs of a cable such as `spark1:2=spark2:1`.
+    """Return the two plugs of a cable such as `spark1:2=spark2:1`.
 
     Raises LabError for anything else.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab needs of this machine, and how to get it."""
+"""The lab's requirements on this machine, and how to install them."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
 def extend_path() -> None:
-    """Find what lies in the system folders too: a user's PATH often lacks /usr/sbin."""
+    """Add the system folders to PATH: a user's PATH often lacks /usr/sbin."""
     os.environ["PATH"] = os.pathsep.join([*os.environ.get("PATH", "").split(os.pathsep), *SYSTEM_PATH.split(":")])
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """The version in `QEMU emulator version 10.0.2 (...)`, or in a package's version; (0, 0) when there is none."""
+    """Return the version in `QEMU emulator version 10.0.2 (...)`, or in a package's version; (0, 0) if there is none."""
     found = re.search(r"(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 @functools.cache
 def qemu_version() -> tuple[int, int]:
-    """Version of the installed QEMU, (0, 0) without one."""
+    """Return the version of the installed QEMU, (0, 0) if it is not installed."""
     if not shutil.which("qemu-system-x86_64"):
         return (0, 0)
     return parse_version(_output("qemu-system-x86_64", "--version"))
 
 
 def reconnect() -> dict[str, int]:
-    """How this QEMU is told to plug itself in again when the switch was restarted."""
+    """Return this QEMU's option to reconnect after the switch restarts."""
     return {"reconnect-ms": 500} if qemu_version() >= (9, 2) else {"reconnect": 1}
 
 
 def missing() -> list[str]:
-    """Packages that this machine lacks."""
+    """Return the packages that this machine lacks."""
     packages = {package for tool, package in TOOLS.items() if not shutil.which(tool)}
     if qemu_version() < MIN_QEMU:
         packages |= {"qemu-system-x86", "qemu-utils"}
@@ -67,9 +67,9 @@ def missing() -> list[str]:
 
 
 def check() -> None:
-    """Say at once what is missing, and the one command that brings it.
+    """Check that nothing is missing.
 
-    Raises LabError when something is.
+    Raises LabError otherwise, with the one command that installs it.
     """
     if os.uname().machine != "x86_64":
         raise LabError(f"The lab runs on x86-64 machines; this one is {os.uname().machine}.", "Run it on a PC.")
@@ -92,15 +92,15 @@ def _output(*command: str) -> str:
 
 
 def apt_proxy() -> str:
-    """The proxy that this machine's apt uses, or nothing."""
+    """Return the proxy of this machine's apt, or ""."""
     found = re.search(r'^Acquire::http::Proxy "(.+)";$', _output("apt-config", "dump", "Acquire::http::Proxy"), re.M)
     return found[1] if found else ""
 
 
 def apt_source(package: str) -> tuple[str, str, str]:
-    """URI, suite and components of the archive that this machine's apt takes a package of its release from.
+    """Return URI, suite and components of the archive from which apt takes a package of this machine's release.
 
-    Nothing is guessed: the answer is apt's own. Empty strings when it has none.
+    The answer is apt's own, not a guess. Empty strings if it has none.
     """
     for line in _output("apt-cache", "policy", package).splitlines():
         # "        500 URI SUITE/COMPONENT ARCHITECTURE Packages"
@@ -111,7 +111,7 @@ def apt_source(package: str) -> tuple[str, str, str]:
 
 
 def debian_mirror() -> list[str]:
-    """The mirror for the image: the owner's choice, else this machine's own if it is a Debian, else the tool's default."""
+    """Return the mirror for the image: the owner's choice, else this machine's if it is a Debian, else the tool's default."""
     if chosen := os.environ.get("DGXSPARK_LAB_MIRROR"):
         return [chosen]
     uri = apt_source("base-files")[0] if _release().get("ID") == "debian" else ""
@@ -132,9 +132,9 @@ def _candidate(package: str) -> tuple[int, int]:
 
 
 def install() -> str:
-    """Install what is missing, with nothing beside it; returns what was done.
+    """Install what is missing, and nothing else; return what was done.
 
-    Raises LabError when this machine cannot do that by itself.
+    Raises LabError if this machine cannot do that itself.
     """
     packages = missing()
     if not packages:

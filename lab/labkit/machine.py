@@ -21,7 +21,7 @@ RESTORE_SECONDS = 60.0
 
 
 def make_disk(backing: Path, disk: Path) -> None:
-    """A disk that starts as its backing file and keeps what is written to it."""
+    """Create a disk that starts as its backing file and keeps what is written to it."""
     kind = "qcow2" if backing.suffix == ".qcow2" else "raw"
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", kind, "-b", str(backing), str(disk)])
 
@@ -29,7 +29,7 @@ def make_disk(backing: Path, disk: Path) -> None:
 def run(command: list[str]) -> None:
     """Run a program of the lab.
 
-    Raises LabError with its last words when it fails.
+    Raises LabError with its last lines if it fails.
     """
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode:
@@ -38,7 +38,7 @@ def run(command: list[str]) -> None:
 
 
 def _card(node: int, function: int, wire: Path, number: int) -> tuple[dict[str, object], dict[str, object]]:
-    """One function, plugged into a socket of its own, by which the switch knows it. number: which machine it is of."""
+    """Return one function, on the socket by which the switch identifies it. number: how often its machine was replaced."""
     plug = wire.with_name(f"{wire.name}-{plug_name(node, function)}")
     netdev, device = qemu.card(node, function, plug, host.reconnect())
     return netdev, {**device, "mac": card_mac(node, function, number)}
@@ -54,7 +54,7 @@ def boot(machine: qemu.Machine, node: int, wire: Path, number: int = 0) -> None:
 
 
 def restore(machine: qemu.Machine, node: int, wire: Path, devices: Path, number: int = 0) -> None:
-    """Start a node from a saved state and plug its card in, from which it learns who it is."""
+    """Start a node from a saved state, then plug in its card, which tells it who it is."""
     run([*qemu.command(machine), "-incoming", "defer", "-daemonize", "-pidfile", str(machine.pid_file)])
     with Qmp(machine.qmp) as qmp:
         qmp.migration("migrate-incoming", f"exec:cat '{devices}'", timeout=RESTORE_SECONDS)
@@ -66,7 +66,7 @@ def restore(machine: qemu.Machine, node: int, wire: Path, devices: Path, number:
 
 
 def console_tail(console: Path, lines: int = 4) -> str:
-    """The last words on a console."""
+    """Return the last lines of a console."""
     try:
         text = console.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -75,7 +75,7 @@ def console_tail(console: Path, lines: int = 4) -> str:
 
 
 def greets(port: int) -> bool:
-    """Whether an ssh server speaks; QEMU itself takes connections long before it does."""
+    """Whether an ssh server answers; QEMU itself accepts connections long before that."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             return connection.recv(4) == b"SSH-"
@@ -84,9 +84,9 @@ def greets(port: int) -> bool:
 
 
 def wait_until(machine: qemu.Machine, name: str, alive: Callable[[], bool], seconds: float) -> None:
-    """Wait until the node has its name and card, and its ssh server speaks.
+    """Wait until the node has its name and card, and its ssh server answers.
 
-    Raises LabError, naming the node, when it ends or takes too long.
+    Raises LabError that names the node if it ends or takes too long.
     """
     until = time.monotonic() + seconds
     said = f"dgxspark-lab: {name} ready".encode()
@@ -107,14 +107,14 @@ def wait_until(machine: qemu.Machine, name: str, alive: Callable[[], bool], seco
 
 
 def ssh_command(config: Config, node: int) -> list[str]:
-    """The ssh that reaches a node."""
+    """Return the ssh command that reaches a node."""
     return ["ssh", *config.ssh_options(), "-p", str(config.port(node)), "root@127.0.0.1"]
 
 
 def log_in(config: Config, node: int, command: str, *, timeout: float = 60.0) -> str:
     """Run a shell command on a node and return its output.
 
-    Raises LabError when ssh or the command fails.
+    Raises LabError if ssh or the command fails.
     """
     try:
         result = subprocess.run(

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's processes, found and ended without ever touching a foreign one.
+"""Finds and ends the lab's processes without ever touching a foreign one.
 
-Every process of a lab carries the lab's run folder in its command line (the marker). A process is ended through a
-pidfd whose command line is read again after it was opened, so that a reused number cannot be hit.
+Every process of a lab has the lab's run folder in its command line (the marker). To end a process, its command line is
+checked again after its pidfd is opened, so that a reused pid cannot be hit.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 
 def marker(run: Path, part: str) -> str:
-    """What the command line of a part of a lab contains as one argument."""
+    """Return the argument that marks the command line of a part of a lab."""
     return f"dgxspark-lab:{run}:{part}"
 
 
 def command_line(pid: int) -> list[str]:
-    """The arguments of a process; empty when there is none, or when it has ended and waits for its parent."""
+    """Return a process's arguments; empty if it does not exist or is a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -30,7 +30,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def find(run: Path) -> dict[str, int]:
-    """Running parts of a lab, by name (`spark1`, `switch`), with their process numbers."""
+    """Return the pids of a lab's running parts by name (`spark1`, `switch`)."""
     prefix = marker(run, "")
     found: dict[str, int] = {}
     for entry in Path("/proc").iterdir():
@@ -42,9 +42,9 @@ def find(run: Path) -> dict[str, int]:
 
 
 def end(run: Path, part: str, *, patience: float = 3.0) -> None:
-    """End one part of a lab: ask, wait as many seconds as `patience` says (0: do not even ask), then insist.
+    """End one part of a lab: SIGTERM, wait up to `patience` seconds (0: skip this), then SIGKILL.
 
-    Returns when the process is really gone, with all its threads.
+    Returns when the process is gone, with all its threads.
     """
     pid = find(run).get(part)
     if pid is None:
@@ -67,7 +67,7 @@ def end(run: Path, part: str, *, patience: float = 3.0) -> None:
 
 
 def resident_mib(pid: int) -> int:
-    """Memory that the process holds for itself alone, in MiB (0 when it cannot be read)."""
+    """Return the process's proportional memory (PSS) in MiB (0 if it cannot be read)."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -43,7 +43,7 @@ class Qmp:
     def command(self, verb: str, /, **arguments: Any) -> Any:
         """Run one command and return its result.
 
-        Raises LabError with QEMU's own words when it refuses.
+        Raises LabError with QEMU's own message if it refuses.
         """
         try:
             self.stream.write(json.dumps({"execute": verb, "arguments": arguments}) + "\n")
@@ -61,7 +61,7 @@ class Qmp:
     def migration(self, command: str, uri: str, *, timeout: float) -> None:
         """Save to, or restore from, a URI and wait until it is done.
 
-        Guest memory itself is left out: it lies in a file of its own.
+        Excludes guest memory, which has a file of its own.
         """
         self.command("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
         self.command(command, uri=uri)

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's wire: one learning layer-2 switch, to which every function of every node is plugged by a unix socket.
+"""The lab's wire: one learning layer-2 switch, to which each function of each node connects by a unix socket.
 
-QEMU's `stream` netdev sends each frame behind its length (4 bytes, big endian). A frame never leaves this process but
-through these sockets. Run as `switch.py SOCKET CABLES PLUG,…`: it listens on SOCKET-PLUG of each plug, and serves until
-it is killed. Where the file CABLES is, a list of pairs of plugs, it is as many cables; SIGHUP reads it again.
+QEMU's `stream` netdev prefixes each frame with its length (4 bytes, big endian). Frames leave this process only
+through these sockets. Run as `switch.py SOCKET CABLES PLUG,…`: it listens on SOCKET-PLUG for each plug, and serves until
+killed. If the file CABLES, a list of pairs of plugs, exists, it acts as these cables instead; SIGHUP rereads it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Table:
         self.ports: dict[bytes, int] = {}
 
     def learn(self, source: bytes, port: int) -> None:
-        """Note the sender. Group addresses are no senders; a full table forgets its oldest entry."""
+        """Record the sender. Group addresses do not count; a full table forgets its oldest entry."""
         if self.ports.get(source) == port or source[0] & 1:
             return
         self.ports.pop(source, None)
@@ -46,21 +46,21 @@ class Table:
         self.ports[source] = port
 
     def targets(self, destination: bytes, port: int, everyone: list[int]) -> list[int]:
-        """Ports that get a frame: the one known for the address, or all others; never the one it came from."""
+        """Return the ports for a frame: the one known for the address, or all others; never the one it came from."""
         known = None if destination[0] & 1 else self.ports.get(destination)
-        if known is not None and known in everyone:  # else it is unknown there, or was seen on another cable
+        if known is not None and known in everyone:  # else unknown, or last seen on another cable
             return [] if known == port else [known]
         return [other for other in everyone if other != port]
 
     def forget(self, port: int) -> None:
-        """A port was unplugged."""
+        """Forget an unplugged port."""
         self.ports = {address: seen for address, seen in self.ports.items() if seen != port}
 
 
 def split(buffer: bytearray) -> list[bytes]:
-    """Take the complete frames, each with its length in front, off the buffer.
+    """Remove the complete frames, each with its length prefix, from the buffer, and return them.
 
-    Raises ValueError if what is there cannot be a frame: the stream is then beyond repair.
+    Raises ValueError if the data cannot be a frame: the stream is then beyond repair.
     """
     frames: list[bytes] = []
     start, end = 0, len(buffer)
@@ -90,15 +90,15 @@ class Port:
         self.blocked = False
 
     def put(self, frame: bytes) -> None:
-        """Queue a frame, or drop it when the port has not read for too long."""
+        """Queue a frame, or drop it if the port has not read for too long."""
         if self.waiting_bytes + len(frame) <= QUEUE_BYTES:
             self.waiting.append(frame)
             self.waiting_bytes += len(frame)
 
     def flush(self) -> None:
-        """Send what waits, as far as the socket takes it.
+        """Send the queue, as far as the socket accepts it.
 
-        Raises OSError when the other end is gone.
+        Raises OSError if the other end is gone.
         """
         self.blocked = False
         while self.waiting:
@@ -110,7 +110,7 @@ class Port:
             except BlockingIOError:
                 sent = 0
             if sent < len(chunk):
-                # The rest goes back as one piece: a frame that was begun must be finished.
+                # Keep the rest as one piece: a frame once started must be finished.
                 self.waiting.append(chunk[sent:])
                 self.waiting_bytes = len(chunk) - sent
                 self.blocked = True
@@ -118,7 +118,7 @@ class Port:
 
 
 class Switch:
-    """Ports by file descriptor, and the loop that moves frames between them. listeners: by what is plugged in there."""
+    """Ports by file descriptor, and the loop that forwards frames between them. listeners: by plug."""
 
     def __init__(self, listeners: dict[str, socket.socket]) -> None:
         self.listeners = {listener.fileno(): (plug, listener) for plug, listener in listeners.items()}
@@ -130,19 +130,19 @@ class Switch:
         self.segments: dict[str, int] | None = None
 
     def lay(self, cables: list[list[str]] | None) -> None:
-        """Join plugs by cables alone; None: all of them by one switch."""
+        """Join plugs only by these cables; None: join all of them by one switch."""
         self.segments = None if cables is None else {plug: n for n, cable in enumerate(cables) for plug in cable}
         self.table = Table()
 
     def beside(self, number: int) -> list[int]:
-        """Ports of the segment that a port is on, itself among them; none where no cable is plugged in."""
+        """Return the ports of a port's segment, itself included; none if it has no cable."""
         if self.segments is None:
             return list(self.ports)
         segment = self.segments.get(self.ports[number].plug)
         return [n for n, port in self.ports.items() if segment is not None and self.segments.get(port.plug) == segment]
 
     def plug(self, listening: int) -> None:
-        """Accept a function."""
+        """Accept a function's connection."""
         plug, listener = self.listeners[listening]
         sock, _peer = listener.accept()
         sock.setblocking(False)
@@ -158,9 +158,9 @@ class Switch:
         port.sock.close()
 
     def receive(self, number: int) -> set[int]:
-        """Read one port and queue its frames; returns the ports that now have something to send.
+        """Read one port and queue its frames; return the ports that now have something to send.
 
-        Raises OSError or ValueError when the port is of no more use.
+        Raises OSError or ValueError if the port is no longer usable.
         """
         port = self.ports[number]
         data = port.sock.recv(READ_BYTES)
@@ -177,7 +177,7 @@ class Switch:
         return touched
 
     def send(self, numbers: set[int]) -> None:
-        """Flush ports; wait for room only where a socket is full."""
+        """Flush ports; wait for room only if a socket is full."""
         for number in numbers & self.ports.keys():
             port, was = self.ports[number], self.ports[number].blocked
             try:
@@ -189,7 +189,7 @@ class Switch:
                 self.poll.modify(number, select.EPOLLIN | (select.EPOLLOUT if port.blocked else 0))
 
     def serve(self) -> None:
-        """Move frames for ever."""
+        """Forward frames forever."""
         while True:
             for number, event in self.poll.poll():
                 if number in self.listeners:
@@ -202,13 +202,13 @@ class Switch:
                     except (OSError, ValueError):
                         self.unplug(number)
                         continue
-                    # A full port is left alone until epoll says that it has room.
+                    # Leave a full port alone until epoll reports room.
                     ready = {target for target in touched if not self.ports[target].blocked}
                     self.send(ready | {number} if event & select.EPOLLOUT else ready)
 
 
 def main() -> int:
-    """Serve on a unix socket for each plug."""
+    """Serve on one unix socket per plug."""
     path, cables, plugs = sys.argv[1:4]
     listeners = {plug: socket.socket(socket.AF_UNIX) for plug in plugs.split(",")}
     for plug, listener in listeners.items():

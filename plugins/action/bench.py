@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure a served model from the controller: there the workloads and the guards' limits lie."""
+"""Benchmark a served model from the controller, which has the workloads and the guards' limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the report; failed where a level is failed or garbage. Check mode asks nothing."""
+        """Return the report; failed if a level is failed or garbage. Check mode sends no requests."""
         folders = asked.pop("knowledge_dirs")
         given = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:

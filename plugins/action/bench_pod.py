@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure a served model from a pod of its cluster: made, told, waited for, read, and taken away again."""
+"""Benchmark a served model from a pod of its cluster: creates the pod, waits for it, reads its log, and removes it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import s
 
 
 class ActionModule(ControllerAction):
-    """Make the pod, wait, read, report."""
+    """Create the pod, wait, read, report."""
 
     arguments = ARGUMENTS
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the report; failed where a level is failed or garbage. Check mode makes no pod."""
+        """Return the report; failed if a level is failed or garbage. Check mode creates no pod."""
         served = bench_pod.Served(asked["instance"], asked["image"], asked["secret"])
         given = {name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in bench.ARGUMENTS}
         wanted = Wanted(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
         what = known.load(asked["knowledge_dirs"])
-        works(wanted, what)  # what is unknown here is not asked there
+        works(wanted, what)  # fails here if a workload is unknown, before a pod asks for it
         document, run = bench_pod.asked(wanted, what), secrets.token_hex(4)
         needs, pod = bench_pod.objects(served, document, asked["host"], asked["kubernetes"], asked["timeout"], run)
         if self._task.check_mode:
@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
         return report.result(bench_pod.report(log, f"{asked['image']} on {asked['host']}"))
 
     def _ran(self, asked: Plain, needs: list[Plain], pod: Plain) -> str:
-        """Return the log of the pod. What killed runs have left is taken away before."""
+        """Return the pod's log. Removes leftovers of killed runs first."""
         runner = Runner(self, asked, pod["metadata"]["namespace"], self.task_vars)
         selector, name, self._told = bench_pod.selector(asked["instance"]), pod["metadata"]["name"], 0
         there = runner.listed("Pod", selector)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have one artefact in the bundle's folder, on the controller."""
+"""Get one artefact into the bundle's folder on the controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return whether it was fetched, and what is there now."""
+        """Return whether it was fetched, and the artefact as it is now."""
         artefact = from_plain(Artefact, asked["artefact"], "artefact")
         logins = registry.logins(asked["logins"])
         mirrors = {str(key): str(value) for key, value in asked["mirrors"].items()}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the inventory on the controller: there it is written, and there is what this run was told of how to reach the hosts."""
+"""Make the inventory on the controller, where it is written and where this run's connection options are known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ActionModule(ControllerAction):
     _supports_diff = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return `ok`, and the lines to show; the caller decides that what is not ok is a failure."""
+        """Return `ok`, and the lines to show; the caller fails if it is not ok."""
         hostvars: t.Any = self.task_vars.get("hostvars") or {}
         hosts = {name: {**seen, "reach": _reach(hostvars, name)} for name, seen in asked["hosts"].items()}
         made = discover(hosts, asked["keep_names"], asked["knowledge_dirs"])
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
 
 
 def _reach(hostvars: t.Any, name: str) -> dict[str, t.Any]:
-    """Return how a host is reached: its variables, and what stood on the command line."""
+    """Return how to reach a host: its variables, and options from the command line."""
     variables = hostvars[name] if name in hostvars else {}  # noqa: SIM401 - hostvars has no default
     reach = {key: variables[key] for key in CONNECTION if variables.get(key) is not None}
     if reach.get("ansible_connection") != "local":

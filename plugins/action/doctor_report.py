@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge what the nodes showed, with what the roles were told."""
+"""Judge the nodes' facts together with the roles' variables."""
 
 from __future__ import annotations
 

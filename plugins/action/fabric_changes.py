@@ -17,7 +17,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the differences, what speaks against them, and netplan's file."""
+        """Return the differences, the reasons not to apply them, and netplan's file."""
         host, plan, node = (self.variable(name) for name in ("inventory_hostname", "dgxspark_plan", "dgxspark_roce"))
         if not plan or not node or host not in plan["hosts"]:
             raise CollectionError(f"{host}: it was not read (dgxspark_roce) or not planned (dgxspark_plan) yet.")

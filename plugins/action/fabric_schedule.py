@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide which pairs test which paths, by what was seen so far."""
+"""Decide which pairs test which paths, from the evidence so far."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lay out the plan with what would change, host by host."""
+"""Format the plan with its changes, host by host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table impo
 
 
 class ActionModule(ControllerAction):
-    """Gather, lay out."""
+    """Gather, format."""
 
     arguments = ARGUMENTS
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have a pod read an engine's image on one node, take it away again, and make knowledge of what it said."""
+"""Have a pod read an engine's image on one node, remove the pod, and turn its output into knowledge."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import in
 
 
 class ActionModule(ControllerAction):
-    """Make the pod, wait, read, decide."""
+    """Create the pod, wait, read, decide."""
 
     arguments = ARGUMENTS
     initial = {"read": False, "files": []}  # noqa: RUF012 - never changed
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the entries as files; nothing is written here."""
+        """Return the entries as files; writes nothing."""
         overlays, timeout_s = asked["knowledge_dirs"], asked["timeout"]
         try:
             needs, pod = inspect.objects(asked["image"], asked["host"], asked["kubernetes"], timeout_s, overlays)

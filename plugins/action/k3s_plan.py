@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan K3s for the host, of the role's variables and the inventory."""
+"""Plan K3s for the host from the role's variables and the inventory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the cluster for its nodes until they are as planned, or the time is over."""
+"""Poll the cluster's nodes until they are as planned or the timeout expires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return nothing where all is well; failed with what is wrong. In check mode nothing is asked."""
+        """Return nothing if all is well; failed with the problems otherwise. Check mode does not poll."""
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode has changed no node."}
         plans = {host: plan for host, plan in self.of_hosts(asked["plans"]).items() if plan}

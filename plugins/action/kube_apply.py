@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Server-side apply of many objects in one step, with a check mode that also works where nothing is there yet."""
+"""Server-side apply of many objects in one step, with a check mode that also works before any of them exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply
 
 
 class ActionModule(ControllerAction):
-    """Hand the objects on, report each."""
+    """Apply the objects, report each."""
 
     arguments = ARGUMENTS
     _supports_diff = True

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what the cluster has of an instance, and decide."""
+"""Read an instance's objects in the cluster, and decide what to change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
             found = {"Node": nodes, "Pod": ask.of_instance(self, asked, [POD], self.task_vars)}
             found["ConfigMap"] = ask.objects(self, OWN[1], ask.where(asked), image.OURS, self.task_vars)
             ran = running.ran(found, asked["served"]["nodes"])
-        # Ranks of two images, or of another one than came first, are no group to be kept.
+        # A group must not be kept if its ranks have different images, or another than the first one.
         decided = rollout.decide(asked["served"], there, asked["restart"] or bool(ran.get("problems")))
         before, switched = rollout.apart(asked["served"]["common"], decided["action"])
         more = {"before": before, "switched": switched}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at what nodes offer until it is what they should, and start plugins again that have looked too early."""
+"""Poll what nodes offer until it is complete, and restart device plugins that looked too early."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ INTERVAL_S = 2
 
 
 class ActionModule(ControllerAction):
-    """Ask, judge, start again, wait."""
+    """Ask, judge, restart, wait."""
 
     arguments = ARGUMENTS
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return what nodes lack; failed with the reasons where they lack it when the time is over."""
+        """Return what nodes lack; failed with the reasons if they still lack it at the timeout."""
         start, names = time.monotonic(), self.variable("k8s_platform_node_names", {})
         play = {host: names.get(host, host) for host in self.variable("ansible_play_hosts_all", [])}
         hosts = play if asked["hosts"] is None else asked["hosts"]

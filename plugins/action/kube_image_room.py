@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge the room for an image, of what the cluster and the hosts' disks showed."""
+"""Judge the disk space for an image, from the state of the cluster and the hosts' disks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return who lacks the image, the room that it takes, and what forbids it."""
+        """Return which nodes lack the image, the space it takes, and what forbids it."""
         hosts = [rank["host"] for rank in self.variable("k8s_dgx_plan")["ranks"]]
         names = {host: host for host in hosts} | self.variable("k8s_dgx_node_names")
         read = self.of_hosts(asked["mounts"], {}) if asked["mounts"] else {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read a node's free memory until it suffices."""
+"""Poll a node's free memory until it suffices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return what the node lacks when it has enough, or the time is over."""
+        """Return what the node lacks, once it has enough or the timeout expires."""
         host, until = str(self.variable("inventory_hostname")), time.monotonic() + asked["timeout"]
         lacking: list[str] = []
         while asked["needed_gib"] is not None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the API what all instances hold, and the planner what else would fit."""
+"""Ask the API what all instances hold, and the planner what else fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the picture as data, lines and page; failed where nobody answers."""
+        """Return the picture as data, lines and page; failed if the API does not answer."""
         place = ask.where(asked)
         found = {kind[1]: ask.objects(self, kind, place, SELECTORS, self.task_vars) for kind in KINDS}
         guard = knowledge.shared("memory_guard", tuple(asked["knowledge_dirs"])).get(asked["hardware"])

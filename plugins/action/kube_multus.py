@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look for Multus until it runs on all nodes. An API that does not answer is asked again, too."""
+"""Poll Multus until it runs on all nodes. Also retries if the API does not answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the nodes without Multus: none, or failed with them when the time is over."""
+        """Return the nodes without Multus: none, or failed with them at the timeout."""
         start = time.monotonic()
         lacking: list[str] = []
         system = {**ask.where(asked), "namespace": multus.SYSTEM}

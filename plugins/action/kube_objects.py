@@ -17,7 +17,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the objects; failed with the reason where nobody answers."""
+        """Return the objects; failed with the reason if the API does not answer."""
         found = [self._list(asked, each) for each in asked["kinds"]]
         return {"found": found, "objects": [each for kind in found for each in kind]}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write down what a cluster needs, with the fabric's plan and the owner's folders."""
+"""Render what a cluster needs as objects, with the fabric plan and the owner's folders."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform imp
 
 
 class ActionModule(ControllerAction):
-    """Gather, write down."""
+    """Gather, render."""
 
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the parts, and what is to be there of them and what not; nothing is applied here."""
+        """Return the parts, and which of them must be present or absent; applies nothing."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
         parts = platform(fabric, asked["kubernetes"], self.owner_dirs(), asked["there"])
         there = [

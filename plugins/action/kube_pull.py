@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have pods pull an engine's image on all nodes of a plan, wait for them, and always take them away."""
+"""Have pods pull an engine's image on all nodes of a plan, wait for them, and always remove them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ INTERVAL_S = 2
 
 
 class ActionModule(ControllerAction):
-    """Ask, make pods, wait, judge."""
+    """Ask, create pods, wait, judge."""
 
     arguments = ARGUMENTS
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the digest that all nodes have; failed with a line for each node that does not have the image."""
+        """Return the digest that all nodes have; failed with a line for each node without the image."""
         self._asked, served = asked, asked["served"]
         self._place = {**ask.where(asked), "namespace": served["namespace"]}
         watch = pulls.Watch(pulls.wanted(served, self._list("Node"), self._asked["timeout"]), time.monotonic())
@@ -32,9 +32,9 @@ class ActionModule(ControllerAction):
         return pulls.result(watch, failed, recorded, served["namespace"], self._asked["accept"], check)
 
     def _pull(self, watch: pulls.Watch, labels: list[str]) -> list[str]:
-        """Return what failed."""
+        """Return the failures."""
         pods = list(watch.wanted.pods.values())
-        self._remove(self._list("Pod", labels))  # of a run that was killed
+        self._remove(self._list("Pod", labels))  # left by a killed run
         try:
             self._do({"resource_definition": pods})
             while True:

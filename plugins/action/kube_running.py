@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the API what there is of an instance, and say what runs."""
+"""Ask the API for an instance's objects, and return what runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return what runs; failed with the reason where nothing does or nobody answers."""
+        """Return what runs; failed with the reason if nothing does or the API does not answer."""
         found = {kind[1]: ask.of_instance(self, asked, [kind], self.task_vars) for kind in KINDS}
         found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), ask.where(asked), image.OURS, self.task_vars)
         found["Node"] = ask.objects(self, ("v1", "Node"), ask.where({**asked, "namespace": None}), (), self.task_vars)

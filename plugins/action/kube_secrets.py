@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Apply the Secrets that an instance's ranks read, or remove its others. No result has what is in one, a diff neither."""
+"""Apply the Secrets that an instance's ranks read, or remove its others. Neither results nor diffs contain their data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply
 
 
 class ActionModule(ControllerAction):
-    """Build them, hand them on, name them."""
+    """Build them, apply them, name them."""
 
     arguments = ARGUMENTS
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return whether anything changed and, of those applied, a line for each."""
-        # Nobody has to remember it: a module in a process of its own logs its arguments otherwise.
+        """Return whether anything changed and, if applied, a line for each Secret."""
+        # Set here, so that no task must remember it: a module in a process of its own would log its arguments.
         self._task.no_log, self._task.diff = True, False
         read = secrets.secrets(asked["namespace"], asked["instance"], asked["hf_token"], asked["api_key"])
         if asked["state"] == "pruned":

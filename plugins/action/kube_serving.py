@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a planned launch down as Kubernetes objects, with the fabric's plan and the owner's folders."""
+"""Render a planned launch as Kubernetes objects, with the fabric plan and the owner's folders."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving impo
 
 
 class ActionModule(ControllerAction):
-    """Gather, write down."""
+    """Gather, render."""
 
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the objects; nothing is applied here."""
+        """Return the objects; applies nothing."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
         return serving(asked["plan"], fabric, asked["kubernetes"], self.owner_dirs())

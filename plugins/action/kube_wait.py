@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look at a group of ranks until it is as asked, or until it is known why it will not be."""
+"""Poll a group of ranks until it reaches the requested state, or until it is clear why it will not."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the group's state; failed with its cause where it is stuck or the time is over."""
+        """Return the group's state; failed with the cause if it is stuck or times out."""
         return group.wait(self, asked, self.task_vars)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan a model's launch on the controller: profiles and knowledge lie there, and nothing is sent to a node."""
+"""Plan a model's launch on the controller, which has profiles and knowledge; sends nothing to a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the plan; failed where it is blocked, unless that is not wanted."""
+        """Return the plan; failed if it is blocked, unless fail_when_blocked is off."""
         overlays, overrides = asked["knowledge_dirs"], dict(asked["overrides"])
         result: Plain = {}
         if asked["traffic_shape"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare the limit with the hosts that it reaches, before anything is touched."""
+"""Compare the limit with the hosts that it selects, before any host is touched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the problems; failed where there is one."""
+        """Return the problems; failed if there are any."""
         reached, limit = self.variable("ansible_play_hosts_all"), self.variable("ansible_limit", "")
         found = check_limit(limit, self.variable("groups"), reached, asked["targets"], asked["also"])
         problems = [str(finding) for finding in found]

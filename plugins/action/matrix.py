@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure a matrix from the controller. Ctrl-C: Ansible says it is interrupted, and waits for the case at work to end."""
+"""Measure a matrix from the controller. On Ctrl-C, Ansible reports the interruption and waits for the current case to finish."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session, steps
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
-# What is asked at the terminal cannot be asked again for each step.
+# Prompts at the terminal cannot be repeated for each step.
 _ASKED = {
     "become_ask_pass": "--become-password-file",
     "ask_pass": "--connection-password-file",
@@ -30,8 +30,8 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return what was measured; failed where a node was lost, or what served before does not serve."""
-        # Texts of Ansible know where they come from, and YAML's writer does not take them.
+        """Return the measurements; failed if a node was lost, or what served before does not serve again."""
+        # Ansible's strings carry their origin, and YAML's dumper does not accept them.
         plain = json.loads(json.dumps(asked))
         request = session.MatrixRequest(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()})
         if self._task.check_mode:
@@ -43,7 +43,7 @@ class ActionModule(ControllerAction):
 
 
 def _options() -> list[str]:
-    """Return what ansible-playbook was told. CollectionError for what its steps could not be told, too."""
+    """Return ansible-playbook's options. CollectionError for options that cannot be passed on to the steps."""
     for option, instead in _ASKED.items():
         if context.CLIARGS.get(option):
             raise CollectionError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare two logs on the controller: there they lie, and so do the owner's folders."""
+"""Compare two logs on the controller, which has them and the owner's folders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the memory guard of the figures of a hardware class, on the controller: there the owner's folders are."""
+"""Build the memory guard from a hardware class's figures, on the controller, which has the owner's folders."""
 
 from __future__ import annotations
 

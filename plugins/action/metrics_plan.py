@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the files of the role spark_metrics of the fabric's plan."""
+"""Build the files of the role spark_metrics from the fabric plan."""
 
 from __future__ import annotations
 

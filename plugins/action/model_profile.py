@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a profile of a model's own files on the controller: knowledge lies there, and so does the owner's file."""
+"""Make a profile from a model's own files, on the controller, which has the knowledge and the owner's file."""
 
 from __future__ import annotations
 

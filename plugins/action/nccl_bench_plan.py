@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide what the NCCL benchmark's ranks are asked, from the role's variables and what was seen of the hosts."""
+"""Plan the NCCL benchmark's ranks from the role's variables and the hosts' facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return what the ranks are asked."""
+        """Return the plan of the ranks."""
         chosen = bench.choices_of(self.variable, self.owner_dirs())
         ranks = {host: str(self.of_host(host, "ansible_host", host)) for host in asked["hosts"]}
         serving = any(bench.serves(self.of_host(host, "dgxspark_roce")) for host in ranks)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the NCCL benchmark's ranks as pods, once, and always take them away."""
+"""Run the NCCL benchmark's ranks once as pods, and always remove them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ GONE_S = 120
 
 
 class ActionModule(ControllerAction):
-    """Make the pods, wait, read."""
+    """Create the pods, wait, read."""
 
     arguments = ARGUMENTS
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return how each rank ended; failed with the reason where none could be started."""
+        """Return how each rank ended; failed with the reason if none could be started."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
         made = bench.bench(asked["environments"], fabric, asked["job"], asked["kubernetes"])
         self._cluster = ask.where(asked)
         if self._task.check_mode:
             return {"ranks": {host: {"fault": "in check mode no pod is run"} for host in made["nodes"]}}
-        self._take_away(made)  # of a run that was killed
+        self._take_away(made)  # left by a killed run
         try:
             for objects in (made["common"], made["ranks"]):
                 self._apply(objects)
@@ -42,7 +42,7 @@ class ActionModule(ControllerAction):
             raise CollectionError(" ".join(str(said.get("msg", said)).split()))
 
     def _take_away(self, made: Plain) -> None:
-        """Wait until they, and with them their VFs, are back; what stays is a warning."""
+        """Remove the pods and wait until their VFs are back; anything left is a warning."""
         mine = [*made["ranks"], *(each for each in made["common"] if each["kind"] != "Namespace")]
         ask.k8s(self, {**self._cluster, "state": "absent", "resource_definition": mine}, self.task_vars)
         try:

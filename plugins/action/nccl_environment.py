@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide on NCCL's environment of the host, from the fabric's plan, the host's facts and the role's variables."""
+"""Build the host's NCCL environment from the fabric plan, the host's facts and the role's variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the environment, or in check mode that the VFs were not seen yet."""
+        """Return the environment, or in check mode that the VFs have not been seen yet."""
         host, hosts = self.variable("inventory_hostname"), (self.variable("dgxspark_plan") or {}).get("hosts", {})
         if host not in hosts:
             raise CollectionError(f"{host} is not in the fabric's plan (dgxspark_plan). Plan the fabric first.")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what was registered of the NCCL benchmark's ranks, and say what it came to."""
+"""Read the registered results of the NCCL benchmark's ranks, and return the outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return what verify takes of it, or the reason why nothing is or was measured."""
+        """Return the outcome for verify, or the reason why nothing is or was measured."""
         ranks = {host: self._rank(host, asked) for host in asked["hosts"]}
         if not asked["ended"]:
             return measured.measured(ranks)
@@ -36,5 +36,5 @@ class ActionModule(ControllerAction):
         return {when: self._seen(host, when).get("counters", []) for when in ("before", "after")}
 
     def _seen(self, host: str, name: str) -> Plain:
-        """Return a result of the role nccl; nothing where it did not come to that."""
+        """Return a result of the role nccl, empty if the role did not get that far."""
         return dict(self.of_host(host, f"__nccl_bench_{name}") or {})

@@ -27,7 +27,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return the report; failed where the verdict is not the expected one."""
+        """Return the report; failed if the verdict is not the expected one."""
         evidence = self._gather(asked)
         expected = Expected(asked["world_size"], asked["nodes"], asked["ranks_per_node"])
         made = transport.report(evidence, expected, asked["knowledge_dirs"])
@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
         return {**made, **self.failure(refused)} if refused else made
 
     def _texts(self, asked: Plain) -> t.Iterator[tuple[str, str]]:
-        """Return the logs that are read here, with their names, one at a time."""
+        """Yield the logs read here with their names, one at a time."""
         if asked["text"] is None and not (asked["paths"] or asked["pods"] or asked["parts"]):
             raise CollectionError("there is no log to read. Give text, paths, pods or parts.")
         if asked["text"] is not None:
@@ -46,7 +46,7 @@ class ActionModule(ControllerAction):
             yield from ask.logs(self, asked["pods"], self.task_vars)
 
     def _gather(self, asked: Plain) -> Evidence:
-        """Read what is here, have the host read its files, and put all together; `readings` go into the result."""
+        """Read the local logs, have the host read its files, and merge everything; `readings` go into the result."""
         found = transport.signatures(asked["knowledge_dirs"])
         table = signatures.load_table(asked["knowledge_dirs"]) if asked["return_readings"] else None
         if table is not None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Begin a change of netplan on the node, then confirm it over a new connection."""
+"""Start a netplan change on the node, then confirm it over a new connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.modules.netplan_vf import ARGU
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import netplan_outcome
 
-GRACE = 300  # seconds after the timer for the node to go back and to be reachable again
+GRACE = 300  # seconds after the timer for the node to roll back and be reachable again
 PAUSE = 1.0  # seconds between attempts
 
 display = Display()
@@ -54,7 +54,7 @@ class ActionModule(ControllerAction):
         return answer
 
     def _confirm(self, timeout: float, lost: bool) -> Plain:
-        """Confirm over a fresh connection, again and again until the node has answered or must have gone back."""
+        """Retry the confirmation over fresh connections until the node answers or must have rolled back."""
         until = time.monotonic() + timeout + GRACE
         said = ""
         while time.monotonic() < until:
@@ -70,7 +70,7 @@ class ActionModule(ControllerAction):
 
 
 def _this_run() -> str:
-    """Return a name of this run that an owner can find: who started it, and where."""
+    """Return a name by which the owner can find this run: who started it, and where."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container's user may have no name

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask each rank group one question, from the controller: there the guards and their limits lie."""
+"""Send each rank group one request from the controller, which has the guards and their limits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ActionModule(ControllerAction):
     initial = {"groups": [], "signs": []}  # noqa: RUF012 - never changed
 
     def act(self, asked: Plain) -> Plain:
-        """Return the outcome of each request; failed where one of them brought no good text."""
+        """Return the outcome of each request; failed if one of them returned no good text."""
         if asked["max_tokens"] < 1 or asked["timeout"] <= 0:
             raise CollectionError("max_tokens and timeout must be more than 0.")
         limits = limits_of(knowledge.load("guards", asked["knowledge_dirs"]))
         outcomes = [ask(_request(asked, group), limits) for group in asked["groups"]]
         signs = compare([_answer(outcome) for outcome in outcomes if outcome.finish_reason], limits.requests)
         bad = [f"{o.message} {o.remedy}" for o in outcomes if o.status == "failed"]
-        # Of one request alone its own cause says it all.
+        # A failed request's own cause is enough.
         bad += [f"{s.message} {s.remedy}" for s in signs if s.severity == "error" and not bad]
         result = {"groups": to_plain(outcomes), "signs": to_plain(signs)}
         return {**result, "failed": True, "msg": " ".join(bad)} if bad else result

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Print lines on the controller's terminal as they are: `debug` would quote and wrap a table, each format its own way."""
+"""Print lines unchanged on the controller's terminal: `debug` quotes and wraps a table, differently in each output format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Print; nothing is changed."""
+        """Print; changes nothing."""
         lines = asked["lines"]
         answer: Plain = {"count": len(lines)}
         say("\n".join(lines))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the archive on the controller: there the inventory and its secrets are, and raw texts never get onto a disk."""
+"""Make the archive on the controller, which has the inventory and its secrets, so that raw texts never reach a disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return what is in the archive; nothing of it is in the result that was not redacted."""
+        """Return what is in the archive; the result contains only redacted text."""
         most, base = asked["most_kib"] * 1024, pathlib.Path.cwd()
         if not 1 <= asked["most_kib"] <= 65536:
             raise CollectionError(f"most_kib: {asked['most_kib']} must be between 1 and 65536.")
@@ -49,7 +49,7 @@ class ActionModule(ControllerAction):
         return {"changed": True, "path": asked["path"], **told}
 
     def _variables(self, host: str) -> Plain:
-        """Return those variables of a host that may hold something private; the others are not even evaluated."""
+        """Return a host's variables that may hold something private; the others are not even templated."""
         hostvars: t.Any = self.task_vars.get("hostvars") or {}
         if host not in hostvars:
             return {}
@@ -57,6 +57,6 @@ class ActionModule(ControllerAction):
         for key in [key for key, raw in hostvars.raw_get(host).items() if controller.tells(key, raw)]:
             try:
                 found[key] = hostvars[host][key]
-            except AnsibleError:  # what cannot be said, such as a variable that is not defined, was not used either
+            except AnsibleError:  # a variable that cannot be templated, such as an undefined one, was not used either
                 continue
         return found

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide who has weights from where, of what the hosts showed."""
+"""Decide which host gets weights from where, from the hosts' state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the repositories, and what is to be done for each."""
+        """Return the repositories, and what to do for each."""
         launch = self.variable("model_weights_plan")
         wanted = plan.repos(launch, self.variable("model_weights_revisions"))
         loaded = {} if asked["served"] is None else {"loaded_by": plan.loaded_by(wanted, asked["served"])}

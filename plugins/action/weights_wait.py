@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wait for an asynchronous task on a node, and print how far it is from time to time."""
+"""Wait for an asynchronous task on a node, and print its progress from time to time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import p
 
 
 class ActionModule(ControllerAction):
-    """Ask, tell, wait."""
+    """Ask, report, wait."""
 
     arguments = ARGUMENTS
     _requires_connection = True
@@ -55,6 +55,6 @@ class ActionModule(ControllerAction):
         )
         try:
             told = json.loads(base64.b64decode(seen["content"]))
-        except (KeyError, ValueError):  # nothing yet, or no more
+        except (KeyError, ValueError):  # not written yet, or removed already
             return {}
         return told if isinstance(told, dict) else {}

@@ -62,7 +62,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 
 def nccl_bandwidth(text: t.Any) -> dict[str, t.Any]:
-    """Return the figures of a log."""
+    """Return the bandwidth figures of a log."""
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
     if not isinstance(text, str):

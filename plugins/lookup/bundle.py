@@ -60,7 +60,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.bundle', folder, wanted=…)`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[t.Any]:
-        """Return what each bundle has."""
+        """Return the artefacts of each bundle."""
         self.set_options(var_options=variables, direct=kwargs)
         asked, archives = self.get_option("wanted"), self.get_option("archives")
         kind = "image" if archives else self.get_option("kind")

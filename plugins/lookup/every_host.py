@@ -45,7 +45,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.every_host')`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
-        """Return the pattern."""
+        """Return the pattern for all hosts."""
         try:
             return [all_hosts((variables or {}).get("groups") or {}, needed=not context.CLIARGS.get("syntax"))]
         except CollectionError as exc:

@@ -74,7 +74,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.explain', path, …)`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[t.Any]:
-        """Return the report of all logs together, and its table."""
+        """Return one report on all logs, with its table."""
         self.set_options(var_options=variables, direct=kwargs)
         text = self.get_option("text")
         if not all(isinstance(term, str) and term.strip() for term in terms) or not (terms or text):

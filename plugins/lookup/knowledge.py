@@ -55,7 +55,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.knowledge', kind, id)`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[t.Any]:
-        """Return the entry, or all entries of a kind."""
+        """Return one entry, or all entries of a kind."""
         self.set_options(var_options=variables, direct=kwargs)
         if len(terms) not in (1, 2) or not all(isinstance(term, str) for term in terms):
             raise AnsibleLookupError(

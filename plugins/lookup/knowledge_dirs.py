@@ -51,7 +51,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.knowledge_dirs')`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[t.Any]:
-        """Return the folders, as the one result."""
+        """Return the folders as a single result."""
         self.set_options(var_options=variables, direct=kwargs)
         if terms:
             raise AnsibleLookupError("dgxspark.cluster.knowledge_dirs: it takes no terms.")

@@ -46,9 +46,9 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.owner_path', path)`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
-        """Return each path, absolute."""
+        """Return each path as an absolute path."""
         self.set_options(var_options=variables, direct=kwargs)
         if not all(isinstance(term, str) and term.strip() for term in terms):
             raise AnsibleLookupError(f"dgxspark.cluster.owner_path: paths are needed, not {terms!r}.")
-        # Not PWD: it is the shell's, and a service or a script that starts the playbook may have another.
+        # Not $PWD: it belongs to the shell, and may differ in a service or script that starts the playbook.
         return [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text

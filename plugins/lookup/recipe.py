@@ -64,12 +64,12 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     """`lookup('dgxspark.cluster.recipe', path)`."""
 
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[dict[str, t.Any]]:
-        """Return the profile that each recipe makes."""
+        """Return the profile made from each recipe."""
         self.set_options(var_options=variables, direct=kwargs)
         if not all(isinstance(term, str) and term.strip() for term in terms):
             raise AnsibleLookupError(f"dgxspark.cluster.recipe: paths are needed, not {terms!r}.")
         try:
-            # As owner_path has it: where ansible-playbook was started.
+            # Relative to where ansible-playbook was started, as in owner_path.
             paths = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
             return [recipe.read(path, self.get_option("knowledge_dirs"), self.get_option("values")) for path in paths]
         except CollectionError as exc:

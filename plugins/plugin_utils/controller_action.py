@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every action plugin of ours shares: arguments are checked, and an expected error is a failed result that names the action."""
+"""Base class of the action plugins: validates arguments, and turns expected errors into failed results that name the action."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Plain = dict[str, t.Any]
 class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
     """An action plugin: `arguments` as its module documents them, and `act`, which returns the result or raises CollectionError.
 
-    An action that runs modules on the host sets `_requires_connection`.
+    Set `_requires_connection` in an action that runs modules on the host.
     """
 
     arguments: t.ClassVar[t.Mapping[str, t.Any]] = {}
     required_if: t.ClassVar[t.Sequence[t.Any]] = ()
-    initial: t.ClassVar[Plain] = {}  # what the result has in any case, where `act` says nothing else
+    initial: t.ClassVar[Plain] = {}  # defaults for keys of the result that `act` does not set
 
     _supports_check_mode = True
     _supports_diff = False
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: Plain | None = None) -> Plain:
-        """Return what `act` made; failed with its reason where it raised CollectionError."""
-        # What `act` puts here is in the result of a failure, too.
+        """Return the result of `act`, or a failure with the reason if it raises CollectionError."""
+        # `act` may add keys here; a failed result keeps them.
         self.result: Plain = {**super().run(tmp, task_vars), "changed": False, **self.initial}
         self.task_vars = task_vars or {}
         checked, _arguments = self.validate_argument_spec(dict(self.arguments), required_if=list(self.required_if))
@@ -45,7 +45,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
 
     @abc.abstractmethod
     def act(self, asked: Plain) -> Plain:
-        """Return the result of the checked arguments."""
+        """Return the result for the validated arguments."""
 
     def failure(self, text: str) -> Plain:
         """Return a failed result that names the action."""
@@ -53,7 +53,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         return {"failed": True, "msg": f"dgxspark.cluster.{plugin.__module__.rpartition('.')[2]}: {text}"}
 
     def variable(self, name: str, default: t.Any = None) -> t.Any:
-        """Return a variable of the task's host, evaluated; the default where nobody has set it."""
+        """Return a variable of the task's host, templated, or the default if it is not set."""
         return self._templar.template(self.task_vars[name]) if name in self.task_vars else default
 
     def of_hosts(self, name: str, default: t.Any = None, only: t.Container[str] | None = None) -> Plain:
@@ -62,20 +62,20 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         return {host: self.of_host(host, name, default) for host in hosts if only is None or host in only}
 
     def of_host(self, host: str, name: str, default: t.Any = None) -> t.Any:
-        """Return a variable, fact or registered result of one host; the default where it has none."""
+        """Return a variable, fact or registered result of one host, or the default if it has none."""
         hostvars = self.task_vars["hostvars"]
         raw = hostvars.raw_get(host).get(name, default) if host in hostvars else default
-        # A registered result is data. To evaluate it would warn of what Ansible itself has put in and deprecates (skipped_reason).
+        # Registered results are data: templating them triggers warnings about keys that Ansible adds and deprecates (skipped_reason).
         if raw is default or (isinstance(raw, t.Mapping) and "changed" in raw):
             return raw
         return hostvars[host][name]
 
     def versions(self) -> dict[str, str | None]:
-        """Return what a report says of the versions that made it."""
+        """Return the versions for a report: this collection and ansible-core."""
         return {"collection": knowledge.collection_version(), "ansible_core": __version__}
 
     def owner_dirs(self) -> list[str]:
-        """Return the owner's folders of knowledge, as the lookup knowledge_dirs does."""
+        """Return the owner's knowledge folders, as the lookup knowledge_dirs does."""
         chosen = self.variable("dgxspark_knowledge_dirs")
         chosen = [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else chosen
         return knowledge.owner_dirs(chosen, self.variable("inventory_dir"))

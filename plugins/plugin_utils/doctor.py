@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a running cluster, by what its nodes showed: symptom, cause, remedy. Nothing is tested with traffic.
+"""Diagnose a running cluster from its nodes' facts: symptom, cause, remedy. Sends no test traffic.
 
-What verify decides by facts alone (links, VFs, GIDs) is asked of verify; what lines of a journal mean, of the
-signatures; which versions are bad, of the same list as the serving plan asks.
+Verify judges what facts alone decide (links, VFs, GIDs), the signatures interpret journal lines, and known-bad versions
+come from the list that the serving plan uses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict im
 EARLIER = "earlier boot"
 _MAKE = "Run site.yml --tags fabric."
 
-# Why verify's causes come about on a cluster that once was well. By their ids' beginnings, the longest first.
+# Why a cluster that once worked fails verify's checks, by prefix of the cause's id. Longer prefixes come first.
 _WHY = {
     "function.": "The ConnectX-7 leaves the PCI bus without a cable, and returns when one is plugged in.",
     "link.down": "The cable, its plug, the switch port, or the node at the other end.",
@@ -54,7 +54,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing found. where: hosts, functions or VFs. follows: what likely follows from it."""
+    """One finding. where: hosts, functions or VFs. follows: its likely consequences."""
 
     id: str
     severity: t.Literal["error", "warning", "info"]
@@ -68,7 +68,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class SiteState:
-    """All that is looked at. health: by host, what `node_health` read; health_errors: why it did not."""
+    """The doctor's input. health: by host, what `node_health` read; health_errors: why it could not."""
 
     evidence: Evidence
     health: t.Mapping[str, Health]
@@ -76,16 +76,16 @@ class SiteState:
     limits: Entry
     known_bad: t.Sequence[Entry]
     table: signatures.Table
-    needed_gib: float | None = None  # free memory that the plan of serving counts on, before its load
+    needed_gib: float | None = None  # free memory that the serving plan needs before loading
     pinned_gid: bool = False
-    vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, where not its defaults
+    vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, if not its defaults
     netplan_path: str = netplan.PATH
-    reached: t.Container[str] = ()  # hosts that answered, though what they have may not have been read
+    reached: t.Container[str] = ()  # hosts that answered, even if their facts could not be read
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
 
 def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str, str]]:
-    """Return the hosts' `health`, and their `health_error`. CollectionError for a wrong form."""
+    """Return the hosts' `health`, and their `health_error`. CollectionError for malformed input."""
     health = {
         name: from_plain(Health, seen["health"], f"hosts.{name}.health")
         for name, seen in hosts.items()
@@ -95,7 +95,7 @@ def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str
 
 
 def examine(state: SiteState) -> list[Diagnosis]:
-    """Return all that was found, the worst first; of equals, what lies deepest."""
+    """Return all findings, the most severe first; equal ones in the order of the checks, lowest layer first."""
     parts = (_nodes, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
     found = [diagnosis for part in parts for diagnosis in part(state)]
     return sorted(found, key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
@@ -133,7 +133,7 @@ def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
 
 
 def _steps(state: SiteState) -> list[Step]:
-    """Return what verify decides by facts alone."""
+    """Return the verify steps that need facts only."""
     return [Step(judge.__name__, "", True, tuple(judge(state.evidence))) for judge in (links.link, links.gid)]
 
 
@@ -152,7 +152,7 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
         if node is None:
             continue
         try:
-            # What verify has told of is not told again.
+            # Skip what verify has already reported.
             every = changes(to_plain(host), to_plain(node), state.vf_options, path=state.netplan_path)["changes"]
             found = [change for change in every if f"{name} {change.subject.split(' ')[0]}" not in told]
         except CollectionError as exc:
@@ -194,7 +194,7 @@ def _gids(state: SiteState) -> t.Iterator[Diagnosis]:
 
 
 def platform(state: SiteState, name: str) -> dict[str, str]:
-    """Return a host's versions by component, those of the fabric's functions among them."""
+    """Return a host's versions by component, including those of its fabric functions."""
     return known_bad.node_versions(state.health.get(name), state.evidence.node(name))
 
 
@@ -383,5 +383,5 @@ def tally(found: t.Sequence[Diagnosis]) -> dict[str, int]:
 
 
 def plain(diagnosis: Diagnosis) -> dict[str, t.Any]:
-    """Return the plain form."""
+    """Return the diagnosis in plain form."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(diagnosis).items()}

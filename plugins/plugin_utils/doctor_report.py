@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor's report: its plain form, which docs/schema/doctor-report.json fixes, and its lines for a terminal."""
+"""The doctor's report: its plain form (schema: docs/schema/doctor-report.json) and its lines for a terminal."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Plain = dict[str, t.Any]
 
 
 def seen(facts: Plain | None, read: Plain | None, fault: str | None, health: Plain | None) -> Plain:
-    """Return what was seen of a host, as `build` takes it.
+    """Return one host's observations as `build` takes them.
 
-    facts: a plain Node. read: the result of roce_info. fault: why reading it failed. health: the result of node_health, None where
-    this run did not come so far on the host.
+    facts: a plain Node. read: the result of roce_info. fault: why reading it failed. health: the result of node_health, or
+    None if this run did not get that far on the host.
     """
     if health is None:
         return {"error": "an earlier part of this run failed on it"}
     read = read or {}
     whole = health.get("health")
     return {
-        # One that answered is up, though it may have let nothing be read (no root, a full disk).
+        # A host that answers is up, even if its facts cannot be read (no root, a full disk).
         "reached": not read.get("unreachable") and not health.get("unreachable"),
         "facts": facts,
         "error": None if facts else fault or read.get("msg") or "no answer",
@@ -48,10 +48,10 @@ def build(
 ) -> Plain:
     """Return the report under `report`, and its lines under `table`.
 
-    plan: of `fabric_plan`. hosts: by name, for those within the limit, `facts`, `error`, `health`, `health_error`, and
+    plan: of `fabric_plan`. hosts: by name, for those within the limit: `facts`, `error`, `health`, `health_error`, and
     `reached`, whether it answered.
     hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
-    `needed_gib` (of the plan of serving), `pinned_gid`, `vf_options` and `netplan_path` (of the roles). overlays: the owner's folders of knowledge.
+    `needed_gib` (from the serving plan), `pinned_gid`, `vf_options` and `netplan_path` (of the roles). overlays: owner's knowledge folders.
     """
     evidence = evidence_of(
         plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}

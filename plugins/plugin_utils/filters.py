@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every front on the core shares: expected errors of ours become Ansible's, with the name of the front."""
+"""Wraps core functions as Jinja filters: an expected error becomes an Ansible error that names the filter."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CORE = __name__.rpartition(".")[0]
 
 
 def as_filter(name: str, function: t.Callable[..., t.Any] | str, *, convert: bool = True) -> t.Callable[..., t.Any]:
-    """Make a Jinja filter of a core function: plain results, and AnsibleFilterError for a CollectionError.
+    """Make a Jinja filter from a core function: it returns plain data, and turns CollectionError into AnsibleFilterError.
 
-    function: the function, or `module:function` below plugin_utils, which is imported when the filter is first called.
-    Ansible imports every filter file of a collection to find one of them, in each process that uses one, and compiles
-    each module from its source: no filter file may import at its head what it needs only when it is called.
-    convert: False where the function's result is plain already (and large).
+    function: the function, or `module:function` below plugin_utils, imported on the filter's first call.
+    To find one filter, Ansible imports every filter file of a collection, in each process that uses one, and compiles each
+    module from source: a filter file must not import at module level what it needs only when called.
+    convert: False if the result is already plain (and large).
     """
 
     def front(*args: t.Any, **kwargs: t.Any) -> t.Any:

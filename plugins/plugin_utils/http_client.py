@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HTTP on the controller: a client, whole answers of a bounded size, and errors as one sentence that names the URL."""
+"""HTTP on the controller: a client, complete responses of bounded size, and one-sentence errors that name the URL."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ else:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
-SMALL = 16 * 2**20  # bytes of a page or manifest: more is refused
+SMALL = 16 * 2**20  # bytes; the largest page or manifest accepted
 
 
 def needed() -> None:
-    """Raise CollectionError where httpx is missing."""
+    """Raise CollectionError if httpx is missing."""
     if httpx is None:
         raise CollectionError(
             f"The Python package httpx is missing on the controller ({HTTPX_ERROR}). Install it: pip install 'httpx>=0.27'"
@@ -30,14 +30,14 @@ def needed() -> None:
 
 
 def client() -> httpx.Client:
-    """Return a client that follows redirections and knows the proxies of the environment."""
+    """Return a client that follows redirects and uses the environment's proxies."""
     needed()
     return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=20.0))
 
 
 @contextlib.contextmanager
 def named(url: str) -> t.Iterator[None]:
-    """Turn the library's errors into one sentence. Queries stay out of it: redirections carry signatures there."""
+    """Turn the library's errors into one sentence. It omits query strings, because redirects carry signatures in them."""
     where = url.partition("?")[0]
     try:
         yield
@@ -52,7 +52,7 @@ def named(url: str) -> t.Iterator[None]:
 
 
 def refused(error: CollectionError) -> bool:
-    """Whether a server refused: asking again does not help."""
+    """Whether the server refused the request, so that a retry is useless."""
     cause = error.__cause__
     return isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code < 500
 
@@ -60,7 +60,7 @@ def refused(error: CollectionError) -> bool:
 def small(
     asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None, most: int = SMALL
 ) -> httpx.Response:
-    """Return a whole answer of at most `most` bytes, whatever its status. CollectionError where there is none."""
+    """Return a complete response of at most `most` bytes, whatever its status. CollectionError if there is none."""
     with named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
         body = bytearray()
         for chunk in answer.iter_bytes():
@@ -72,7 +72,7 @@ def small(
 
 
 def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> httpx.Response:
-    """Return a whole answer; CollectionError where the server refuses."""
+    """Return a complete response. CollectionError if the server refuses."""
     answer = small(asked, url, headers)
     with named(url):
         answer.raise_for_status()
@@ -80,7 +80,7 @@ def page(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = No
 
 
 def size_of(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None) -> int | None:
-    """Return how many bytes a URL has; None where the server does not say, or lets nobody ask."""
+    """Return the size of a URL in bytes, or None if the server does not say or does not allow HEAD."""
     with named(url):
         answer = asked.head(url, headers=dict(headers or {}))
         if answer.status_code in (403, 405, 501):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `-l` really reaches: Ansible reads `spark[1-4]` as positions in the group `spark`, owners read it as names."""
+"""What `-l` really selects: Ansible reads `spark[1-4]` as positions in the group `spark`, where owners mean host names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _command(names: t.Sequence[str]) -> str:
 
 
 def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True) -> str:
-    """Return the pattern of all hosts; CollectionError where one is needed and the inventory has none."""
+    """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none."""
     if needed and not groups.get("all"):
         raise CollectionError(
             "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as a copy of "
@@ -52,11 +52,11 @@ def check_limit(
     targets: t.Sequence[str],
     also: t.Sequence[str] = (),
 ) -> list[Finding]:
-    """Find what is wrong with a limit before anything is touched.
+    """Return what is wrong with a limit, before any host is touched.
 
-    limit: the value of `-l`, or "". groups: Ansible's `groups`. reached: the hosts that the limit leaves. targets: the
-    groups that the playbook works on; one of their hosts at least must be reached, or one of the groups `also`, which an
-    inventory need not have.
+    limit: the value of `-l`, or "". groups: Ansible's `groups`. reached: the hosts that the limit selects. targets: the
+    groups that the playbook works on; the limit must select at least one host of these or of the groups `also`, which may
+    be missing from the inventory.
     """
     findings = []
     hosts = set(groups.get("all", ()))
@@ -65,7 +65,7 @@ def check_limit(
         if not match:
             continue
         stem, first = match["stem"], match["first"]
-        # Of "spark[2:]" the end is left to the group, and a reader takes all names from spark2 on.
+        # "spark[2:]" is open-ended: a reader takes it as every name from spark2 on.
         last = match["last"] or (str(_highest(stem, hosts)) if match["range"] else first)
         meant = [name for name in _spelled(stem, first, last) if name in hosts]
         end = None if match["range"] and not match["last"] else int(last) + 1

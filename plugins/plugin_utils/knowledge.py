@@ -1,16 +1,16 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The only loader of `knowledge/` (and of what an owner lays over it): data in, checked plain values out.
+"""The only loader of `knowledge/` and the owner's overlays: returns checked plain values.
 
-A *kind* is a folder of YAML files with one JSON Schema, `knowledge/schema/<kind>.json`, for each entry. A file is one
-entry, or a list of entries under the key `entries`; such a file may state once, under `common`, what its entries share
-(dictionaries are merged, the entry's own value wins). An owner's folder has the same layout. Its entries are added; one
-with the id of a shipped entry must say `replaces: <id>`.
+A *kind* is a folder of YAML files with one JSON Schema per entry, `knowledge/schema/<kind>.json`. A file holds one
+entry, or a list of entries under the key `entries`; in a list file, `common` may hold what the entries share
+(dictionaries are merged, the entry's own value wins). An owner's folder has the same layout and adds entries; to reuse
+the id of a shipped entry, one must say `replaces: <id>`.
 
-An owner's entries are checked whenever they are read; the shipped ones once, by a test (`check`).
+An owner's entries are checked at each read; the shipped ones are checked by a test (`check`).
 
-Two kinds do not lie in a folder of their own name: the shipped model profiles are the role's, and an owner's lie in
+Model profiles do not live in a folder named after their kind: the shipped ones belong to the role, and an owner's are in
 `model_profiles/`.
 """
 
@@ -37,24 +37,24 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 COLLECTION = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = COLLECTION / "knowledge"
 
-# kind -> (folder of the shipped entries, folder inside an owner's overlay), where these are not knowledge/<kind>
+# kind -> (folder of the shipped entries, folder in an owner's overlay), for kinds outside knowledge/<kind>
 ELSEWHERE = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
 
 Entry = dict[str, t.Any]
 
 
 class KnowledgeError(CollectionError):
-    """A bad entry: the message names the file, the key, what is wrong and what to do."""
+    """A bad entry: the message names the file and the key, and says what is wrong and what to do."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML that refuses a key given twice, which PyYAML would silently resolve to the last."""
+    """A YAML loader that refuses duplicate keys. PyYAML silently keeps the last."""
 
     lenient = False
 
 
 class _Foreign(_Loader):
-    """YAML of another tool, which lets the last of a key count, as that tool does."""
+    """A YAML loader for other tools' files: of duplicate keys the last wins, as it does in those tools."""
 
     lenient = True
 
@@ -77,11 +77,11 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-LARGEST = 256 * 1024  # bytes of a file that is not ours
+LARGEST = 256 * 1024  # bytes; for files that are not ours
 
 
 def read_yaml(path: pathlib.Path) -> t.Any:
-    """Read one YAML file; KnowledgeError names the file and the line of a fault."""
+    """Read one YAML file. KnowledgeError names the file and line of the fault."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
@@ -90,13 +90,13 @@ def read_yaml(path: pathlib.Path) -> t.Any:
 
 
 def parse_yaml(text: str, where: str, written_out: int | None = None) -> t.Any:
-    """Parse YAML; KnowledgeError names `where` and the line of a fault.
+    """Parse YAML. KnowledgeError names `where` and the line of the fault.
 
-    written_out: of a file that is not ours, how many values it may have once its aliases are written out; of a key that it gives
-    twice the last counts.
+    written_out: for a file that is not ours, the most values it may have with its aliases expanded; duplicate keys are then
+    allowed, and the last wins.
     """
     try:
-        # A file lies in the owner's hands as much as in ours: no tags, no objects, no key twice.
+        # Owners edit these files too: allow no tags, objects or duplicate keys.
         if written_out is not None and _nodes(yaml.compose(text, Loader=_Loader), {}) > written_out:
             raise KnowledgeError(
                 f"{where}: its aliases (*name) write out to more than {written_out} values. Write fewer."
@@ -107,7 +107,7 @@ def parse_yaml(text: str, where: str, written_out: int | None = None) -> t.Any:
 
 
 def _nodes(node: yaml.Node | None, known: dict[int, float]) -> float:
-    """Return how many values a node has with its aliases written out; infinite where it holds itself."""
+    """Return the number of values in a node with its aliases expanded; infinity if the node contains itself."""
     if not isinstance(node, yaml.CollectionNode):
         return 1
     if id(node) not in known:
@@ -129,13 +129,13 @@ def schema(kind: str) -> dict[str, t.Any]:
 
 
 def validate(kind: str, entry: t.Any, where: str) -> None:
-    """Check one entry against its kind's schema; KnowledgeError names `where`, and each fault with its key."""
+    """Check one entry against its kind's schema. KnowledgeError names `where`, and each fault with its key."""
     if found := faults(schema(kind), entry):
         raise KnowledgeError(f"{where}: {'; '.join(dict.fromkeys(found))}. See knowledge/schema/{kind}.json.")
 
 
 def faults(form: t.Mapping[str, t.Any], value: t.Any) -> list[str]:
-    """Return what is wrong with a value by a JSON Schema (2020-12), each with its key."""
+    """Validate a value against a JSON Schema (2020-12) and return the faults, each with its key."""
     errors = jsonschema.Draft202012Validator(form).iter_errors(value)
     best = [
         jsonschema.exceptions.best_match([each])
@@ -184,13 +184,13 @@ def _entries(kind: str, root: pathlib.Path, checked: bool) -> t.Iterator[tuple[p
 
 
 def check(kind: str) -> None:
-    """Check the shipped entries of a kind, which nothing does when they are read; KnowledgeError for the first bad one."""
+    """Check the shipped entries of a kind, which reading skips. KnowledgeError for the first bad one."""
     for _path, _entry in _entries(kind, SHIPPED, True):
         pass
 
 
 def _check_overlay(root: pathlib.Path) -> None:
-    """Refuse an owner's folder that is not there, and a folder in it that would never be read."""
+    """Refuse an owner's folder that does not exist, or that has a subfolder of an unknown kind."""
     if not root.is_dir():
         raise KnowledgeError(f"{root}: there is no such folder. Correct dgxspark_knowledge_dirs, or make it.")
     kinds = sorted(_folder(path.stem, root).name for path in (SHIPPED / "schema").glob("*.json"))
@@ -200,7 +200,7 @@ def _check_overlay(root: pathlib.Path) -> None:
 
 
 def _owners(kind: str, overlays: t.Sequence[str]) -> list[pathlib.Path]:
-    """Return the owner's folders; KnowledgeError where one, the kind, or what checks their entries is not there."""
+    """Return the owner's folders. KnowledgeError if a folder, the kind or jsonschema is missing."""
     if jsonschema is None:
         raise KnowledgeError(
             f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
@@ -214,7 +214,7 @@ def _owners(kind: str, overlays: t.Sequence[str]) -> list[pathlib.Path]:
 
 
 def _laid(kind: str, roots: t.Sequence[pathlib.Path], origins: t.Mapping[str, str]) -> dict[str, Entry]:
-    """Return the entries of the folders, the later laid over the earlier. origins: of the ids that are there already."""
+    """Return the folders' entries, later folders over earlier ones. origins: file by id, for ids already defined."""
     laid: dict[str, Entry] = {}
     there = dict(origins)
     for root in roots:
@@ -236,20 +236,20 @@ def _laid(kind: str, roots: t.Sequence[pathlib.Path], origins: t.Mapping[str, st
 
 
 def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
-    """Return all entries of `kind` by id, the owner's laid over the shipped ones.
+    """Return all entries of `kind` by id, with the owner's overlays applied.
 
-    Each has a key `origin`, the file it came from. Raises KnowledgeError for the first bad entry, for an id given
-    twice, for an overlay entry that takes a shipped id without `replaces`, and for an overlay that is not there.
+    Each has a key `origin`, its file. Raises KnowledgeError for the first bad entry, a duplicate id, an overlay entry that
+    takes a shipped id without `replaces`, or an overlay that does not exist.
     """
     owners = _owners(kind, overlays)
     return _laid(kind, (SHIPPED, *owners), {})
 
 
 class Library(t.Mapping[str, Entry]):
-    """What `load` returns, of a kind with large entries: a shipped one is read when it is asked for.
+    """What `load` returns, but lazy, for kinds with large entries: a shipped entry is read on first access.
 
-    Only for kinds whose shipped files hold one entry each and are named by its id: `sglang/0.5.10.yml` is
-    `sglang-0.5.10`. Nobody may change the entries.
+    Only for kinds whose shipped files hold one entry each and are named after its id: `sglang/0.5.10.yml` is
+    `sglang-0.5.10`. Treat the entries as read-only.
     """
 
     def __init__(self, kind: str, overlays: t.Sequence[str] = ()) -> None:
@@ -257,7 +257,7 @@ class Library(t.Mapping[str, Entry]):
         folder = _folder(kind, SHIPPED)
         self._files = {"-".join((*p.relative_to(folder).parts[:-1], p.stem)): p for p in _files(folder)}
         self._read = _laid(kind, owners, {name: str(path) for name, path in self._files.items()})
-        self.own = frozenset(self._read)  # the owner's
+        self.own = frozenset(self._read)  # ids of the owner's entries
 
     def __getitem__(self, name: str) -> Entry:
         """Return one entry."""
@@ -267,11 +267,11 @@ class Library(t.Mapping[str, Entry]):
         return self._read[name]
 
     def __iter__(self) -> t.Iterator[str]:
-        """Go through the ids."""
+        """Iterate over the ids."""
         return iter({**self._files, **self._read})
 
     def __len__(self) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         return len(self._files.keys() | self._read.keys())
 
 
@@ -281,18 +281,18 @@ def _loaded(kind: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int],
 
 
 def stamp(overlays: t.Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return what tells whether an owner's files have changed: every file with its time of change."""
+    """Return a stamp that changes with the owner's files: each file with its mtime."""
     files = (path for root in overlays for path in sorted(pathlib.Path(root).expanduser().rglob("*.yml")))
     return tuple((str(path), path.stat().st_mtime_ns) for path in files)
 
 
 def shared(kind: str, overlays: t.Sequence[str] = ()) -> t.Mapping[str, Entry]:
-    """Return what `load` returns, read once for as long as no overlay file changes. Nobody may change the entries."""
+    """Return what `load` returns, cached until an overlay file changes. Treat the entries as read-only."""
     return _loaded(kind, tuple(overlays), stamp(overlays))
 
 
 def owner_dirs(chosen: t.Sequence[str] | None, inventory_dir: str | None) -> list[str]:
-    """Return an owner's folders: those chosen (`dgxspark_knowledge_dirs`), else `dgxspark` beside the inventory."""
+    """Return the owner's folders: the chosen ones (`dgxspark_knowledge_dirs`), else `dgxspark` beside the inventory."""
     if chosen is not None:
         return [str(folder) for folder in chosen]
     default = pathlib.Path(inventory_dir, "dgxspark") if inventory_dir else None
@@ -300,7 +300,7 @@ def owner_dirs(chosen: t.Sequence[str] | None, inventory_dir: str | None) -> lis
 
 
 def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:
-    """Return one entry of `kind`; KnowledgeError lists the known ids where there is none of that name."""
+    """Return one entry of `kind`. KnowledgeError lists the known ids if there is none of that name."""
     loaded = load(kind, overlays)
     if name not in loaded:
         raise KnowledgeError(f"There is no {kind} entry {name!r}. Known: {', '.join(sorted(loaded))}.")
@@ -308,12 +308,12 @@ def get(kind: str, name: str, overlays: t.Sequence[str] = ()) -> Entry:
 
 
 def now() -> str:
-    """Return the time for a report, in UTC."""
+    """Return the current UTC time for a report."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def collection_version() -> str | None:
-    """Return this collection's version: of its manifest where it is installed, of galaxy.yml in a checkout."""
+    """Return this collection's version: from MANIFEST.json if installed, from galaxy.yml in a checkout."""
     manifest = COLLECTION / "MANIFEST.json"
     if manifest.is_file():
         version = json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"]

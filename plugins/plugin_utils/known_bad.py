@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions of NCCL, kernel, driver … that are known to be bad: the one reader of `knowledge/versions`."""
+"""Known-bad versions of NCCL, kernel, driver …: the only reader of `knowledge/versions`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions 
 def platform_findings(
     platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Compare versions of NCCL, kernel, driver … with the known bad ones.
+    """Compare versions of NCCL, kernel, driver … with the known-bad ones.
 
-    whole: whether a kernel's command line is stated with it; where it was not read, what it could fix is a warning.
+    whole: whether the kernel's command line is known; if not, an error that an option there could fix becomes a warning.
     """
     found, environment = [], {}
     for entry in known_bad:
@@ -49,7 +49,7 @@ def platform_findings(
 
 
 def node_versions(health: Health | None, node: Node | None) -> dict[str, str]:
-    """Return a node's versions by component, those of the fabric's functions among them."""
+    """Return a node's versions by component, including those of its fabric functions."""
     found = dict(health.versions) if health else {}
     if node:
         if node.kernel:
@@ -66,7 +66,7 @@ def node_versions(health: Health | None, node: Node | None) -> dict[str, str]:
 def node_findings(
     health: Health | None, node: Node | None, known_bad: t.Sequence[knowledge.Entry]
 ) -> list[tuple[Finding, str]]:
-    """Return what is known bad of a node's versions, each with the version."""
+    """Return the findings on a node's known-bad versions, each with the version."""
     versions = node_versions(health, node)
     if health:
         versions["cmdline"] = health.cmdline
@@ -74,7 +74,7 @@ def node_findings(
     for entry in known_bad:
         try:
             bad, _environment = platform_findings(versions, [entry])
-        except CollectionError:  # a version that does not begin with a number cannot be compared
+        except CollectionError:  # a version that does not start with a number cannot be compared
             continue
         found += [(finding, versions[entry["component"]]) for finding in bad]
     return found

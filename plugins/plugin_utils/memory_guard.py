@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the memory guard lays on a node, made of the figures of a hardware class: text, and nothing that touches a file."""
+"""What the memory guard installs on a node, built from a hardware class's figures. Returns text; touches no files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ KIB_PER_MIB = 1024
 def plan(profile: str, overrides: t.Any = None, parts: t.Sequence[str] = PARTS, dirs: t.Sequence[str] = ()) -> Plain:
     """Return `files` (path, content, mode), `enable` (units), `restart` (units), and `adjust` (unit -> OOM score).
 
-    profile: a hardware class. overrides: figures over its own, such as {"kill": {"term_mib": 768}}. parts: what is wanted
-    of `kill`, `load` and `protected`. Raises CollectionError for what the schema refuses, and for figures that contradict.
+    profile: a hardware class. overrides: figures that replace its own, such as {"kill": {"term_mib": 768}}. parts: any of
+    `kill`, `load` and `protected`. Raises CollectionError if the schema refuses a figure or figures contradict each other.
     """
     try:
         entry = knowledge.get("memory_guard", profile, dirs)
@@ -109,7 +109,7 @@ def _protection(protected: Plain) -> str:
 
 
 def earlyoom_arguments(kill: Plain) -> list[str]:
-    """Return earlyoom's arguments: sizes in KiB; swap is disregarded, for it does not help the GPU; names, not paths."""
+    """Return earlyoom's arguments: sizes in KiB; swap is ignored, as it does not help the GPU; names, not paths."""
     sizes = f"{kill['term_mib'] * KIB_PER_MIB},{kill['kill_mib'] * KIB_PER_MIB}"
     return [
         *("-M", sizes, "-s", "100", "-r", "3600"),
@@ -128,7 +128,7 @@ def _load(load: Plain) -> t.Iterator[tuple[str, str, str]]:
     yield CONFIG, json.dumps(load, indent=1, sort_keys=True) + "\n", "0644"
     yield (
         f"{_UNITS}/{UNIT}.socket",
-        # Ranks are root in their pods; they have the folder read-only, and may connect.
+        # Ranks run as root in their pods; they mount the folder read-only and may connect.
         f"{_HEAD}[Unit]\nDescription=Loads of models on this node\n\n[Socket]\nListenStream={FOLDER}/{SOCKET}\n"
         "SocketMode=0600\nDirectoryMode=0755\n\n[Install]\nWantedBy=sockets.target\n",
         "0644",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role spark_metrics lays on a node: the program, its settings of the fabric's plan, a unit and a timer."""
+"""What the role spark_metrics installs on a node: the program, its settings from the fabric plan, a unit and a timer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Plain = dict[str, t.Any]
 FOLDER = "/usr/local/lib/dgxspark/metrics"
 FILE = "dgxspark.prom"
 UNIT = "dgxspark-metrics"
-SHORTEST_S, LONGEST_S = 15, 300  # the alert DgxSparkMetricsStale waits longer
+SHORTEST_S, LONGEST_S = 15, 300  # the alert DgxSparkMetricsStale fires after longer than this
 _UNITS = "/etc/systemd/system"
 _REMEDY = (
     "Install the package prometheus-node-exporter, or name its textfile collector's folder in spark_metrics_textfile."
@@ -47,9 +47,9 @@ def plan(
 ) -> Plain:
     """Return `files` (path, content, mode), `enable`, `restart`, `output` and `needs`, as the module unit_files takes them.
 
-    host: the node in the fabric's plan, in its plain form. profile: a hardware class. textfile: the collector's folder.
-    gid_index: where one is pinned. floor_mib: of available memory; by default where the class's memory guard acts.
-    report: the path of verify's last JSON report. Raises CollectionError naming the variable for what cannot be.
+    host: the node's entry in the fabric plan, in plain form. profile: a hardware class. textfile: the collector's folder.
+    gid_index: if one is pinned. floor_mib: of available memory; defaults to where the class's memory guard acts.
+    report: path of verify's last JSON report. Raises CollectionError that names the variable with an invalid value.
     """
     if not textfile.startswith("/"):
         raise CollectionError(f"spark_metrics_textfile: {textfile!r} is not an absolute path.")
@@ -83,7 +83,7 @@ def plan(
 
 
 def outcome(report: str) -> metrics.Verify:
-    """Return what a report of verify says, for the node. Raises CollectionError for what is not one."""
+    """Return the verdict and finish time in a verify report, for the node. Raises CollectionError if it is not one."""
     try:
         said = json.loads(pathlib.Path(report).read_text(encoding="utf-8"))
         finished = datetime.datetime.fromisoformat(said["finished"]).timestamp()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From known lines to what is wrong: `knowledge/signatures` says what a line means, this ranks what was found.
+"""From known log lines to causes: `knowledge/signatures` says what a line means, and this module ranks the findings.
 
-What may have brought about another thing that was found comes first, and the other is listed under it. Where nothing is
-known, that is said, and no cause is made up.
+A finding that may have caused another comes first, with the other listed under it. If nothing known matches, the report
+says so and invents no cause.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
-FILES = 1000  # in one folder
-# Where what is found of two kinds does not explain each other, the lower layer comes first.
+FILES = 1000  # most files in one folder
+# Between findings that do not explain each other, the lower layer comes first.
 LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm")
 
 Plain = dict[str, t.Any]
@@ -37,7 +37,7 @@ Plain = dict[str, t.Any]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An entry of the table. `follows_from` are the ids of what it may be a consequence of."""
+    """An entry of the table. `follows_from`: ids of the signatures that may cause it."""
 
     id: str
     component: str
@@ -57,7 +57,7 @@ class Table:
     patterns: tuple[Pattern, ...]
 
     def reasons(self, name: str) -> frozenset[str]:
-        """Return all that a signature may be a consequence of, by way of others, too."""
+        """Return all signatures that may cause this one, directly or through others."""
         found: set[str] = set()
         new = [name]
         while new:
@@ -68,7 +68,7 @@ class Table:
 
 
 def load_table(overlays: t.Sequence[str] = ()) -> Table:
-    """Load the table, the owner's entries laid over it. KnowledgeError names a bad entry."""
+    """Load the table with the owner's overlays applied. KnowledgeError names a bad entry."""
     entries = knowledge.shared(KIND, overlays)
     faults = [name for name, entry in entries.items() if not entry["benign"]]
     made = {
@@ -111,9 +111,9 @@ def _named(entry: knowledge.Entry, entries: t.Container[str], faults: t.Sequence
 
 
 def read_path(path: str, table: Table) -> list[Reading]:
-    """Read a log, or all logs of a folder. What is no text in a folder is said (`Reading.error`) and passed over.
+    """Read a log, or all logs of a folder. In a folder, a file that is not text is reported (`Reading.error`) and skipped.
 
-    CollectionError where there is nothing of the name, or where the one file named is empty or no text.
+    CollectionError if the path does not exist, or if a single file is empty or not text.
     """
     if path.strip() == "-":
         raise CollectionError(
@@ -138,14 +138,14 @@ def read_path(path: str, table: Table) -> list[Reading]:
 
 
 def read_text(text: str, table: Table, name: str = "pasted text") -> Reading:
-    """Read a text. CollectionError for an empty one."""
+    """Read a text. CollectionError if it is empty."""
     if not text.strip():
         raise CollectionError(f"{name}: there is nothing in it.")
     return scanner.scan(name, scanner.numbered(text), table.patterns)
 
 
 def read_all(texts: t.Iterable[tuple[str, str]], table: Table) -> list[Reading]:
-    """Read texts, each with its name; one may be empty."""
+    """Read texts, each with its name; a text may be empty."""
     return [scanner.scan(name, scanner.numbered(text), table.patterns) for name, text in texts]
 
 
@@ -161,7 +161,7 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def _read_file(path: pathlib.Path, name: str, table: Table) -> Reading:
     with path.open("rb") as raw:
-        # Not seek(): what a shell hands over may be a pipe.
+        # No seek(): a shell may pass a pipe.
         head = raw.peek(2)[:2] if hasattr(raw, "peek") else b""
         file = t.cast(t.BinaryIO, gzip.GzipFile(fileobj=raw) if head == b"\x1f\x8b" else raw)
         try:
@@ -188,17 +188,17 @@ def _text_only(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
 
 
 def readings_of(values: t.Any, where: str) -> list[Reading]:
-    """Build readings of their plain form, which is what a module returned."""
+    """Build readings from their plain form, as a module returns it."""
     if not isinstance(values, (list, tuple)):
         raise CollectionError(f"{where}: a list is needed, not {type(values).__name__}.")
     return [from_plain(Reading, value, f"{where}[{i}]") for i, value in enumerate(values)]
 
 
 def findings(readings: t.Sequence[Reading], table: Table) -> list[Plain]:
-    """Return what was found: causes first, each with what likely follows from it; harmless lines at the end.
+    """Return the findings: causes first, each with its likely consequences; harmless lines last.
 
     A finding has id, component, severity, benign, cause, remedy, source, `seen` (log, first, last, count, excerpt) and
-    `follows` (ids). One that may follow from several is listed under each.
+    `follows` (ids). A finding with several possible causes is listed under each.
     """
     seen: dict[str, list[tuple[int, str, Hit]]] = {}
     for order, reading in enumerate(readings):
@@ -251,12 +251,12 @@ class _Unknown(dict[str, str]):
 
 
 def _filled(text: str, places: t.Sequence[tuple[int, str, Hit]]) -> str:
-    """Put in what the pattern captured. Braces that are no name of a capture do not occur: a test sees to it."""
+    """Fill in the pattern's captures. Braces that name no capture do not occur; a test checks that."""
     return text.format_map(_Unknown(places[0][2].values))
 
 
 def explain(readings: t.Sequence[Reading], table: Table) -> Plain:
-    """Return the report of logs (its form is docs/schema/explain-report.json) and, under `table`, its lines."""
+    """Return the report on logs (schema: docs/schema/explain-report.json) and, under `table`, its lines."""
     found = findings(readings, table)
     report: Plain = {
         "schema": SCHEMA,
@@ -291,7 +291,7 @@ def _headline(readings: t.Sequence[Reading], found: t.Sequence[Plain], table: Ta
 
 
 def show(report: Plain) -> list[str]:
-    """Return a report for a terminal."""
+    """Return the report's lines for a terminal."""
     lines = [report["headline"]]
     by_id = {finding["id"]: finding for finding in report["findings"]}
     causes = [f for f in report["findings"] if f["root"] and not f["benign"]]

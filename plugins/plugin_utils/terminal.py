@@ -1,24 +1,24 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people read on the controller's terminal, kept out of what a program reads there."""
+"""Prints text for people on the controller's terminal, without mixing it into output that a program parses."""
 
 from __future__ import annotations
 
 from ansible import constants
 from ansible.utils.display import Display
 
-# Of these callbacks a program reads the standard output: what people read goes to standard error.
+# Programs parse these callbacks' standard output, so text for people goes to standard error.
 FOR_PROGRAMS = frozenset({"json", "jsonl"})
 
 _display = Display()
 
 
 def for_program() -> bool:
-    """Whether a program reads the standard output."""
+    """Whether a program parses the standard output."""
     return str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] in FOR_PROGRAMS
 
 
 def say(text: str) -> None:
-    """Print as it is: `debug` would quote and wrap it."""
+    """Print the text unchanged; `debug` would quote and wrap it."""
     _display.display(text, stderr=for_program())

@@ -1,6 +1,6 @@
-"""Install an engine for real, to run it: an environment of its own, kept in the oracle's cache by what it is made of.
+"""Installs an engine in order to run it, in an environment of its own, cached with the oracle under a hash of its contents.
 
-What pip alone cannot do is left to uv, itself had by pip: the engine's own requirements are overridden.
+Uses uv, itself installed with pip, for what pip cannot do: override the engine's own requirements.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sys
 
 from engine_parsers.sources import NotAvailable, cache, distribution, pip
 
-# torch: any build of that release, such as +cpu from a folder in PIP_FIND_LINKS, which PyPI itself has not (it has one of
-# 5 GB for CUDA, and that works on a CPU, too). The others are not needed on a CPU; torchvision does not even load there.
+# torch: any build of that release, such as +cpu from a folder in PIP_FIND_LINKS, which PyPI lacks (PyPI's build of 5 GB is for
+# CUDA, but also works on a CPU). The others are not needed on a CPU; torchvision does not even load there.
 OVERRIDES = {
     ("vllm", "0.32.0+cpu"): (
         "torch==2.13.0",
@@ -30,7 +30,7 @@ SAME = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", 
 
 
 def environment(engine: str, version: str) -> pathlib.Path:
-    """Return a virtual environment that has the engine. NotAvailable says why there is none."""
+    """Return a virtual environment with the engine. NotAvailable says why there is none."""
     if platform.machine() != "x86_64":
         raise NotAvailable(f"{distribution(engine, version)} cannot be installed: its wheel is for x86_64 alone")
     overrides = OVERRIDES[engine, version]
@@ -63,12 +63,12 @@ def _run(*command: str) -> None:
     )
     if ran.returncode:
         why = f"{command[-1]} cannot be installed: {' '.join(ran.stderr.split())[-600:]}"
-        # Only what the network does not give is not available; requirements that contradict each other are a fault here.
+        # NotAvailable is for network failures only; conflicting requirements are a fault here.
         raise NotAvailable(why) if "Failed to fetch" in ran.stderr else RuntimeError(why)
 
 
 def _say_its_name(engine: str, version: str, packages: pathlib.Path) -> None:
-    """Let a build of another name be found under the engine's own, as its command line wants."""
+    """Make a build of another name available under the engine's own, which its command line requires."""
     folder = packages / f"{engine}-{version}.dist-info"
     if not folder.is_dir():
         folder.mkdir()

@@ -1,7 +1,7 @@
-"""What an engine's model classes can do, read from their source: `knowledge/model_classes/<engine>.yml`.
+"""The abilities of an engine's model classes, read from their source: `knowledge/model_classes/<engine>.yml`.
 
-Nothing is imported: the classes that SGLang registers (`EntryClass`) are followed through their bases by their syntax;
-vLLM's are read by `vllm_classes.py`.
+Nothing is imported: the syntax of the classes that SGLang registers (`EntryClass`) is followed through their bases;
+`vllm_classes.py` reads vLLM's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine_parsers.sources import Source, packages, source
 from engine_parsers.tables import VERSIONS
 
 MODELS = "sglang/srt/models"
-# What is asked of a class: a parameter that its `forward` must have, or an attribute that it must expose.
+# Required of a class: a parameter of its `forward`, or an attribute that it exposes.
 PIPELINE = "pp_proxy_tensors"
 ATTRIBUTES = {"start_layer": "start_layer", "balanced": "routed_experts_weights_of_layer"}
 WIDTH = 150
@@ -54,7 +54,7 @@ Key = tuple[str, str]
 
 @dataclass
 class _Sources:
-    """All model classes of one version: by module and name, what each name means in its module, what is registered."""
+    """All model classes of one version: by module and name, the meaning of each name in its module, and the registered ones."""
 
     classes: dict[Key, ast.ClassDef] = field(default_factory=dict)
     meant: dict[str, dict[str, Key]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def _line(found: _Sources, key: Key | None) -> list[ast.ClassDef]:
 
 
 def _exposed(node: ast.ClassDef) -> set[str]:
-    """Return what a class defines: methods, properties, its own values, and what its methods set on `self`."""
+    """Return what a class defines: methods, properties, class attributes, and what its methods set on `self`."""
     names: set[str] = set()
     for own in node.body:
         if isinstance(own, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -121,14 +121,14 @@ def _takes(line: Iterable[ast.ClassDef], parameter: str) -> bool:
 
 
 def classes(folder: Path) -> dict[str, set[str]]:
-    """Return what each registered class of an unpacked wheel can do, by its architecture's name."""
+    """Return the abilities of each registered class in an unpacked wheel, by architecture."""
     found = _read(folder)
     able: dict[str, set[str]] = {}
     for module, name in found.registered:
         line = _line(found, found.meant[module].get(name))
         exposed = set().union(*(_exposed(node) for node in line))
         if "__getattr__" in exposed:
-            continue  # it answers for another class, chosen when it is made
+            continue  # it proxies another class, chosen at construction
         own = {fact for fact, attribute in ATTRIBUTES.items() if attribute in exposed}
         able[name] = own | ({"pipeline"} if _takes(line, PIPELINE) else set())
     if not any("pipeline" in facts for facts in able.values()):
@@ -137,7 +137,7 @@ def classes(folder: Path) -> dict[str, set[str]]:
 
 
 def ranges(held: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return version ranges that cover exactly the versions that are held, of all that are known, in order."""
+    """Return version ranges that cover exactly the held versions, among all known ones in order."""
     wanted, found, start = set(held), [], ""
     for version in (*known, ""):
         if version in wanted:
@@ -149,7 +149,7 @@ def ranges(held: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def text(engine: str, by_version: Mapping[str, Mapping[str, set[str]]], sources: Iterable[Source]) -> str:
-    """Return the file: one entry for each architecture, with the ranges in which it is there (`versions`) and can do what."""
+    """Return the file: one entry for each architecture, with its version ranges (`versions`) and those of each ability."""
     known, facts = list(by_version), FACTS[engine]
     about, listed = ABOUT[engine], ", ".join(facts)
     lines = [HEADER.format(about=about, engine=engine, oldest=known[0], newest=known[-1], facts=listed)]
@@ -171,7 +171,7 @@ def _list(found: Iterable[str]) -> str:
 
 
 def _vllm(sources: Sequence[Source]) -> dict[str, dict[str, set[str]]]:
-    """Return what each release of vLLM makes of every architecture that any of them has."""
+    """Return each vLLM release's facts about every architecture that any of them has."""
     read = {one.version: vllm_classes.classes(one.folder) for one in sources}
     wanted = set().union(*read.values())
     closed = [one for one in sources if vllm_classes.bounded(one.requires.get("transformers", ""))]
@@ -197,7 +197,7 @@ def _vllm(sources: Sequence[Source]) -> dict[str, dict[str, set[str]]]:
 
 
 def made(engine: str) -> str:
-    """Return the file as the shipped versions' wheels make it. NotAvailable when one cannot be downloaded."""
+    """Return the file built from the shipped versions' wheels. NotAvailable if one cannot be downloaded."""
     sources = [source(engine, version) for version in VERSIONS[engine]]
     if engine == "vllm":
         return text(engine, _vllm(sources), sources)

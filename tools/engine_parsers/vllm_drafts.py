@@ -1,8 +1,8 @@
-"""Whether a vLLM release takes a model for one with multi-token prediction (MTP), read from its source: nothing is imported.
+"""Whether a vLLM release accepts a model as one with multi-token prediction (MTP), read from its source: nothing is imported.
 
-`SpeculativeConfig.hf_config_override` gives a draft model's configuration another model type, by its model type or its
-architecture. Method `mtp` is refused where the outcome is none of `MTPModelTypes`. The function is followed statement by
-statement; what a configuration may or may not have is followed both ways, so that what is refused is refused for sure.
+`SpeculativeConfig.hf_config_override` changes a draft model's model type, depending on its model type or its architecture.
+Method `mtp` is refused if the result is not in `MTPModelTypes`. The function is followed statement by statement; conditions on
+unknown parts of a configuration are followed both ways, so that a refusal is certain.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ SPECULATIVE = "vllm/config/speculative.py"
 TYPES, OVERRIDE, CONFIG = "MTPModelTypes", "hf_config_override", "hf_config"
 KIND, CLASSES = f"{CONFIG}.model_type", f"{CONFIG}.architectures"
 BACKEND = (
-    "transformers_mtp_overrides"  # what it takes where the Transformers backend drafts, of which it asks nothing else
+    "transformers_mtp_overrides"  # set if the Transformers backend drafts; the function asks nothing else about it
 )
 
 
 class _Open:
-    """A value that hangs on what is not known here."""
+    """A value that depends on something unknown here."""
 
 
 OPEN = _Open()
@@ -29,7 +29,7 @@ OPEN = _Open()
 
 @dataclass(frozen=True)
 class _State:
-    """What is known at one place of the function: its names, KIND and CLASSES among them."""
+    """The names known at one point of the function, including KIND and CLASSES."""
 
     names: Mapping[str, object] = field(default_factory=dict)
 
@@ -38,13 +38,13 @@ class _State:
 
 
 class _Reader:
-    """Follows the function from a state to all states in which it may end."""
+    """Follows the function from one state to all states in which it may end."""
 
     def __init__(self) -> None:
         self.ends: list[_State] = []
 
     def run(self, body: Iterable[ast.stmt], states: list[_State]) -> list[_State]:
-        """Return the states after some statements; those of a `return` are ends, those of a `raise` are none."""
+        """Return the states after some statements; a `return` adds its state to the ends, a `raise` drops it."""
         for node in body:
             states = [after for state in states for after in self._step(node, state)]
         return states
@@ -60,7 +60,7 @@ class _Reader:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             value, state = _value(node.value, state)
             target = ast.unparse(node.targets[0])
-            if target == CONFIG:  # another configuration takes its place
+            if target == CONFIG:  # replaced by another configuration
                 return [state.having(KIND, OPEN).having(CLASSES, OPEN)]
             return [state.having(target, value)]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -73,7 +73,7 @@ class _Reader:
 
 
 def _updated(call: ast.Call, state: _State) -> _State:
-    """Return the state after a call: `hf_config.update({"architectures": […]})` names other classes."""
+    """Return the state after a call: `hf_config.update({"architectures": […]})` sets other classes."""
     if ast.unparse(call.func) != f"{CONFIG}.update":
         return state
     for given in call.args:
@@ -87,7 +87,7 @@ def _updated(call: ast.Call, state: _State) -> _State:
 
 
 def _value(node: ast.expr, state: _State) -> tuple[object, _State]:
-    """Return what an expression is worth, or OPEN, and the state with what it names."""
+    """Return an expression's value, or OPEN, and the state with the names it assigns."""
     if isinstance(node, ast.NamedExpr):
         value, state = _value(node.value, state)
         return value, state.having(node.target.id, value)
@@ -120,7 +120,7 @@ def _value(node: ast.expr, state: _State) -> tuple[object, _State]:
 
 
 def _joined(node: ast.BoolOp, state: _State) -> tuple[object, _State]:
-    """Return what `and` and `or` are worth: one operand can decide where another is open."""
+    """Return the value of `and` or `or`: one operand can decide it even if another is open."""
     wins = isinstance(node.op, ast.Or)
     found: object = not wins
     for one in node.values:
@@ -145,14 +145,14 @@ def _compared(operator: ast.cmpop, left: object, right: object) -> object:
 
 @dataclass(frozen=True)
 class Drafts:
-    """What one release does with a draft model's configuration. backend: its Transformers backend has MTP of its own."""
+    """How one release treats a draft model's configuration. backend: its Transformers backend has its own MTP."""
 
     body: tuple[ast.stmt, ...]
     types: frozenset[str]
     backend: bool
 
     def refuses(self, architecture: str, kinds: Iterable[str]) -> bool:
-        """Whether method `mtp` is refused for an architecture, whichever of these model types its configuration has."""
+        """Whether method `mtp` is refused for an architecture, with any of these model types."""
         for kind in kinds:
             reader = _Reader()
             start = _State({KIND: kind, CLASSES: [architecture], BACKEND: None})

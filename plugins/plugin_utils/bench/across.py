@@ -1,15 +1,15 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards that look at several requests: what no stream shows by itself. Pure, after the end.
+"""Guards over several requests, for faults that no single stream shows. Pure; they run after the end.
 
-- *parted*: one greedy prompt, answered alone and in a full batch. A batch's rounding parts sound answers late, or to other
-  words for the same; a batch that is computed wrong parts them at once, and the right answer is gone. Where it cannot be
-  judged, a sign says why.
+- *parted*: one greedy prompt, answered alone and in a full batch. Rounding in a batch makes sound answers diverge late, or into
+  a rewording; a batch that is computed wrong diverges at once and loses the right answer. If this cannot be judged, a sign
+  says why.
 - *alike*: one text for different questions.
-- *wrong*: answers that are known; the only guard that sees fluent nonsense.
-- *fingerprint*: equal speeds and all cut at the limit. In a batch that steps for all at once, sound streams that are cut
-  together show the same, so that it is garbage where the texts say next to nothing, and odd where they do not.
+- *wrong*: questions with known answers; the only guard that catches fluent nonsense.
+- *fingerprint*: equal speeds, and all cut at the limit. Sound streams of a batch that steps in lockstep look the same when cut
+  together, so this is garbage only if the texts say next to nothing, and a warning otherwise.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _NOT_JUDGED = (
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Two runs alone, and `min_answers` together. More than the share `most` of these part within `early_words` words.
+    """Two runs alone and `min_answers` together are needed. Garbage if more than the share `most` diverge within `early_words` words.
 
-    And within `share` of the words for which the two runs alone agree, which must reach beyond `early_words` themselves.
+    And within `share` of the words for which the two runs alone agree, which must be more than `early_words`.
     """
 
     min_answers: int
@@ -57,14 +57,14 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Answers of `min_chars` characters or more."""
+    """Applies to answers of at least `min_chars` characters."""
 
     min_chars: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Of `min_answers` known answers or more the share `share` is wrong."""
+    """The share `share` of at least `min_answers` known answers is wrong."""
 
     min_answers: int
     share: float
@@ -72,7 +72,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Squeezed:
-    """A text of `min_chars` characters or more that compression makes `ratio` times smaller says next to nothing."""
+    """A text of at least `min_chars` characters that compresses by a factor of `ratio` says next to nothing."""
 
     min_chars: int
     ratio: float
@@ -90,16 +90,16 @@ class LoadLimits:
 
 
 def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits:
-    """Build the limits of the entries of `knowledge/guards`, by id. Raises CollectionError naming guard and key."""
+    """Build the limits from the entries of `knowledge/guards`, by id. Raises CollectionError that names guard and key."""
     kinds = {"burst": Burst, "parting": Parting, "alike": Alike, "wrong": Wrong, "squeezed": Squeezed}
     return LoadLimits(**built(entries, kinds))
 
 
 def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str | None, limits: Parting) -> list[Sign]:
-    """Compare the answers to one greedy prompt; expect: what a right answer holds, in whatever words it begins.
+    """Compare the answers to one greedy prompt; expect: a pattern that every right answer contains, however worded.
 
-    Thoughts are compared where there are no answers, as of a model that comes to none within max_tokens. They may go another way
-    together, so that they are garbage only where most begin as no other of the batch does, and odd otherwise.
+    Compares reasoning if there are no answers, as when a model reaches none within max_tokens. Reasoning may diverge in a sound
+    batch, so it is garbage only if most begin unlike any other of the batch, and a warning otherwise.
     """
     found = _compared(alone, together, limits)
     if isinstance(found, str):
@@ -114,7 +114,7 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
         f"{len(gone)} of {len(begun)} {what} one greedy prompt part from its answer alone within {found.early:g} words; "
         f"two runs alone agree for {found.agreed} words."
     )
-    # Of one another, too: rounding that leads a sound batch to another beginning leads several of it there.
+    # Compare them with each other too: if rounding leads a sound batch to another beginning, it leads several there.
     lonely = [
         words
         for place, words in enumerate(gone)
@@ -125,7 +125,7 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
 
 
 def not_judged(n: int, alone: t.Sequence[Record], together: t.Sequence[Record], limits: Parting) -> list[Sign]:
-    """Say why `n` requests at once cannot be held against runs alone. Of one at a time there is nothing to say."""
+    """Say why `n` concurrent requests cannot be compared with runs alone. Nothing to say for one at a time."""
     why = _compared(alone, together, limits)
     if n < 2 or not isinstance(why, str):
         return []
@@ -135,7 +135,7 @@ def not_judged(n: int, alone: t.Sequence[Record], together: t.Sequence[Record], 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What is compared: texts alone and together, the words for which those alone agree, and from where on parting is late."""
+    """What is compared: the texts alone and together, the words for which the runs alone agree, and where divergence stops being early."""
 
     before: list[str]
     now: list[str]
@@ -145,7 +145,7 @@ class _Compared:
 
 
 def _compared(alone: t.Sequence[Record], together: t.Sequence[Record], limits: Parting) -> _Compared | str:
-    """Return what can be compared, else why nothing can."""
+    """Return what can be compared, or why nothing can."""
     for name in ("content", "reasoning"):
         before, now = _texts(alone, name), _texts(together, name)
         if len(before) < 2 or len(now) < limits.min_answers:
@@ -181,7 +181,7 @@ def alike(records: t.Sequence[Record], limits: Alike) -> list[Sign]:
 
 
 def wrong(known: t.Sequence[tuple[Record, str | None]], limits: Wrong) -> list[Sign]:
-    """Look at answers that are known. One that was cut, or is not known, is no answer."""
+    """Check the known answers. Skips answers that were cut, and questions without a known answer."""
     texts = [
         (record.content, expect)
         for record, expect in known
@@ -211,7 +211,7 @@ def fingerprint(records: t.Sequence[Record], requests: Requests, squeezed: Squee
     signs = compare(answers, requests)
     ratios = [ratio for record in good if (ratio := _ratio(record, squeezed)) is not None]
     is_empty = any(sign.id == "tokens.no-content" for sign in signs)
-    # Of texts too short to tell by compression their own guards have seen those that say nothing.
+    # Texts too short to judge by compression have passed their own guards.
     if is_empty or (ratios and statistics.median(ratios) >= squeezed.ratio):
         return signs
     return [dataclasses.replace(sign, severity="warning") for sign in signs]
@@ -232,7 +232,7 @@ def _words(text: str) -> list[str]:
 
 
 def _common(one: t.Sequence[str], other: t.Sequence[str]) -> int:
-    """Return for how many words two answers agree."""
+    """Return the number of leading words that two answers share."""
     return sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

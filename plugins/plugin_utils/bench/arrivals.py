@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What comes on many connections, read together, with the time at which each piece came.
+"""Reads many connections together, with the arrival time of each piece.
 
-An engine brings a token to every stream within some milliseconds. To wake for each costs more than all that is done with it, so
-that where many streams run, what comes within a moment is read at once. When it came is told by the kernel (Linux), however late it
-is read: a busy client makes no token late.
+An engine sends every stream a token within a few milliseconds of the others. A wake-up per token would cost more than all its
+processing, so with many streams, everything that arrives within a moment is read at once. The kernel (Linux) tells the arrival
+time, so a busy client that reads late does not make a token look late.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import typing as t
 Came = t.Callable[[bytes, float], None]
 Lost = t.Callable[[Exception | None], None]
 
-_FEW = 4  # streams that are read as it comes: the fewer they are, the faster each may be
+_FEW = 4  # up to this many streams are read immediately: the fewer there are, the faster each may be
 _MOMENT_S = 0.002
-_READ = 1 << 14  # asyncio's own transport asks for 256 KiB, which the allocator maps and gives back for each token
-# Linux, include/uapi/asm-generic/socket.h; Python has no name for it. The note is a timespec of the wall clock.
+_READ = 1 << 14  # asyncio's own transport reads 256 KiB, a buffer that the allocator maps and unmaps for each token
+# Linux, include/uapi/asm-generic/socket.h; Python does not define it. The note is a timespec of the wall clock.
 _SO_TIMESTAMPNS = 35
 _NOTE = struct.Struct("@ll")
 
@@ -37,13 +37,13 @@ class Arrivals:
         self._loop = asyncio.get_running_loop()
         self._reads: dict[int, t.Callable[[], None]] = {}
         self._waits: asyncio.TimerHandle | None = None
-        # Elsewhere than on Linux the loop reads each by itself.
+        # Outside Linux, the loop reads each connection separately.
         self._poll = select.epoll() if hasattr(select, "epoll") else None
         if self._poll:
             self._loop.add_reader(self._poll.fileno(), self._some)
 
     def close(self) -> None:
-        """Let go of what is its own; the connections are their owners'."""
+        """Release its own resources; the connections belong to their owners."""
         if self._waits:
             self._waits.cancel()
         if self._poll:
@@ -52,10 +52,10 @@ class Arrivals:
 
     @contextlib.contextmanager
     def reading(self, connection: socket.socket, came: Came, lost: Lost) -> t.Iterator[None]:
-        """Read a connection: came is told each piece and when it came (as time.monotonic()), lost its end, by an error or not."""
+        """Read a connection: `came` gets each piece and its arrival time (time.monotonic()), `lost` its end, with or without an error."""
         read, number = functools.partial(_read, connection, came, lost), connection.fileno()
         if self._poll:
-            with contextlib.suppress(OSError):  # a kernel without it: the time is that of the reading
+            with contextlib.suppress(OSError):  # an unsupporting kernel: the time is that of the read
                 connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._reads[number] = read
             self._poll.register(number, select.EPOLLIN)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One streamed chat request to an OpenAI-compatible server, with a deadline for the whole of it, and its outcome.
+"""One streamed chat request to an OpenAI-compatible server, with one deadline for the whole request, and its outcome.
 
-Python's own HTTP client: the time that each read may take is what is left of the request's, so that a server which hangs,
-or drips, costs no more. No proxy and no redirection is followed: the server is in the owner's cluster.
+Uses Python's own HTTP client. Each read may take what is left of the request's time, so a server that hangs or trickles
+costs no more. Ignores proxies and redirects: the server is in the owner's cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Clock = t.Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What is asked of a server. url: with the version, such as http://10.0.0.1:30000/v1. timeout in seconds."""
+    """A request to a server. url: with the version, such as http://10.0.0.1:30000/v1. timeout in seconds."""
 
     name: str
     url: str
@@ -46,7 +46,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a request. `text` begins the answer; figures are None where they are not known."""
+    """The outcome of a request. `text` is the beginning of the answer; unknown figures are None."""
 
     name: str
     url: str
@@ -68,7 +68,7 @@ class Outcome:
 
 
 class Failure(Exception):
-    """Why a request failed: its cause, what is said of it, and what to do."""
+    """Why a request failed: its cause, a message, and a remedy."""
 
     def __init__(self, cause: str, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ _REMEDIES = {
 
 
 def ask(request: ChatRequest, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
-    """Send the request and judge what comes. Raises CollectionError for a URL or pattern that is none, nothing else."""
+    """Send the request and judge the answer. Raises CollectionError for an invalid URL or pattern, and nothing else."""
     target = target_of(request)
     deadline = clock() + request.timeout
     stream = ChatStream(clock())
@@ -144,12 +144,12 @@ def _judge(request: ChatRequest, stream: ChatStream, guard: t.Mapping[str, TextG
 
 
 def failure_of(cause: str, message: str) -> Failure:
-    """Return the failure of a known cause, without its `tokens.`."""
+    """Return the failure of a known cause, named without its prefix `tokens.`."""
     return Failure(cause, message, _REMEDIES[cause])
 
 
 def refusal(status: int, kind: str, text: str) -> Failure | None:
-    """Return the failure that an answer's head is. kind: its media type; text: how the body of a refusal begins."""
+    """Return the failure in an answer's head, or None. kind: its media type; text: the beginning of an error's body."""
     if status == 200 and kind in ("text/html", "application/json"):
         return failure_of("protocol", f"it answers with {kind}, not with a stream of events")
     if status == 200:
@@ -160,7 +160,7 @@ def refusal(status: int, kind: str, text: str) -> Failure | None:
 
 
 def short(text: str, limit: int = 200) -> str:
-    """Return a text on one line, cut to `limit` characters."""
+    """Return a text on one line, truncated to `limit` characters."""
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
@@ -171,7 +171,7 @@ def _outcome(
     trip = next((each.trip for each in guard.values() if each.trip), None)
 
     def clean(text: str) -> str:
-        # A server may repeat the key that it refuses.
+        # A server may echo the key that it refuses.
         return text.replace(request.api_key, "********") if request.api_key else text
 
     message = f"{request.name} ({request.url}): {str(failure).rstrip('.')}." if failure else ""
@@ -208,7 +208,7 @@ class _Target:
 
 
 def target_of(request: ChatRequest) -> _Target:
-    """Return where a server is. Raises CollectionError for a URL or pattern that is none."""
+    """Parse the server's address. Raises CollectionError for an invalid URL or pattern."""
     try:
         parts = urlsplit(request.url)
         port = parts.port
@@ -240,7 +240,7 @@ def _first_model(request: ChatRequest, target: _Target, deadline: float, clock: 
 
 
 def model_named(text: bytes, path: str) -> str:
-    """Return the first model that a server's list names. Raises Failure where it names none."""
+    """Return the first model of a server's list. Raises Failure if it lists none."""
     try:
         return str(json.loads(text)["data"][0]["id"])
     except (ValueError, LookupError, TypeError):
@@ -249,7 +249,7 @@ def model_named(text: bytes, path: str) -> str:
 
 
 class _Exchange:
-    """One request with its answer. Raises Failure for all that can go wrong between two machines."""
+    """One request with its answer. Raises Failure for anything that goes wrong between client and server."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class _Exchange:
         try:
             with _named(request, "unreachable"):
                 self._connection.connect()
-            # Kept here: the connection lets go of it once the answer begins.
+            # Keep the socket: the connection drops it once the answer begins.
             self._socket = t.cast(socket.socket, self._connection.sock)
             self.began = clock()
             with _named(request, "hang"):
@@ -320,7 +320,7 @@ class _Exchange:
             raise refused
 
     def pieces(self) -> t.Iterator[tuple[bytes, bool]]:
-        """Yield the answer's bytes as they come, and whether they are the last."""
+        """Yield the answer's bytes as they arrive, and whether they are the last."""
         with _named(self._request, "hang"):
             while True:
                 self._left()
@@ -332,7 +332,7 @@ class _Exchange:
 
 @contextlib.contextmanager
 def _named(request: ChatRequest, late: str) -> t.Iterator[None]:
-    """Give what goes wrong its cause. late: the cause of a time-out."""
+    """Map errors to their causes. late: the cause of a timeout."""
     try:
         yield
     except TimeoutError:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The owners' common yardstick beside our own: llama-benchy, as it is installed, against the same server.
+"""The community's common benchmark beside our own: the installed llama-benchy, against the same server.
 
-Its figures are shown and never judged by: it exits with 0 whatever fails, drops answers that come in one burst, and leaves the
-temperature to the server.
+Its figures are shown but never decide a verdict: it exits with 0 whatever fails, drops answers that arrive in one burst, and leaves
+the temperature to the server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIGURES = {
 
 
 def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str], has_key: bool) -> list[str]:
-    """Return the command, without where its result goes. Raises CollectionError where it cannot or must not be run."""
+    """Return the command, without the option for its output file. Raises CollectionError if it cannot or must not run."""
     program = shutil.which(PROGRAM)
     if program is None:
         raise CollectionError(
@@ -47,7 +47,7 @@ def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str]
 
 
 def shown(argv: t.Sequence[str], timeout_s: float) -> Plain:
-    """Run it; return what it said, or why it said nothing: what was measured before it is not lost for that."""
+    """Run it; return its result, or why it has none: a failure here must not lose the measurements before it."""
     try:
         return run(argv, timeout_s) | {"problem": None}
     except CollectionError as exc:
@@ -55,7 +55,7 @@ def shown(argv: t.Sequence[str], timeout_s: float) -> Plain:
 
 
 def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
-    """Run it; return its version, its command and its figures. Raises CollectionError where it brings none."""
+    """Run it; return its version, command and figures. Raises CollectionError if it returns none."""
     with tempfile.TemporaryDirectory(prefix="dgxspark-bench-") as folder:
         saved = pathlib.Path(folder) / "result.json"
         try:
@@ -81,7 +81,7 @@ def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
 
 
 def rows(result: t.Mapping[str, t.Any]) -> list[Plain]:
-    """Return the figures of each level of its JSON; None where it has none."""
+    """Return the figures of each level in its JSON; a missing figure is None."""
     found = []
     for test in result.get("benchmarks") or ():
         means = {ours: (test.get(theirs) or {}).get("mean") for theirs, ours in _FIGURES.items()}

@@ -1,18 +1,18 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the outcomes of requests, and their times, to the figures of each and of all that ran at once. Pure.
+"""From the outcomes and times of requests to the figures of each request and of a level. Pure.
 
-The names are the field's, and what they mean here differs between its tools:
+The names are the field's, but tools define them differently. Here they mean:
 
-- *TTFT*: from sending the request to the first text, reasoning included. A chunk that names the role alone is none.
-- *tokens/s* of a request: the tokens after the first moment, by the time after it. *TPOT* is its inverse. A stop token has no text;
-  where the server counts it, the chunk that says so is its moment (of 6 tokens it is a quarter of the time).
-- *ITL*: the time of one token. A chunk of several tokens shares its gap among them: by the counts that run along, else in
-  equal parts by the count at the end (`itl_is_spread`). Chunks that come at one moment, faster than a token is made, are one chunk.
+- *TTFT*: from sending the request to the first text, reasoning included. A chunk that holds only the role does not count.
+- *tokens/s* of a request: the tokens after the first moment, over the time after it. *TPOT* is its inverse. A stop token has no
+  text; if the server counts it, the chunk that says so is its moment (of 6 tokens it is a quarter of the time).
+- *ITL*: the time of one token. A chunk of several tokens splits its gap among them: by the server's running counts, else equally
+  by the count at the end (`itl_is_spread`). Chunks that arrive at one moment, faster than a token is made, are one chunk.
   The *gap* is the time between two chunks, whatever they hold.
-- *peak* of a level: the sum of the requests' tokens/s, of as many as ran at once. It leaves the waits for first tokens out.
-- *wall*: all tokens by the time from the first request's start to the last one's end.
+- *peak* of a level: the sum of the tokens/s of as many requests as ran at once. It leaves out the waits for first tokens.
+- *wall*: all tokens over the time from the first request's start to the last one's end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Status = t.Literal["ok", "failed", "garbage"]
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """An answer of `min_tokens` or more came in one burst where a token took less than `min_token_s`."""
+    """An answer of at least `min_tokens` tokens came in one burst if a token took less than `min_token_s`."""
 
     min_tokens: int
     min_token_s: float
@@ -39,7 +39,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One request, as it was seen. question: which of the prompts it asked. Times are seconds of one clock."""
+    """The record of one request. question: which of the prompts it asked. Times are seconds of one clock."""
 
     index: int
     question: int
@@ -62,7 +62,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one request came to. None: unknown."""
+    """The figures of one request. None: unknown."""
 
     tokens: int
     chunks: int
@@ -82,7 +82,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What `n` requests at once came to. Only requests that are ok count for speeds and tokens."""
+    """The figures of `n` concurrent requests. Only ok requests count for speeds and tokens."""
 
     n: int
     ok: int
@@ -112,7 +112,7 @@ def record_of(
     message: str = "",
     guard: str | None = None,
 ) -> Record:
-    """Return the record of a stream that has ended, or broken off for a cause; guard: the one that found garbage."""
+    """Return the record of a stream that ended, or was aborted for a cause; guard: the one that found garbage."""
     return Record(
         index=index,
         question=question,
@@ -135,7 +135,7 @@ def record_of(
 
 
 def quantile(values: t.Sequence[float], share: float) -> float | None:
-    """Return the value below which `share` of all lie, linear between the two nearest; None of no values."""
+    """Return the quantile at `share`, interpolated linearly between the two nearest values; None if there are none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -177,7 +177,7 @@ def figures_of(record: Record, burst: Burst) -> Figures:
 
 
 def level_of(n: int, records: t.Sequence[Record], burst: Burst) -> Level:
-    """Return the figures of a level, of which `n` requests ran at once."""
+    """Return the figures of a level with `n` requests at once."""
     good = [record for record in records if record.status == "ok"]
     each = [figures_of(record, burst) for record in good]
     speeds = [figures.tokens_per_s for figures in each if figures.tokens_per_s is not None]
@@ -187,7 +187,7 @@ def level_of(n: int, records: t.Sequence[Record], burst: Burst) -> Level:
     ]
     wall = max(r.ended for r in records) - min(r.began for r in records) if records else None
     tokens = sum(record.tokens for record in good)
-    # Of 8 requests of which 2 run at once, 2 add up at a time.
+    # With 8 requests of which 2 run at once, only 2 speeds add up.
     turns = max(1.0, len(records) / n)
     return Level(
         n=n,
@@ -215,15 +215,15 @@ def _gaps(times: t.Sequence[float]) -> list[float]:
 
 
 def _runs(record: Record) -> bool:
-    """Whether the server counted along, chunk by chunk."""
+    """Whether the server sent running counts, chunk by chunk."""
     counts = [count for count in record.counts if count is not None]
     return len(counts) == len(record.times) > 0 and counts == sorted(counts) and counts[0] > 0
 
 
 def _moments(record: Record, burst: Burst) -> list[tuple[float, int]]:
-    """Return when chunks came, and how many tokens had come by then: one each, where nobody says.
+    """Return the moments at which chunks arrived, each with the tokens so far: one per chunk if the server does not say.
 
-    Something between may hold chunks back and bring several at one moment.
+    Something in between may hold chunks back and deliver several at one moment.
     """
     counts = t.cast(tuple[int, ...], record.counts) if _runs(record) else range(1, len(record.times) + 1)
     found: list[tuple[float, int]] = []
@@ -242,7 +242,7 @@ def _token_times(record: Record, burst: Burst) -> list[float]:
     share = 1.0 if _runs(record) else (len(record.times) - held) / max(1, record.tokens - held)
     for at, count in moments[1:]:
         fresh = count - held
-        # Text without a new token, such as the rest of a character: its wait is the next token's.
+        # Text without a new token, such as the rest of a character: its wait counts for the next token.
         if fresh:
             found += [(at - began) / fresh * share] * fresh
             began, held = at, count

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guards that tell garbage from text while it streams, and a check over all requests after the end.
 
-They are pure: one `TextGuard` for each request is fed with text as it comes, in pieces of any size; what it finds does not
-depend on where the pieces were cut. What it looks at:
+They are pure: each request has a `TextGuard` that is fed text in pieces of any size; where the pieces are cut does not change
+the result. The guards look at:
 
-- *words*: runs of letters and digits, and each Chinese, Japanese or Korean character. Lines that are a fifth punctuation
-  or more (tables, JSON, code) count as one new word, since such lines repeat themselves by nature.
-- the exact end of the text, of whatever characters.
+- *words*: runs of letters and digits, and each Chinese, Japanese or Korean character. A line that is at least a fifth
+  punctuation (tables, JSON, code) counts as one new word, since such lines repeat naturally.
+- the exact end of the text, in any characters.
 
 No guard sees fluent nonsense: for that, ask for something with a known answer.
 """
@@ -23,17 +23,17 @@ from operator import itemgetter
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
-STEP = 64  # characters between two looks at the end of the text
-_PIECE = 200  # characters after which a line that does not end is taken as it is
-_STRUCTURED = 0.2  # share of punctuation from which on a line is no prose
-_KEY = 16  # characters by which a loop is looked for
+STEP = 64  # characters between two checks of the end of the text
+_PIECE = 200  # characters after which an unfinished line is checked as it is
+_STRUCTURED = 0.2  # share of punctuation at which a line is no longer prose
+_KEY = 16  # characters used to look for a loop
 _CANDIDATES = 64
 
 # Scripts without spaces between words: kana, ideographs (with extension A), Hangul syllables.
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+"
 )
-_LETTERS = re.compile(r"[^\W_]+")  # what str.isalnum() is true of
+_LETTERS = re.compile(r"[^\W_]+")  # the characters for which str.isalnum() is true
 _SPACE = re.compile(r"\s")
 _RUN = re.compile(r"\w+")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -41,7 +41,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """Within the last `window` words, one n-gram more often than base + per_100 a hundred words, and as dense as that."""
+    """In the last `window` words, an n-gram occurs more than base + per_100 per hundred words times, and at least at `density`."""
 
     n: int
     base: int
@@ -54,10 +54,10 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The last `min_chars` characters or more are `repeats` exact repetitions of up to `max_period` characters.
+    """The text ends with at least `min_chars` characters that are `repeats` exact repetitions of up to `max_period` characters.
 
-    Where the repeated text is structure, as in a list of equal values, it may end yet: then `structured_chars` are needed, or
-    the end of the whole text.
+    If the repeated text is structure, as in a list of equal values, it may still end: then this takes `structured_chars`, or the
+    end of the whole text.
     """
 
     min_chars: int
@@ -68,7 +68,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Stagnation:
-    """Of the last `window` words at most the share `distinct` is different."""
+    """At most the share `distinct` of the last `window` words are distinct."""
 
     window: int
     distinct: float
@@ -76,9 +76,9 @@ class Stagnation:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Of `min_tokens` tokens or more one makes up this share.
+    """A single token makes up this share of at least `min_tokens` tokens.
 
-    Or one run of `run_chars` letters or more does, which is up to `run_period` of them again and again.
+    Or a single run of at least `run_chars` letters does, if it repeats up to `run_period` of them.
     """
 
     min_tokens: int
@@ -89,7 +89,7 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Speeds are compared to so many decimal places, among so many requests or more."""
+    """Compares speeds to this many decimal places, among at least this many requests."""
 
     digits: int
     min_requests: int
@@ -107,7 +107,7 @@ class Limits:
 
 
 def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
-    """Build the limits of the entries of `knowledge/guards`, by id. Raises CollectionError naming guard and key."""
+    """Build the limits from the entries of `knowledge/guards`, by id. Raises CollectionError that names guard and key."""
     kinds: dict[str, t.Any] = {
         "flood": Flood,
         "loop": Loop,
@@ -119,7 +119,7 @@ def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
 
 
 def built(entries: t.Mapping[str, t.Mapping[str, t.Any]], kinds: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Build limits of those kinds, by id of their entry. Raises CollectionError naming guard and key."""
+    """Build limits of the given kinds, by entry id. Raises CollectionError that names guard and key."""
     missing = [name for name in kinds if name not in entries]
     if missing:
         raise CollectionError(f"guards: the entry {missing[0]!r} is missing.")
@@ -128,7 +128,7 @@ def built(entries: t.Mapping[str, t.Mapping[str, t.Any]], kinds: t.Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class GuardHit:
-    """What a guard found, after how many characters, with an example of it."""
+    """What a guard found, after how many characters, with a sample."""
 
     guard: t.Literal["flood", "loop", "stagnation", "single"]
     at: int
@@ -138,7 +138,7 @@ class GuardHit:
 
 @dataclass(slots=True)
 class _Window:
-    """The last words, with how often each n-gram of them occurs."""
+    """The last words, with a count of each of their n-grams."""
 
     size: int
     n: int
@@ -162,12 +162,12 @@ class _Window:
             self.words.popleft()
 
     def most_common(self) -> tuple[tuple[str, ...], int]:
-        """Return the n-gram that occurs most often, and how often."""
+        """Return the most frequent n-gram, and its count."""
         return max(self.grams.items(), key=itemgetter(1))
 
 
 def _marks(text: str) -> tuple[int, int]:
-    """Return how many characters of a text are punctuation, and how many are no space."""
+    """Return how many characters of a text are punctuation, and how many are not whitespace."""
     solid = len("".join(text.split()))
     return solid - sum(map(len, _LETTERS.findall(text))), solid
 
@@ -178,13 +178,13 @@ def _is_structure(line: str) -> bool:
 
 
 def _is_list(text: str) -> bool:
-    """Whether it is structure with something in it: a value and what parts it from the next."""
+    """Whether it is structure with content: a value and the separator from the next."""
     marks, solid = _marks(text)
     return _STRUCTURED * solid <= marks < solid
 
 
 def _end_of_line(text: str) -> int:
-    """Return after how many characters the first line ends, 0 where it does not yet. A stuck model may never end its line."""
+    """Return the length of the first line, 0 if it has not ended yet. A stuck model may never end its line."""
     newline = text.find("\n", 0, 2 * _PIECE)
     space = _SPACE.search(text, _PIECE - 1, 2 * _PIECE) if len(text) >= _PIECE else None
     ends = [at + 1 for at in (newline, space.start() if space else -1) if at >= 0]
@@ -192,14 +192,14 @@ def _end_of_line(text: str) -> int:
 
 
 class TextGuard:
-    """The guard of one request's text. The first thing that it finds stays in `trip`."""
+    """The guard of one request's text. Its first hit stays in `trip`."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.trip: GuardHit | None = None
         self.length = 0
-        self._waiting = ""  # less than what leads to the next look
-        self._judged = 0  # characters in the lines whose words were looked at
+        self._waiting = ""  # text too short for the next check
+        self._judged = 0  # characters in the lines whose words were checked
         self._line = ""
         self._tail = ""
         self._counts: Counter[str] = Counter()
@@ -208,7 +208,7 @@ class TextGuard:
         self._recent = _Window(limits.stagnation.window, 1)
 
     def feed(self, text: str) -> GuardHit | None:
-        """Take more text; return what was found so far. It is looked at in whole steps: most pieces are one token."""
+        """Take more text; return the hit so far. Checks in whole steps, because most pieces are one token."""
         self._waiting += text
         while len(self._waiting) >= STEP and self.trip is None:
             piece, self._waiting = self._waiting[:STEP], self._waiting[STEP:]
@@ -218,7 +218,7 @@ class TextGuard:
         return self.trip
 
     def close(self) -> GuardHit | None:
-        """Say that the text has ended; return what was found."""
+        """End the text; return the hit."""
         if self.trip is None and self._waiting:
             self._take(self._waiting)
         if self.trip is None and self._line:
@@ -235,7 +235,7 @@ class TextGuard:
         return self.trip
 
     def _look_at_runs(self) -> None:
-        """Look for one token repeated without a break: it makes one endless word, which the guards of words do not see."""
+        """Look for one token repeated without a break: one endless word, which the word guards do not see."""
         single, text = self.limits.single, self._tail
         run = max(_RUN.findall(text), key=len, default="")
         if len(run) < max(single.run_chars, single.share * _marks(text)[1]):
@@ -268,7 +268,7 @@ class TextGuard:
         tokens = _TOKEN.findall(line)
         self._tokens += len(tokens)
         self._counts.update(tokens)
-        # A line of structure stands for a word that comes once, so that what it parts is not taken for neighbours.
+        # A line of structure counts as one unique word, so that the words around it do not become neighbours.
         for word in [f"\n{self._judged}"] if _is_structure(line) else _WORD.findall(line.casefold()):
             self._flood.add(word)
             self._recent.add(word)
@@ -302,7 +302,7 @@ class TextGuard:
             return
         key, end = tail[-_KEY:], len(tail) - 1
         for _candidate in range(_CANDIDATES):
-            # The nearest earlier place at which the text ends alike: the period, or a part of it.
+            # The nearest earlier place where the text ends alike gives the period, or a part of it.
             before = tail.rfind(key, 0, end)
             period = len(tail) - _KEY - before
             if before < 0 or period > loop.max_period or loop.repeats * period > len(tail):
@@ -323,7 +323,7 @@ class TextGuard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one request came to. tokens_per_s None: unknown. has_content: whether anything beside reasoning came."""
+    """The result of one request. tokens_per_s None: unknown. has_content: whether there is anything beside reasoning."""
 
     name: str
     tokens_per_s: float | None
@@ -333,7 +333,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What requests have in common. An error says that what they brought is garbage."""
+    """What requests have in common. An error means that their answers are garbage."""
 
     id: str
     severity: t.Literal["error", "warning"]
@@ -349,7 +349,7 @@ _REMEDY = (
 def compare(answers: t.Sequence[Answer], limits: Requests) -> list[Sign]:
     """Look for what requests to a collapsed model have in common: equal speeds, no content, all cut at the limit.
 
-    Equal speeds or a common limit alone are odd; together, or with no content, they are its fingerprint.
+    Equal speeds or a common limit alone are a warning; together, or with no content, they are its fingerprint.
     """
     if not answers:
         return []

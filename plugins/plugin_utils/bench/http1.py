@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One HTTP/1.1 request whose answer is taken with the time at which its bytes came: a socket, asyncio's loop, and nothing between.
+"""One HTTP/1.1 request whose answer carries the arrival time of its bytes: a socket, asyncio's loop, and nothing between.
 
-For streams of one event a token. httpx goes through four layers and several tasks for each piece (75 of its 125 microseconds a
-token), so that it, and not the server, is what a level with many streams measures; it asks for everything that is no stream.
+For streams of one event per token. httpx passes each piece through four layers and several tasks (75 of its 125 microseconds per
+token), so with many streams it would measure itself instead of the server; it handles every request that is not a stream.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from io import BytesIO
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
 
-# Takes bytes of the body and when they came; True: no more is needed.
+# Takes bytes of the body and their arrival time; True: no more is needed.
 Take = t.Callable[[bytes, float], bool]
 Send = t.Callable[[bytes], t.Awaitable[None]]
 _MOST_HEAD = 1 << 16
-_MOST_REFUSAL = 2000  # bytes of a refusal that are kept
+_MOST_REFUSAL = 2000  # bytes kept of an error's body
 
 
 class HttpError(Exception):
-    """What came is no HTTP/1.1."""
+    """The answer is not HTTP/1.1."""
 
 
 class Cut(Exception):
-    """The connection ended in the middle."""
+    """The connection was cut in the middle."""
 
 
 class Exchange(asyncio.Protocol):
-    """One request and its answer. status, kind and refusal (how its body begins) are of the answer."""
+    """One request and its answer. status, kind (media type) and refusal (beginning of an error's body) are the answer's."""
 
     def __init__(self, take: Take) -> None:
         self.status = 0
@@ -49,11 +49,11 @@ class Exchange(asyncio.Protocol):
         self._left = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take what came now; the time is taken before anything looks at it."""
+        """Take bytes that arrive now; take the time before anything else."""
         self.came(data, time.monotonic())
 
     def came(self, data: bytes, now: float) -> None:
-        """Take what came then."""
+        """Take bytes that arrived at `now`."""
         if self.over.done():
             return
         try:
@@ -74,7 +74,7 @@ class Exchange(asyncio.Protocol):
                 self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, which is a whole one only where nothing said how long the answer is."""
+        """The connection ended: a complete answer only if nothing declared its length."""
         whole = exc is None and self.status and self._body == self._until_close
         self._end(None if whole else Cut())
 
@@ -87,7 +87,7 @@ class Exchange(asyncio.Protocol):
             self.over.set_exception(exc)
 
     def _head(self) -> bytes:
-        """Read the head once it is whole; return what follows it."""
+        """Parse the head once it is complete; return what follows it."""
         head, ended, rest = self._buffer.partition(b"\r\n\r\n")
         if not ended:
             if len(head) > _MOST_HEAD or not b"HTTP/1."[: len(head)] == head[:7]:
@@ -118,11 +118,11 @@ class Exchange(asyncio.Protocol):
         return data, self._left <= 0
 
     def _chunks(self, data: bytes) -> tuple[bytes, bool]:
-        """Take the chunked coding off (RFC 9112, section 7.1). _left: bytes of the chunk to come, with its CR LF."""
+        """Decode the chunked coding (RFC 9112, section 7.1). _left: bytes left of the current chunk, with its CR LF."""
         at, found = 0, []
         if not self._left and not self._buffer:
             end = data.find(b"\r\n")
-            # One whole chunk, as nearly all pieces are.
+            # Fast path: one whole chunk, as nearly all pieces are.
             if 0 < end <= 8 and data[:end].isalnum() and data.endswith(b"\r\n"):
                 with contextlib.suppress(ValueError):
                     if 0 < int(data[:end], 16) == len(data) - end - 4:
@@ -133,7 +133,7 @@ class Exchange(asyncio.Protocol):
             if self._left:
                 piece = data[at : at + self._left]
                 at += len(piece)
-                # The last two bytes of a chunk are its CR LF, of which either may be in the next piece.
+                # A chunk's last two bytes are its CR LF; either may be in the next piece.
                 keep = max(0, min(len(piece), self._left - 2))
                 self._left -= len(piece)
                 found.append(piece[:keep])
@@ -163,9 +163,9 @@ async def exchange(
     take: Take,
     begun: t.Callable[[float], None],
 ) -> Exchange:
-    """Send the request and take its answer to the end. begun: told when it was sent, after the connection was there.
+    """Send the request and read its answer to the end. begun: called with the send time, after connecting.
 
-    read_by: what a connection by TLS is made with, or who reads a plain one.
+    read_by: the SSL context for a TLS connection, or the reader of plain ones.
 
     Raises Cut, HttpError, OSError and ssl.SSLError, and what `take` raises.
     """
@@ -196,7 +196,7 @@ async def _plain(made: Exchange, host: str, port: int, arrivals: Arrivals) -> t.
     with await _connected(host, port) as connection, contextlib.ExitStack() as reading:
 
         async def send(request: bytes) -> None:
-            with contextlib.suppress(ConnectionError):  # who refuses a request may close before all of it is there
+            with contextlib.suppress(ConnectionError):  # a server that refuses may close before all is sent
                 await asyncio.get_running_loop().sock_sendall(connection, request)
             reading.enter_context(arrivals.reading(connection, made.came, made.connection_lost))
 
@@ -204,7 +204,7 @@ async def _plain(made: Exchange, host: str, port: int, arrivals: Arrivals) -> t.
 
 
 async def _connected(host: str, port: int) -> socket.socket:
-    """Connect to the first of the host's addresses that takes a connection. Raises OSError, the last one's."""
+    """Connect to the first of the host's addresses that accepts. Raises the last address's OSError."""
     loop = asyncio.get_running_loop()
     failed = OSError(f"{host} has no address")
     for family, kind, protocol, _name, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program of a pod that measures a served model: says how far it is, a line each, and at last the report, behind a mark.
+"""The program of a pod that measures a served model: prints progress lines, and finally the report after a mark.
 
-Runs in an engine's image, with what it imports of this collection laid out beside it (kube/bench_pod.py): Python 3.10 or newer and
-httpx are needed, Ansible and YAML are not. Answers' texts are not printed.
+Runs in an engine's image, with its imports from this collection laid out beside it (kube/bench_pod.py). It needs Python 3.10 or
+newer and httpx, but neither Ansible nor YAML. It does not print the answers' texts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import sys
 import typing as t
 
 MARK, ASKED, PROGRAM = "=== dgxspark.cluster: the report ===", "asked.json", "measure.py"
-OLDEST = (3, 10)  # Python, of engines' images
+OLDEST = (3, 10)  # oldest Python in engines' images
 _ELSE = "Measure from the controller: -e dgxspark_bench_from=controller."
 
 
 def lacks() -> str:
-    """Return what the image lacks, with a remedy; nothing where it has all."""
+    """Return what the image lacks, with a remedy; "" if it has everything."""
     here = f"python3 of the image ({sys.executable}, {'.'.join(map(str, sys.version_info[:3]))})"
     if tuple(sys.version_info[:2]) < OLDEST:
         return f"{here} is too old, {'.'.join(map(str, OLDEST))} or newer is needed. {_ELSE}"
@@ -32,20 +32,20 @@ def lacks() -> str:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush it."""
     sys.stdout.write(f"{' '.join(text.split())}\n")
     sys.stdout.flush()
 
 
 def answer(**document: t.Any) -> int:
-    """Print what it came to, the last that is printed; return the exit status."""
+    """Print the result, always last; return the exit status."""
     say(MARK)
     say(json.dumps(document, separators=(",", ":")))
     return 0
 
 
 def main(folder: pathlib.Path) -> int:
-    """Measure what the file in this folder asks for."""
+    """Run the measurement that this folder's file asks for."""
     if problem := lacks():
         return answer(error=problem)
     sys.path.insert(0, str(folder))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The knowledge that a benchmark needs, read where its files lie: on the controller."""
+"""Loads the knowledge that a benchmark needs, on the controller, where its files are."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted impo
 
 
 def load(folders: t.Sequence[str] = ()) -> Known:
-    """Return it, the owner's folders laid over the shipped one."""
+    """Return the shipped knowledge with the owner's folders applied."""
     return Known(**{kind.name: knowledge.load(kind.name, folders) for kind in dataclasses.fields(Known)})

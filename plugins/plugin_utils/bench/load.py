@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many streamed chat requests at once to one server: one event loop, one state of the guards for each stream.
+"""Many concurrent streamed chat requests to one server: one event loop, and one guard state per stream.
 
-A *turn* is a number of requests, of which `n` run at one time. Times are those at which the bytes came in. What the client
-itself costs is the processor time of its one thread: where it nears the time that went by, the figures are the client's and not
-the server's. No proxy and no redirection is followed.
+A *turn* is a set of requests, of which `n` run at a time. Times are the arrival times of the bytes. The client's own cost is the
+processor time of its one thread: as it nears the elapsed time, the figures become the client's and not the server's. Ignores proxies
+and redirects.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
 Say = t.Callable[[str], None]
-_LOOK_S = 5.0  # between two words about progress, and two readings of /metrics
+_LOOK_S = 5.0  # between two progress messages, and two readings of /metrics
 _PART = 4096
-_BESIDE_S = 10.0  # how long /metrics may take
-# How long the list of models may take, which is the first contact: servers have it ready, though one that loads its processes from
-# a slow disk, or is busy on two cores, took seconds. A request's own bound may be a day.
+_BESIDE_S = 10.0  # timeout of /metrics
+# Timeout of the list of models, the first contact: servers have it ready, but one that loads its processes from a slow disk, or
+# is busy on two cores, took seconds. A request's own timeout may be a day.
 FIRST_S = 30.0
 _GONE = frozenset(f"tokens.{cause}" for cause in ("refused", "unreachable", "tls", "hang", "truncated"))
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A turn to come: how many run at once, what they ask, and after how many seconds no more is request.
+    """A turn to come: how many run at once, their questions, and after how many seconds no more are sent.
 
-    begins: it is the first of some that belong together, which are done all or not at all. scrape: it is what is measured, so that
-    /metrics is read around it, and its end is told.
+    begins: it is the first of turns that belong together and run all or not at all. scrape: it is the measured one, so /metrics is
+    read around it and its end is reported.
     """
 
     n: int
@@ -72,10 +72,9 @@ class Planned:
 class Turn:
     """The outcome of a turn.
 
-    client_share: the processor time of the client's one thread by the time that went by. Where the kernel tells when bytes came
-    (plain connections, Linux) a busy client makes no token late, but may ask late; elsewhere the share bounds how much of the figures
-    is the client's. scrapes: what /metrics said at the beginning, now and then, and at
-    the end; none where there is no /metrics.
+    client_share: the processor time of the client's one thread over the elapsed time. If the kernel tells arrival times (plain
+    connections, Linux), a busy client does not make tokens look late, but may send late; otherwise the share bounds the client's
+    part of the figures. scrapes: /metrics at the beginning, now and then, and at the end; empty if there is no /metrics.
     """
 
     n: int
@@ -88,7 +87,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a server says of itself: the model's name, its metrics (empty: none), and JSON documents by path."""
+    """What a server says about itself: the model's name, its metrics (empty if none), and JSON documents by path."""
 
     model: str
     metrics: str
@@ -102,12 +101,12 @@ def turns(
     say: Say = lambda _text: None,
     within_s: float = math.inf,
 ) -> list[Turn]:
-    """Ask all that is planned, one turn after the other. Raises CollectionError where nothing can be asked at all.
+    """Run all planned turns, one after the other. Raises CollectionError if no request can be sent at all.
 
-    No more turns are begun, after the first that belong together, that would hardly end within within_s: as long as the last. Nor
-    after some in whose last turn the server was gone.
+    After the first group of turns, does not begin another that would hardly end within within_s (estimated as long as the last), or
+    that follows a group in whose last turn the server was gone.
 
-    What is asked is the workload's: prompt and max_tokens in `request` are not used, and its timeout bounds the workload's.
+    The workload decides what is asked: prompt and max_tokens of `request` are not used, and its timeout caps the workload's.
     """
     http_client.needed()
     target_of(request)
@@ -115,7 +114,7 @@ def turns(
 
 
 def server_of(request: ChatRequest, paths: t.Iterable[str] = ()) -> Server:
-    """Return what the server says of itself, of these paths beside /metrics. Raises CollectionError where it names no model."""
+    """Return what the server says about itself: /metrics and these paths. Raises CollectionError if it names no model."""
     http_client.needed()
     target_of(request)
 
@@ -130,7 +129,7 @@ def server_of(request: ChatRequest, paths: t.Iterable[str] = ()) -> Server:
 
 
 async def _beside(client: httpx.AsyncClient, request: ChatRequest, path: str) -> str:
-    """Return what lies beside the API, such as /metrics; nothing where nothing does."""
+    """Return a document beside the API, such as /metrics; "" if there is none."""
     root = request.url.rstrip("/").removesuffix("/v1")
     try:
         answer = await client.get(f"{root}{path}", timeout=_BESIDE_S)
@@ -179,7 +178,7 @@ async def _turns(
 
 
 def gone(records: t.Sequence[Record]) -> bool:
-    """Whether the server is gone by what was asked: every request failed by its connection. A refusal, and garbage, are answers."""
+    """Whether the server is gone: every request failed at its connection. A refusal or garbage is an answer."""
     return bool(records) and all(record.status == "failed" and record.cause in _GONE for record in records)
 
 
@@ -216,7 +215,7 @@ async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planne
     wall, busy = time.monotonic() - began, time.thread_time() - busy
     if any(scrapes):
         scrapes.append(await _beside(client, request, "/metrics"))
-    if planned.scrape:  # warm-up and greedy prompt end without a word
+    if planned.scrape:  # warm-up and greedy prompt end silently
         say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
     share = busy / wall if wall else 0.0
@@ -224,7 +223,7 @@ async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planne
 
 
 def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collection[ChatStream], passed: float) -> str:
-    """Say how far a turn is. What is left is a guess from what is done, and no more than its bound."""
+    """Describe a turn's progress. The time left is extrapolated from what is done, and capped by the turn's bound."""
     count, done = len(planned.questions), len(records)
     tokens = sum(record.tokens for record in records) + sum(stream.tokens for stream in streams)
     said = f"{planned.n} at once: {done} of {count} requests, {tokens} tokens, {passed:.0f} s"
@@ -302,7 +301,7 @@ async def _read(
     ]
 
     def take(piece: bytes, now: float) -> bool:
-        # In parts, so that of a burst no more is taken than up to what is garbage.
+        # In parts, so that a burst is read only up to the garbage in it.
         if len(piece) <= _PART:
             _feed(stream, guards, piece, now)
             return stream.done
@@ -334,7 +333,7 @@ def _feed(
 
 
 def _judge(stream: ChatStream, guards: tuple[TextGuard, TextGuard]) -> None:
-    """Unlike the canary, take reasoning alone for an answer: it has its speed, and may have been cut by design."""
+    """Unlike the canary, accept reasoning alone as an answer: it has a speed, and may be cut by design."""
     if not stream.ended:
         raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
     for guard in guards:
@@ -373,7 +372,7 @@ def _tls(request: ChatRequest) -> ssl.SSLContext | None:
 
 
 def _cleaned(request: ChatRequest, record: Record) -> Record:
-    """Return the record without the key, which a server may repeat."""
+    """Return the record without the key, which a server may echo."""
     if not request.api_key:
         return record
     texts = {
@@ -384,7 +383,7 @@ def _cleaned(request: ChatRequest, record: Record) -> Record:
 
 @contextlib.contextmanager
 def _named(request: ChatRequest) -> t.Iterator[None]:
-    """Give what goes wrong its cause, by the canary's names."""
+    """Map errors to the canary's causes."""
     try:
         yield
     except httpx.ConnectTimeout:
@@ -401,7 +400,7 @@ def _named(request: ChatRequest) -> t.Iterator[None]:
 
 
 def _unconnected(exc: BaseException) -> tuple[str, str]:
-    """Return cause and words of a connection that did not come about: what lies beneath says which it is."""
+    """Return cause and message of a failed connection, from the errors beneath it."""
     beneath: BaseException | None = exc
     seen: list[BaseException] = []
     while beneath is not None and beneath not in seen:

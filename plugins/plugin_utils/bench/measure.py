@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One measurement: each number of requests at once is warmed up, asked one greedy prompt, loaded, and judged.
+"""One measurement: each concurrency level is warmed up, asked one greedy prompt, loaded, and judged.
 
-Speed counts only of answers that pass the guards, at the concurrency that was measured: a level with garbage is garbage,
+Speed counts only for answers that pass the guards at the measured concurrency: a level with garbage is garbage,
 whatever its speed.
 """
 
@@ -34,10 +34,10 @@ _WARM_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What to measure. levels: requests at once; each asks `rounds` times as many, and no more after `seconds`.
+    """What to measure. levels: requests at once; each level asks `rounds` times as many, and stops asking after `seconds`.
 
-    greedy: the workload whose first prompt is asked alone, twice, and then at each level, so that its answers can be compared.
-    within_s: no level is begun, after the first, that would hardly end within so many seconds.
+    greedy: the workload whose first prompt is asked twice alone and then at each level, to compare its answers.
+    within_s: after the first, no level begins that would hardly end within this many seconds.
     """
 
     request: ChatRequest
@@ -51,7 +51,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a level came to. Its speed counts where the verdict is good; failed: not all requests were answered."""
+    """A level's result. Its speed counts only if the verdict is good; failed: some requests were not answered."""
 
     verdict: t.Literal["good", "failed", "garbage"]
     message: str
@@ -65,12 +65,12 @@ class Result:
 
 
 def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
-    """Measure all levels, up to one whose server is gone. Raises CollectionError for bounds that are none, and where none can be asked."""
+    """Measure all levels, stopping at one whose server is gone. Raises CollectionError for invalid bounds, or if no request can be sent."""
     if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
         raise CollectionError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
     _warm, alone, *done = turns(bench.request, _planned(bench, over.parting.min_answers), limits, say, bench.within_s)
     results, start = [], 0
-    # Of each level: warm-up, the greedy prompt, the load.
+    # Each level has a warm-up, the greedy prompt and the load.
     for greedy, load in zip(done[1::3], done[2::3], strict=True):
         asked = questions(bench.workload, load.n * bench.rounds, start)
         start += len(asked)
@@ -83,9 +83,9 @@ def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = la
 
 
 def _planned(bench: Bench, answers: int) -> list[Planned]:
-    """Return the turns: warm-up, the greedy prompt alone, then of each level warm-up, the greedy prompt and the load.
+    """Return the turns: warm-up, the greedy prompt alone, then for each level warm-up, the greedy prompt and the load.
 
-    answers: how often the greedy prompt is asked of a batch at least, or it could not be judged. One at a time is no batch.
+    answers: how often a batch is asked the greedy prompt at least, the minimum for judging it. One at a time is no batch.
     """
     warm = dataclasses.replace(bench.greedy, max_tokens=min(_WARM_TOKENS, bench.greedy.max_tokens))
     greedy = dataclasses.replace(bench.greedy, temperature=0.0)
@@ -118,8 +118,8 @@ def judged(
 ) -> Result:
     """Judge a level by its load, and by the greedy prompt's answers alone and at the same concurrency. Pure.
 
-    What failed or is garbage there decides like the rest, though the figures are the load's: without it nothing tells whether
-    a batch changes the answers.
+    The figures are the load's, but failures or garbage in the greedy prompt's turns decide too: without them nothing tells
+    whether a batch changes the answers.
     """
     level = level_of(load.n, load.records, over.burst)
     expect = bench.greedy.prompts[0].get("expect")

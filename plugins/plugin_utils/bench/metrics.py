@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an engine says of itself: its name, how much of its drafts it accepted, and whether requests waited. Pure.
+"""What an engine reports about itself: its name, its acceptance of drafts, and whether requests waited. Pure.
 
-The names are the data of `knowledge/metrics`; the text is Prometheus's exposition format. Values of one name are added over
-their labels, so that an engine of several parts is one; of a gauge in [0, 1] or of a length the mean is taken.
+The names are data (`knowledge/metrics`); the text is Prometheus's exposition format. Values of one name are summed over
+their labels, so that an engine of several parts counts as one; a gauge in [0, 1] or a length is averaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+\S+)?
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Of speculation. length: tokens of one step of the target model. rate: accepted by drafted tokens. None: unknown."""
+    """Speculation's acceptance. length: tokens per step of the target model. rate: accepted over drafted tokens. None: unknown."""
 
     length: float | None
     rate: float | None
@@ -31,7 +31,7 @@ class Acceptance:
 
 
 def values_of(text: str) -> dict[str, list[float]]:
-    """Return the values of each name of a scrape."""
+    """Return the values of each name in a scrape."""
     found: dict[str, list[float]] = defaultdict(list)
     for name, value in _SAMPLE.findall(text):
         try:
@@ -42,13 +42,13 @@ def values_of(text: str) -> dict[str, list[float]]:
 
 
 def engine_of(text: str, entries: t.Mapping[str, Plain]) -> Plain | None:
-    """Return the entry of the engine whose metrics these are."""
+    """Return the entry of the engine that exports these metrics."""
     names = values_of(text)
     return next((e for e in entries.values() if any(name.startswith(e["prefix"]) for name in names)), None)
 
 
 def acceptance(loads: t.Sequence[t.Sequence[str]], entry: Plain) -> Acceptance | None:
-    """Return the acceptance over loads, each the scrapes from its beginning to its end. None: nothing was drafted, or is told."""
+    """Return the acceptance over loads, each the scrapes from its beginning to its end. None: nothing drafted or reported."""
     read = [[values_of(text) for text in scrapes] for scrapes in loads if len(scrapes) > 1]
     for way in entry["acceptance"]:
         names = {key: name for key, name in way.items() if key != "since"}
@@ -78,14 +78,14 @@ def _by(names: t.Mapping[str, str], read: t.Sequence[t.Sequence[Values]], title:
 
 
 def _gauge(name: str | None, read: t.Sequence[t.Sequence[Values]]) -> float | None:
-    """Return the mean of readings; 0 is what an engine says that has drafted nothing yet."""
+    """Return the mean of the readings; an engine that has drafted nothing yet reports 0."""
     found = [statistics.fmean(s[name]) for scrapes in read for s in scrapes[1:] if name in s] if name else []
     found = [value for value in found if value]
     return statistics.fmean(found) if found else None
 
 
 def acceptance_of_log(text: str, entries: t.Mapping[str, Plain]) -> Acceptance | None:
-    """Return the acceptance that an engine's log tells, line by line; None where it tells none."""
+    """Return the acceptance in an engine's log lines, or None if there are none."""
     for entry in entries.values():
         for way in entry["log"]:
             lines = [found.groupdict() for found in re.finditer(way["line"], text)]
@@ -103,20 +103,20 @@ def acceptance_of_log(text: str, entries: t.Mapping[str, Plain]) -> Acceptance |
 
 
 def memory_of_log(text: str, entries: t.Mapping[str, Plain]) -> dict[str, float]:
-    """Return what a rank's log says of its memory: weights_gib and kv_gib, where it says so plainly."""
+    """Return the memory in a rank's log, weights_gib and kv_gib, as far as it is unambiguous."""
     for entry in entries.values():
         weights, cache = (
             [sum(float(size) for size in found.groups() if size) for found in re.finditer(entry["memory"][key], text)]
             for key in ("weights", "cache")
         )
         if weights:
-            # Of several pools, as with sliding windows or a drafter, it is not said which is which.
+            # With several pools, as with sliding windows or a drafter, the log does not say which is which.
             return {"weights_gib": weights[0]} | ({"kv_gib": round(cache[0], 2)} if len(cache) == 1 else {})
     return {}
 
 
 def waited(scrapes: t.Sequence[str], entry: Plain) -> tuple[float, float]:
-    """Return the most requests that were seen running and waiting at one time, at readings during a load."""
+    """Return the most requests seen running and waiting at one time during a load."""
     read = [values_of(text) for text in scrapes]
     running, waiting = (
         max((sum(values.get(entry[key], ())) for values in read), default=0.0) for key in ("running", "waiting")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a measurement comes to for users, in sentences. Pure."""
+"""Summarises a measurement for users in sentences. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Result
 
-# (requests computed, requests waiting) at one time, at most
+# most requests (computed, waiting) at one time
 Queue = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """pace: tokens/s that a reader needs. flat: growth of the sum below which more users share what there is.
+    """pace: tokens/s that a reader needs. flat: growth of the sum below which more users only share the throughput.
 
-    busy: share of the client's thread from which on the figures are the client's.
+    busy: share of the client's thread from which the figures are the client's.
     """
 
     pace: float
@@ -28,7 +28,7 @@ class Marks:
 
 
 def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Marks) -> list[str]:
-    """Say what one user gets, how many get enough, and what limits it. queues: of levels whose engine tells."""
+    """Say what one user gets, how many get enough, and what limits it. queues: for the levels whose engine reports them."""
     good = [r for r in results if r.verdict == "good" and r.level.per_request_tokens_per_s]
     said = [_bad(result) for result in results if result.verdict != "good"]
     if not good:
@@ -39,7 +39,7 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         0,
         f"{users} {first.per_request_tokens_per_s:.3g} tokens/s{each}; the first comes after {first.ttft_median_s:.2g} s.",
     )
-    # Up to the first level that is not good or not enough: what more users get says nothing of fewer.
+    # Up to the first level that is not good or not enough: more users' figures say nothing about fewer.
     enough = [r.level for r in itertools.takewhile(lambda r: _slowest(r, good) >= marks.pace, results)]
     if enough and enough[-1].n > 1:
         most, least = enough[-1], min(level.slowest_tokens_per_s or 0 for level in enough)
@@ -54,12 +54,12 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         said.append(
             f"With {slow.n} the slowest gets {slow.slowest_tokens_per_s:.2g}, less than a reader's {marks.pace:g}."
         )
-    # Of levels that are not good, what is wrong with them is the limit.
+    # If some levels are not good, what is wrong with them is the limit.
     return said if len(good) < len(results) else [*said, _limit(good, queues, marks)]
 
 
 def _slowest(result: Result, good: t.Sequence[Result]) -> float:
-    """Return what the slowest request got; nothing where the level's speed does not count."""
+    """Return the slowest request's tokens/s; 0 if the level's speed does not count."""
     return result.level.slowest_tokens_per_s or 0.0 if result in good else 0.0
 
 

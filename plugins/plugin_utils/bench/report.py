@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a benchmark: its plain form, which docs/schema/bench-report.json fixes, and its lines for a terminal. Pure."""
+"""A benchmark's report: its plain form (schema: docs/schema/bench-report.json) and its lines for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BESIDE = ("n", "tokens/s", "each", "TTFT", "values")
 
 
 def level(result: Result, speculation: Acceptance | None = None) -> Plain:
-    """Return a level's plain form. speculation: what it came to during it."""
+    """Return a level's plain form. speculation: the acceptance during it."""
     figures = to_plain(result.level)
     causes = figures.pop("causes")
     n = figures.pop("n")
@@ -50,7 +50,7 @@ def verdict(report: t.Mapping[str, t.Any]) -> str:
 
 
 def problems(report: t.Mapping[str, t.Any]) -> list[str]:
-    """Return what is wrong with each level that is not good, and why another tool that was wanted shows nothing."""
+    """Return what is wrong with each level that is not good, and why a requested crosscheck shows nothing."""
     found = [
         f"{workload['name']}: {each['message']}"
         for workload in report["workloads"]
@@ -62,14 +62,14 @@ def problems(report: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def result(report: Plain) -> Plain:
-    """Return what an action returns of a report: failed where a level is not good."""
+    """Return an action's result for a report: failed if a level is not good."""
     problem = " ".join(problems(report))
     made: Plain = {"bench": report, "table": table(report), "problem": problem}
     return {**made, "failed": True, "msg": problem} if problem else made
 
 
 def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
-    """Return what its figures leave open: tokens that no server counted, and times that are shared out."""
+    """Return the caveats of its figures: tokens that no server counted, and times that are split equally."""
     levels = workload["levels"]
     counted = [str(each["n"]) for each in levels if not each["figures"]["tokens_are_counted"]]
     spread = [str(each["n"]) for each in levels if any(r["figures"]["itl_is_spread"] for r in each["requests"])]
@@ -99,7 +99,7 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
         lines += [
             "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in (COLUMNS, *rows)
         ]
-    lines += ["", *([] if report["answer"] else problems(report))]  # the answer has them
+    lines += ["", *([] if report["answer"] else problems(report))]  # the answer includes them
     lines += [
         f"{workload['name']}, {each['n']} at once: {sign['message']} {sign['remedy']}"
         for workload in report["workloads"]
@@ -117,7 +117,7 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _beside(checked: t.Mapping[str, t.Any]) -> list[str]:
-    """Return the lines of the other tool: tg is by the clock between first and last token, of its own prompts."""
+    """Return the other tool's lines: tg is over the time between first and last token, for its own prompts."""
     lines = [f"{checked['tool']} {checked['version']} on its own prompts: {' '.join(checked['command'][1:])}"]
     for each in checked["levels"]:
         n, speed, own, first, values = beside(each)
@@ -126,13 +126,13 @@ def _beside(checked: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def beside(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """Return the cells of another tool's level, under BESIDE."""
+    """Return the cells of the other tool's level, in the order of BESIDE."""
     speeds = (level[key] for key in ("tokens_per_s", "per_request_tokens_per_s", "ttft_ms"))
     return (str(level["n"]), *map(number, speeds), str(level["runs"]))
 
 
 def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """Return the cells of a level, under COLUMNS."""
+    """Return the cells of a level, in the order of COLUMNS."""
     figures, speculation = level["figures"], level["acceptance"]
     speeds = ("peak_tokens_per_s", "wall_tokens_per_s", "per_request_tokens_per_s", "slowest_tokens_per_s")
     times = ("ttft_median_s", "ttft_p99_s", "itl_median_s", "itl_p99_s")
@@ -148,7 +148,7 @@ def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
 
 
 def number(value: float | None, factor: float = 1) -> str:
-    """Return a figure with about three digits; a dash where it is unknown."""
+    """Format a figure to about three digits; a dash if unknown."""
     if value is None:
         return "-"
     value *= factor

@@ -27,11 +27,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads i
 Plain = dict[str, t.Any]
 _ENGINE = ("name", "version")
 _QUICK_LEVELS, _QUICK_S, _QUICK_TOKENS = (1, 4, 8, 16, 32), 20.0, 128
-_A_DAY_S = 86400.0  # a request's own bound is its workload's
+_A_DAY_S = 86400.0  # the workload sets a request's own timeout
 
 
 def run(wanted: Wanted, known: Known, say: Say) -> Plain:
-    """Measure; return the report. Raises CollectionError for what cannot be measured at all."""
+    """Run the benchmark; return the report. Raises CollectionError if nothing can be measured at all."""
     engines, constants = known.metrics, known.constants
     wanted = _quick(wanted) if wanted.mode == "quick" else wanted
     benches = _benches(wanted, known)
@@ -81,7 +81,7 @@ def _quick(wanted: Wanted) -> Wanted:
 
 
 def works(wanted: Wanted, known: Known) -> list[Workload]:
-    """Return the workloads that are asked. Raises CollectionError where one is unknown, or none is named."""
+    """Return the requested workloads. Raises CollectionError if one is unknown, or none is named."""
     if not wanted.workloads:
         raise CollectionError("workloads: name one or more.")
     return [_workload(wanted, known, name) for name in wanted.workloads]
@@ -114,7 +114,7 @@ def _whole(
     engine: t.Mapping[str, t.Any] | None,
     engines: t.Mapping[str, t.Mapping[str, t.Any]],
 ) -> Plain | None:
-    """Return the acceptance of the whole run: from the metrics, else from the engine's log."""
+    """Return the whole run's acceptance: from the metrics, else from the engine's log."""
     found = _accepted(results, engine)
     if found is None and wanted.log_file:
         try:
@@ -171,7 +171,7 @@ def _key(path: str | None) -> str | None:
 
 
 def _keep(folder: pathlib.Path, name: str, results: t.Sequence[Result]) -> None:
-    """Write every answer whole, one line of JSON each."""
+    """Write every answer in full, one JSON line each."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for result in results:
@@ -185,5 +185,5 @@ def _keep(folder: pathlib.Path, name: str, results: t.Sequence[Result]) -> None:
 
 
 def _now() -> str:
-    # An engine's image may have Python 3.10, which does not know datetime.UTC.
+    # An engine's image may have Python 3.10, which lacks datetime.UTC.
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A streamed chat completion, from bytes to text: server-sent events of OpenAI-compatible servers (SGLang, vLLM …).
+"""Decodes a streamed chat completion: server-sent events of OpenAI-compatible servers (SGLang, vLLM …).
 
-Pure: bytes and the time at which they came go in, text and figures come out.
+Pure: takes bytes and their arrival times, returns text and figures.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _DECODE = json.JSONDecoder().decode
-_HALF = re.compile("[\ud800-\udfff]")  # of a pair, that JSON's escapes may leave alone: no encoding takes it
-_GAVE_UP = frozenset({"abort", "error"})  # SGLang and vLLM say so of a request that they gave up
+_HALF = re.compile("[\ud800-\udfff]")  # a lone surrogate, possible with JSON escapes, which no encoding accepts
+_GAVE_UP = frozenset({"abort", "error"})  # SGLang's and vLLM's finish reasons for a request that they gave up
 _TEXT = re.compile(rb'"(?:content|reasoning|reasoning_content)": ?("(?:[^"\\]|\\.)+")')
-_LEARNING = 8  # events whose reading costs as much as learning how they read
-_MOST = 1 << 20  # bytes of one event; a server that sends more is no chat server
+_LEARNING = 8  # learning the form of events costs as much as reading this many
+_MOST = 1 << 20  # bytes of one event; no chat server sends more
 
 
 class StreamError(CollectionError):
-    """What came is not a stream of chat completions, or the server says that it failed in the middle."""
+    """The input is not a stream of chat completions, or the server reports a failure in the middle."""
 
 
 class Delta(t.NamedTuple):
@@ -34,7 +34,7 @@ class Delta(t.NamedTuple):
 
 
 class EventReader:
-    """Server-sent events: pieces of bytes in, the `data` of whole events out (WHATWG HTML, section 9.2.6)."""
+    """Server-sent events: takes pieces of bytes, yields the `data` of complete events (WHATWG HTML, section 9.2.6)."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -43,20 +43,20 @@ class EventReader:
 
     @property
     def between(self) -> bool:
-        """Whether nothing of an event waits for its end."""
+        """Whether no partial event is pending."""
         return not (self._rest or self._data or self._kind)
 
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
-        """Yield the data of each event that this piece completes. final: nothing comes after it.
+        """Yield the data of each event that this piece completes. final: nothing follows.
 
-        Raises StreamError for an event that is called `error`, whatever its data.
+        Raises StreamError for an event named `error`, whatever its data.
         """
         one = self.between and piece.startswith(b"data:") and piece.endswith(b"\n\n")
         if one and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
             yield piece[5:-2].removeprefix(b" ").decode("utf-8", "replace")
             return
-        lines = (self._rest + piece).splitlines(keepends=True)  # of bytes: at LF, CR LF and CR alone
-        # After a CR an LF may follow in the next piece.
+        lines = (self._rest + piece).splitlines(keepends=True)  # bytes split at LF, CR LF and CR only
+        # An LF may follow a CR in the next piece.
         whole = not lines or lines[-1].endswith(b"\n") or (final and lines[-1].endswith(b"\r"))
         self._rest = b"" if whole else lines.pop()
         for line in lines:
@@ -80,7 +80,7 @@ def _gave_up(words: t.Any) -> StreamError:
 
 
 def _said(data: str) -> t.Any:
-    """Return what an event of an error says: as OpenAI has it, its message alone, or no JSON at all."""
+    """Return the message of an error event: OpenAI's form, a bare message, or not JSON at all."""
     try:
         event = _DECODE(data)
     except ValueError:
@@ -90,7 +90,7 @@ def _said(data: str) -> t.Any:
 
 
 def _clean(text: str) -> str:
-    """Return a text that any encoding takes."""
+    """Return a text that any encoding accepts."""
     return text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -99,19 +99,19 @@ def _number(value: t.Any, otherwise: int | None) -> int | None:
 
 
 class _Alike(t.NamedTuple):
-    """What stands around the text of events that differ in their text alone."""
+    """The bytes around the text of events that differ only in their text."""
 
-    head: bytes  # with the quote before the text
+    head: bytes  # up to and including the quote before the text
     tail: bytes
     reasoning: bool
 
     def read(self, piece: bytes) -> Delta | None:
-        """Return the text of a piece that is one such event; None where it is not, or may be something else."""
+        """Return the text if the piece is one such event; None if it is not, or may be something else."""
         head, tail, reasoning = self
         if not (piece.startswith(head) and piece.endswith(tail)):
             return None
         try:
-            # No JSON string has a line's end or a quote that ends it early, so that this is the text and nothing else is.
+            # A JSON string contains no raw newline or unescaped quote, so this is the text and nothing else.
             text = _clean(_DECODE(piece[len(head) - 1 : -len(tail)].decode()))
         except ValueError:
             return None
@@ -119,7 +119,7 @@ class _Alike(t.NamedTuple):
 
 
 class ChatStream:
-    """One streamed chat completion. Times are seconds of any clock that does not go back."""
+    """One streamed chat completion. Times are seconds of any monotonic clock."""
 
     def __init__(self, began: float) -> None:
         self.began = began
@@ -130,10 +130,10 @@ class ChatStream:
         self.model: str | None = None
         self.finish_reason: str | None = None
         self.done = False
-        # Of each piece of text: when it came, and how many tokens the server had counted by then, where it says so.
+        # For each piece of text: its arrival time, and the server's token count by then, if it reports one.
         self.times: list[float] = []
         self.counts: list[int | None] = []
-        # The same of an end without text, other than at the limit: a token that stops has none.
+        # The same for an end without text, other than at the limit: a stop token has no text.
         self._stop: tuple[float, int | None] | None = None
         self.prompt_tokens: int | None = None
         self.reasoning_tokens: int | None = None
@@ -143,7 +143,7 @@ class ChatStream:
         self._credit = 2 * _LEARNING
 
     def feed(self, piece: bytes, now: float, final: bool = False) -> list[Delta]:
-        """Take more bytes; return the text in them. Raises StreamError for what is not a stream of completions."""
+        """Take more bytes; return the text in them. Raises StreamError if they are not a stream of completions."""
         if self._alike:
             delta = self._alike.read(piece)
             if delta:
@@ -174,10 +174,10 @@ class ChatStream:
         self.reasoning += delta.reasoning
 
     def _learnt(self, piece: bytes) -> _Alike | None:
-        """Return what stands around the text of this piece of whole events, where another text there is read as the text.
+        """Return the bytes around this piece's text, if they read the same with another text in place.
 
-        All else in it is as before, so that to read it again changes nothing. A stream that has seen nothing tries it. That costs
-        as much as some events, and has to pay: a server that counts the tokens in each event sends no two alike.
+        All else in the piece is as before, so re-reading it changes nothing; a fresh stream tests that. The test costs as much as
+        several events and must pay off: a server that counts tokens in each event never sends two alike.
         """
         if self._credit < _LEARNING:
             return None
@@ -212,7 +212,7 @@ class ChatStream:
         delta = choices[0].get("delta")
         if not isinstance(delta, dict):
             return Delta()
-        # SGLang and older vLLM say reasoning_content, newer vLLM reasoning.
+        # SGLang and older vLLM send reasoning_content, newer vLLM reasoning.
         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
         return Delta(_clean(str(delta.get("content") or "")), _clean(str(reasoning)))
 
@@ -220,7 +220,7 @@ class ChatStream:
         if not isinstance(usage, dict):
             return
         details = usage.get("completion_tokens_details")
-        # OpenAI and vLLM tell the reasoning's tokens in the details, SGLang beside the others.
+        # OpenAI and vLLM report reasoning tokens in the details, SGLang beside the other counts.
         reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else usage.get("reasoning_tokens")
         self._usage = _number(usage.get("completion_tokens"), self._usage)
         self.prompt_tokens = _number(usage.get("prompt_tokens"), self.prompt_tokens)
@@ -228,34 +228,34 @@ class ChatStream:
 
     @property
     def ended(self) -> bool:
-        """Whether the server has said that this is all."""
+        """Whether the server has ended the answer."""
         return self.finish_reason is not None
 
     @property
     def tokens(self) -> int:
-        """Tokens that came: as the server counted them, else the pieces of text, of which one may hold several."""
+        """Tokens so far: the server's count, else the number of text pieces, each of which may hold several."""
         return self.pieces if self._usage is None else self._usage
 
     @property
     def tokens_are_counted(self) -> bool:
-        """Whether the server has counted the tokens."""
+        """Whether the server counts the tokens."""
         return self._usage is not None
 
     @property
     def token_marks(self) -> list[tuple[float, int | None]]:
-        """When tokens came, and how many the server had counted by then; with the stop token, where it is counted."""
+        """Arrival times with the server's token count by then; includes the stop token if it is counted."""
         marks = list(zip(self.times, self.counts, strict=True))
         counted = self._usage is not None and self._usage > self.pieces
         return [*marks, self._stop] if self._stop and counted else marks
 
     @property
     def ttft_s(self) -> float | None:
-        """Time to the first text, reasoning included, in seconds."""
+        """Time to first text, reasoning included, in seconds."""
         return None if self.first is None else self.first - self.began
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Speed after the first token; None where one piece was all, or no time went by."""
+        """Speed after the first token; None if there was only one piece, or no time passed."""
         marks = self.token_marks
         if not marks or marks[-1][0] <= marks[0][0] or self.tokens < 2:
             return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a benchmark is told: what its owner wants, and what is known. Plain data, so that a program without the collection's files runs it."""
+"""A benchmark's input: the owner's request, and knowledge. Plain data, so that a program without the collection's files can run it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Entries = dict[str, dict[str, t.Any]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the owner wants measured. seed None: the workloads' own; keep_to: where answers go, compressed; place: from where."""
+    """The owner's request. seed None: the workloads' own; keep_to: folder for the answers, compressed; place: where it runs."""
 
     url: str
     model: str | None = None
@@ -36,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The entries of the knowledge of these kinds, by id."""
+    """The knowledge entries of these kinds, by id."""
 
     workloads: Entries
     guards: Entries

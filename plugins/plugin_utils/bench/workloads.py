@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a benchmark asks, from the entries of `knowledge/workloads`. Pure: one seed, one set of questions."""
+"""What a benchmark asks, from the entries of `knowledge/workloads`. Pure: one seed gives one set of questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Question:
 
 
 def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
-    """Return the workload of that id. Raises CollectionError for an unknown one, and for what its schema cannot check."""
+    """Return the workload of that id. Raises CollectionError for an unknown one, and for faults that its schema cannot check."""
     if name not in entries:
         raise CollectionError(f"There is no workload {name!r}. Known are: {', '.join(sorted(entries))}.")
     entry = entries[name]

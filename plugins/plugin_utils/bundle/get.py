@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have one artefact in a bundle's folder: what is whole stays, the rest is fetched, checked and noted."""
+"""Get one artefact into a bundle's folder: intact files stay; others are fetched, checked and recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINK = re.compile(r'<a\s[^>]*href="([^"]+)"[^>]*>\s*([^<]+?)\s*</a>', re.IGNORE
 
 @dataclass(frozen=True)
 class Way:
-    """How the internet is reached. mirrors: by registry's name, or by prefix of URLs. refresh: ask again what a tag stands for."""
+    """Access to the internet. mirrors: by registry name, or by URL prefix. refresh: resolve tags again."""
 
     asked: httpx.Client
     mirrors: t.Mapping[str, str] = field(default_factory=dict)
@@ -36,13 +36,13 @@ class Way:
 
     @property
     def registry(self) -> Registry:
-        """The registries, by this way."""
+        """The registries, reached this way."""
         return Registry(self.asked, self.mirrors, self.logins)
 
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """The outcome for an artefact. said: in words, without its name. there: as the manifest has it; None where it was not fetched."""
+    """The outcome for an artefact. said: in words, without its name. there: as in the manifest, or None if it was not fetched."""
 
     changed: bool
     said: str
@@ -50,7 +50,7 @@ class Had:
 
 
 def have(folder: str, artefact: Artefact, way: Way, *, check: bool = False) -> Had:
-    """Have an artefact there, or with `check` say what would come. CollectionError where it cannot be fetched, or is not what it must be."""
+    """Get an artefact, or with `check` say what would be fetched. CollectionError if it cannot be fetched or is not what it must be."""
     there = manifest.noted(folder, artefact)
     if there:
         artefact = dataclasses.replace(artefact, path=there.path)
@@ -90,7 +90,7 @@ def _file(folder: str, artefact: Artefact, way: Way, _there: Artefact | None) ->
 
 
 def _expected(folder: str, artefact: Artefact) -> str | None:
-    """Return what a file must be: what we know of it, which its release's list must say, too; else what that list says."""
+    """Return a file's expected SHA-256: the known one, which its release's list must confirm, else the list's."""
     if artefact.listed is None:
         return artefact.sha256
     path, name = pathlib.Path(folder, artefact.listed), pathlib.PurePosixPath(artefact.path).name
@@ -109,7 +109,7 @@ def _expected(folder: str, artefact: Artefact) -> str | None:
 
 
 def _wheel(folder: str, artefact: Artefact, way: Way, _there: Artefact | None) -> Artefact:
-    """Fetch a wheel from where the package index says that it lies (PEP 503)."""
+    """Fetch a wheel from the location in the package index (PEP 503)."""
     url, name = transfer.mirrored(artefact.source, way.mirrors), pathlib.PurePosixPath(artefact.path).name
     answer = http_client.page(way.asked, url, {"Accept": "text/html"})
     links = {text: link for link, text in _LINK.findall(answer.text)}

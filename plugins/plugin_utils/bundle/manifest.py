@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bundle says that it has (bundle.json), and whether it has it."""
+"""A bundle's manifest (bundle.json), and whether the bundle matches it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.image import
 
 NAME = "bundle.json"
 FORMAT = 1
-SMALL = 64 * MIB  # what is no larger is always read whole
+SMALL = 64 * MIB  # files up to this size are always read in full
 REMEDY = (
     "Make the bundle whole on a connected machine (ansible-playbook dgxspark.cluster.bundle), and copy it here again."
 )
@@ -26,14 +26,14 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The file. artefacts: each as it is there, with size and SHA-256 of its file, and an image's digest."""
+    """The manifest. artefacts: as stored, with the file's size and SHA-256, and an image's digest."""
 
     format: int
     artefacts: tuple[Artefact, ...] = ()
 
 
 def read(folder: str) -> Manifest:
-    """Return a bundle's manifest; an empty one where there is none. CollectionError where it is not of the right shape."""
+    """Return a bundle's manifest, or an empty one if it has none. CollectionError if it is malformed."""
     path = pathlib.Path(folder, NAME)
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
@@ -56,7 +56,7 @@ def read(folder: str) -> Manifest:
 
 
 def write(folder: str, made: Manifest) -> None:
-    """Write the manifest, whole or not at all, in the order of paths."""
+    """Write the manifest atomically, sorted by path."""
     path = pathlib.Path(folder, NAME)
     artefacts = sorted(made.artefacts, key=lambda each: each.path)
     text = json.dumps(to_plain(Manifest(made.format, tuple(artefacts))), indent=1) + "\n"
@@ -66,7 +66,7 @@ def write(folder: str, made: Manifest) -> None:
 
 
 def noted(folder: str, artefact: Artefact) -> Artefact | None:
-    """Return what the manifest has for an artefact, under whatever path; None where it must be fetched."""
+    """Return the manifest's entry for an artefact, under any path, or None if it must be fetched."""
     known = _known_by(artefact)
     there = next((each for each in read(folder).artefacts if _known_by(each) == known), None)
     if there is None:
@@ -76,14 +76,14 @@ def noted(folder: str, artefact: Artefact) -> Artefact | None:
 
 
 def _known_by(artefact: Artefact) -> tuple[t.Any, ...]:
-    """Return what makes two artefacts one: of an image its full name, since a bundle of before has other names of files."""
+    """Return an artefact's identity: for an image its full name, since older bundles name files differently."""
     if artefact.kind == "image":
         return artefact.kind, artefact.arch, parse(artefact.source)
     return artefact.kind, artefact.source, artefact.path
 
 
 def note(folder: str, artefact: Artefact) -> None:
-    """Put an artefact that is whole into the manifest."""
+    """Record an intact artefact in the manifest."""
     kept = [each for each in read(folder).artefacts if each.path != artefact.path]
     write(folder, Manifest(FORMAT, (*kept, artefact)))
 
@@ -95,9 +95,9 @@ def sha256(path: pathlib.Path) -> str:
 
 
 def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
-    """Say what is wrong with an artefact's file: its name, what was expected, what was found. None where nothing is.
+    """Return what is wrong with an artefact's file: its name, the expectation, the finding. None if it is intact.
 
-    whole: read all of it; else its size alone is compared.
+    whole: read it in full; else compare only its size.
     """
     path = pathlib.Path(folder, there.path)
     try:
@@ -115,9 +115,9 @@ def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
 
 
 def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -> list[Artefact]:
-    """Return what a bundle has of a list. CollectionError naming everything that is missing or wrong.
+    """Return a bundle's entries for a list of artefacts. CollectionError that names everything missing or wrong.
 
-    whole: read large files, too. Whoever takes one of those compares its SHA-256.
+    whole: read large files too; otherwise whoever uses one must compare its SHA-256.
     """
     if not pathlib.Path(folder, NAME).is_file():
         raise CollectionError(f"{folder} is not a bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of images, as owners write them, and where a registry has them."""
+"""Image names as owners write them, and their place in a registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"^(?P<repository>[^@\s]+?)(?::(?P<tag>[\w][\w.-]{0,127}))?(?
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """registry: as names have it, such as docker.io. repository: below it. tag: made of the digest where none was given."""
+    """registry: as in names, such as docker.io. repository: within it. tag: derived from the digest if none was given."""
 
     registry: str
     repository: str
@@ -25,17 +25,17 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """By tag, in full: K3s imports no other name, and gives the image the one by digest itself (retagImages)."""
+        """The full name by tag: K3s imports no other name, and adds the one by digest itself (retagImages)."""
         return f"{self.registry}/{self.repository}:{self.tag}"
 
     @property
     def asked(self) -> str:
-        """What a registry is asked for: a digest wins over a tag beside it."""
+        """What to request from a registry: a digest takes precedence over a tag."""
         return self.digest or self.tag
 
 
 def parse(text: str) -> Reference:
-    """Return a reference; CollectionError for what is none."""
+    """Parse a reference. CollectionError if it is not one."""
     found = _NAME.match(text)
     if not found or (found["digest"] and not DIGEST.match(found["digest"])):
         raise CollectionError(f"{text!r} is not an image that can be pulled: REPOSITORY:TAG or REPOSITORY@sha256:…")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An image from a registry (the distribution's v2 API) into an archive that containerd imports, every byte by its digest."""
+"""From an image in a registry (the distribution's v2 API) to an archive that containerd imports, every byte checked by digest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PARTS = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What of an image one architecture needs. digest, kind: what its name stands for. small: manifests. blobs: size by digest."""
+    """The parts of an image for one architecture. digest, kind: of its name. small: manifests. blobs: size by digest."""
 
     digest: str
     kind: str
@@ -52,13 +52,13 @@ class Image:
 
     @property
     def size(self) -> int:
-        """Bytes: compressed, as they are moved."""
+        """Compressed size in bytes, as transferred."""
         return sum(self.blobs.values()) + sum(map(len, self.small.values()))
 
 
 @dataclass
 class Registry:
-    """A registry as a client sees it. mirrors: base URL by its name. logins: `user:password` by its name."""
+    """A registry's client. mirrors: base URL by registry name. logins: `user:password` by registry name."""
 
     asked: httpx.Client
     mirrors: t.Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Registry:
     _passes: dict[str, str] = field(default_factory=dict)
 
     def image(self, wanted: Reference, arch: str) -> Image:
-        """Return what an architecture needs of an image. CollectionError where it is not for it, or not what its digest says."""
+        """Return an image's parts for an architecture. CollectionError if it is not for it, or does not match its digest."""
         kind, data = self._manifest(wanted, wanted.asked)
         digest = _digest(data)
         top, small = _json(data, wanted.name), {digest: data}
@@ -96,7 +96,7 @@ class Registry:
         return Image(digest, str(top.get("mediaType") or kind), small, blobs)
 
     def archive(self, wanted: Reference, image: Image, arch: str, target: pathlib.Path) -> str:
-        """Lay an image into an archive; return its SHA-256. Blobs that came whole stay where it was interrupted."""
+        """Write an image to an archive; return its SHA-256. After an interruption, complete blobs are kept."""
         blobs = target.parent / ".blobs"
         for digest in image.blobs:
             path = blobs / digest.partition(":")[2]
@@ -155,7 +155,7 @@ class Registry:
         except CollectionError as exc:
             if getattr(getattr(exc.__cause__, "response", None), "status_code", None) not in (401, 403):
                 raise
-            # A pass lasts some minutes, and a large image longer: ask for the next one once.
+            # A token lasts some minutes, less than a large image takes: get a new one once.
             self._passes.pop(wanted.repository, None)
             self._manifest(wanted, wanted.asked)
             transfer.download(self.asked, url, path, sha256, self._pass(wanted))
@@ -165,7 +165,7 @@ class Registry:
         return {"Authorization": held} if held else {}
 
     def _enter(self, wanted: Reference, answer: httpx.Response) -> None:
-        """Get a pass for a repository, as the registry's 401 says. A login goes to its own registry, or by HTTPS."""
+        """Get a token for a repository, as the registry's 401 demands. A login goes only to its own registry, or over HTTPS."""
         said = answer.headers.get("www-authenticate", "")
         scheme, parts = said.partition(" ")[0].lower(), dict(_PARTS.findall(said))
         login = self.logins.get(wanted.registry)
@@ -187,7 +187,7 @@ class Registry:
 
 
 def logins(path: str | None) -> dict[str, str]:
-    """Return `user:password` by registry, of a file in the form of Docker's config.json (`auths`). None: there are none."""
+    """Return `user:password` by registry, from a file like Docker's config.json (`auths`). None: no logins."""
     if not path:
         return {}
     try:
@@ -201,7 +201,7 @@ def logins(path: str | None) -> dict[str, str]:
 
 
 def _pack(wanted: Reference, image: Image, blobs: pathlib.Path, target: pathlib.Path) -> str:
-    """Write the archive; the same image makes the same bytes. K3s passes over manifests of the index that are not there."""
+    """Write the archive; the same image gives the same bytes. K3s skips manifests of the index that are absent."""
     entry = {
         "mediaType": image.kind,
         "digest": image.digest,
@@ -234,7 +234,7 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
 
 
 class _Summed:
-    """A file that is summed up as it is written."""
+    """A file that computes its SHA-256 as it is written."""
 
     def __init__(self, file: t.IO[bytes]) -> None:
         self.file, self.sum = file, hashlib.sha256()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Get bytes from the internet into a file: begun again where it broke off, and kept only where they are what they should be."""
+"""Download to a file: resumes where it broke off, and keeps only bytes that match their checksum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 2**20
 
 
 def mirrored(url: str, mirrors: t.Mapping[str, str]) -> str:
-    """Return where an owner has a URL: the longest of his prefixes that fits is replaced."""
+    """Return a URL's mirror: replaces the longest of the owner's prefixes that matches."""
     fit = [prefix for prefix in mirrors if url.startswith(prefix)]
     longest = max(fit, key=len, default="")
     return mirrors[longest] + url[len(longest) :] if longest else url
@@ -35,9 +35,9 @@ def download(
     sha256: str | None = None,
     headers: t.Mapping[str, str] | None = None,
 ) -> str:
-    """Have a URL's bytes in a file; return their SHA-256.
+    """Download a URL to a file; return its SHA-256.
 
-    What broke off goes on where it was. Bytes with another SHA-256 than was asked for are thrown away, and named.
+    Resumes an interrupted download. Bytes with another SHA-256 than the given one are deleted, and the error names them.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
@@ -66,7 +66,7 @@ def _rest(asked: httpx.Client, url: str, part: pathlib.Path, headers: t.Mapping[
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
                 there += len(chunk)
-    # The bytes as they lie there, or what goes on would not fit to them.
+    # Request the bytes unencoded, or a resumed part would not fit.
     own = {"Accept-Encoding": "identity", **headers} | ({"Range": f"bytes={there}-"} if there else {})
     with http_client.named(url), asked.stream("GET", url, headers=own) as answer:
         if answer.status_code == 416:
@@ -77,7 +77,7 @@ def _rest(asked: httpx.Client, url: str, part: pathlib.Path, headers: t.Mapping[
             return _again(asked, url, part, headers)
         digest = digest if goes_on else hashlib.sha256()
         with part.open("ab" if goes_on else "wb") as file:
-            # As they come: gathered ones would be lost where the connection breaks.
+            # As they arrive: buffered bytes would be lost if the connection breaks.
             for chunk in answer.iter_raw():
                 file.write(chunk)
                 digest.update(chunk)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a site needs from outside: one list, with what each thing is known by. Data alone; nothing is asked of anybody."""
+"""What a site needs from outside: one list, with each artefact's identity. Pure data; sends no requests."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LEGIBLE = 100  # characters of an image's name; K3s's folder has room for 255 w
 class Artefact:
     """One thing from outside.
 
-    source: the URL of a file, the reference of an image, the page of the package index that has a wheel. path: below the bundle's
-    folder. arch: None where it serves all. sha256: of the file; None where only the release's list knows it. listed: that list's
-    path in the bundle. digest: of an image. size: bytes; None where nobody has said. needed_by: which part takes it.
+    source: the URL of a file, the reference of an image, or a wheel's page in the package index. path: below the bundle's
+    folder. arch: None if it serves all. sha256: of the file; None if only the release's list knows it. listed: that list's
+    path in the bundle. digest: of an image. size: bytes; None if unknown. needed_by: the part that uses it.
     """
 
     kind: t.Literal["file", "image", "python"]
@@ -48,11 +48,11 @@ class Artefact:
 
 @dataclass(frozen=True)
 class Choices:
-    """What an owner has chosen, of what comes from outside. What is left out is not needed.
+    """The owner's choices that need something from outside. Anything left out is not needed.
 
-    k3s: its version, for the architectures of its hosts. kubernetes: the platform's choices, as kube_platform has them; vfs: whether
-    the fabric plans any. profile, shape, overrides, image: the model for a traffic shape, and the engine's image where it is not the profile's. hub: the
-    version of huggingface_hub. bench: the image of the NCCL benchmark's pods, where an owner names one.
+    k3s: its version, for its hosts' architectures. kubernetes: the platform's choices, as for kube_platform; vfs: whether the
+    fabric plans any. profile, shape, overrides, image: the model for a traffic shape, and the engine's image if not the profile's.
+    hub: the version of huggingface_hub. bench: the image of the NCCL benchmark's pods, if the owner names one.
     """
 
     k3s: str | None = None
@@ -70,9 +70,9 @@ class Choices:
 
 
 def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> list[Artefact]:
-    """Return the list, in the order in which it is fetched: a release's list of checksums before what it vouches for.
+    """Return the list in the order of fetching: a release's list of checksums comes before the files it vouches for.
 
-    Raises CollectionError for a choice of which nothing is known, with what to do.
+    Raises CollectionError for a choice about which nothing is known, with a remedy.
     """
     chosen, dirs = from_plain(Choices, dict(choices), "bundle"), list(knowledge_dirs)
     unknown = [each for each in (*chosen.architectures, chosen.spark) if each not in ARCHITECTURES]
@@ -158,7 +158,7 @@ def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
 
 def _image(name: str, reference: str, arch: str, needed_by: str, version: str | None = None) -> Artefact:
     image = parse(reference)
-    # Words for those who look into the folder; that two images are two files is the hash's doing.
+    # A legible stem for people; the hash keeps images apart.
     stem = re.sub(r"[^a-z0-9.]+", "-", image.name.lower())[:_LEGIBLE].strip("-.")
     mark = hashlib.sha256(f"{image.name}@{image.digest or ''}".encode()).hexdigest()[:12]
     return Artefact(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is connected to whom: from the calls that were heard and what LLDP says to wires, and from wires to a topology."""
+"""Who is connected to whom: from heard probes and LLDP to wires, and from wires to a topology."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ End = tuple[str, int]  # a host and its port
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What some ports hang on together: a cable between two, or a switch. switch: its name by LLDP, "" for one without."""
+    """Ports on one medium: a cable between two, or a switch. switch: its LLDP name, "" for one without a name."""
 
     ends: tuple[End, ...]
     switch: str | None = None
 
     @property
     def is_switch(self) -> bool:
-        """Whether more hangs on it than the two ends of a cable."""
+        """Whether it has more than a cable's two ends."""
         return self.switch is not None
 
     @property
     def hosts(self) -> list[str]:
-        """Its hosts, each once, in order."""
+        """Its hosts, without duplicates, in order."""
         return list(dict.fromkeys(host for host, _port in self.ends))
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Wire:
 
 @dataclass(slots=True)
 class Layout:
-    """The topology, None where the wires form none; ports: of a switch; cables: of all else. wires: all that was seen."""
+    """The topology, None if the wires form none; ports: for a switch; cables: for other topologies. wires: all that were seen."""
 
     wires: tuple[Wire, ...] = ()
     topology: str | None = None
@@ -51,7 +51,7 @@ class Layout:
     assumed: list[str] = field(default_factory=list)
 
     def used(self, host: str) -> tuple[int, ...]:
-        """Return the ports of a host that are in use."""
+        """Return a host's ports in use."""
         if self.topology == "switch":
             return self.ports
         return tuple(sorted({port for cable in self.cables for name, port in cable if name == host}))
@@ -64,8 +64,8 @@ class Layout:
 def wires(hosts: t.Sequence[str], calls: t.Iterable[tuple[End, End]], bridges: t.Mapping[End, str]) -> list[Wire]:
     """Return the wires.
 
-    hosts: in order. calls: pairs of ports of which one heard the other. bridges: what LLDP calls the switch at a port. Ports
-    that heard nobody hang together where LLDP names one switch for them.
+    hosts: in order. calls: pairs of ports of which one heard the other. bridges: LLDP's name of the switch at a port. Ports
+    that heard nobody are on one wire if LLDP names the same switch for them.
     """
     joined: dict[End, set[End]] = defaultdict(set)
     for one, other in calls:
@@ -99,7 +99,7 @@ def wires(hosts: t.Sequence[str], calls: t.Iterable[tuple[End, End]], bridges: t
 
 
 def layout(hosts: t.Sequence[str], found: t.Sequence[Wire]) -> Layout:
-    """Return the topology that the wires form; findings say why they form none, or what of them is left out."""
+    """Return the topology that the wires form; findings say why they form none, or which of them are left out."""
     made = Layout(wires=tuple(found))
     if len(hosts) == 1:
         made.topology = "single"

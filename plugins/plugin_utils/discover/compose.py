@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what the nodes showed to the settings of the fabric, tried on the fabric's own plan; or to why there are none."""
+"""From the nodes' facts to the fabric's settings, checked with the fabric's own plan; or to the reasons why there are none."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import 
 
 @dataclass(slots=True)
 class Composed:
-    """What was made of it. slots: each host's functions by slot; named: how those are to be named that the class names otherwise.
+    """The result. slots: each host's functions by slot; named: names for functions that the hardware class names differently.
 
-    comments: by setting, what it rests on. settings and plan are None where `findings` has an error.
+    comments: by setting, its evidence. settings and plan are None if `findings` has an error.
     """
 
     hardware: Hardware
@@ -37,14 +37,14 @@ class Composed:
     comments: dict[str, list[str]] = field(default_factory=dict)
 
     def used(self, host: str) -> dict[str, Function]:
-        """Return the functions of a host that the fabric uses, by slot."""
+        """Return a host's functions used by the fabric, by slot."""
         ports = self.layout.used(host)
         by_port = {slot.slot: slot.port for slot in self.hardware.slots}
         return {name: function for name, function in self.slots[host].items() if by_port[name] in ports}
 
 
 def hardware_of(seen: t.Sequence[Seen], classes: t.Mapping[str, Entry]) -> tuple[Hardware, list[Finding]]:
-    """Return the class whose functions the nodes have; the usual one where nobody has any. One fabric has one class."""
+    """Return the hardware class of the nodes' functions, or the default if no node has any. A fabric has one class."""
     found: dict[str, list[str]] = {}
     for host in seen:
         ids = {function.device_id for function in host.node.functions} if host.node else set()
@@ -68,7 +68,7 @@ def hardware_of(seen: t.Sequence[Seen], classes: t.Mapping[str, Entry]) -> tuple
 
 
 def compose(seen: t.Sequence[Seen], classes: t.Mapping[str, Entry]) -> Composed:
-    """Compose the settings. classes: the entries of `knowledge/hardware`. What stands in the way comes back as findings."""
+    """Compose the settings. classes: the entries of `knowledge/hardware`. Obstacles are returned as findings."""
     hardware, findings = hardware_of(seen, classes)
     readable = [host for host in seen if host.node is not None]
     by_host = {host.name: functions_by_slot(host.node, hardware) for host in readable if host.node}
@@ -86,7 +86,7 @@ def compose(seen: t.Sequence[Seen], classes: t.Mapping[str, Entry]) -> Composed:
         return made
     names = [host.name for host in readable]
     made.layout = cables.layout(names, cables.wires(names, _calls(readable, made), _bridges(readable, made)))
-    # Without a host that is known to be there, what the others lack may be its doing.
+    # If an expected host is unread, its absence may explain what the others lack.
     missing = len(readable) < len(seen)
     made.findings += [finding for finding in made.layout.findings if finding.id != "cables.none" or not missing]
     if missing or any(finding.severity == "error" for finding in made.findings):
@@ -111,7 +111,7 @@ def _input(host: Seen, named: t.Mapping[str, t.Any] | None) -> HostInput:
     address = reach.get("ansible_host")
     return HostInput(
         name=host.name,
-        # Several hosts that are all local say nothing of the machine.
+        # That several hosts are local does not make them one machine.
         management=None if reach.get("ansible_connection") == "local" and not address else str(address or host.typed),
         node=host.node,
         functions=dict(named) if named else None,
@@ -132,7 +132,7 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
     if not host.node.functions:
         yield Finding(
             "nodes.no-adapter",
-            "warning" if alone else "error",  # a Spark that stands alone needs no fabric
+            "warning" if alone else "error",  # a single Spark needs no fabric
             host.shown,
             "no ConnectX-7 is on its PCI bus.",
             "A port's functions leave the bus without a cable: plug one in. If it is not a DGX Spark, leave it out of -i.",
@@ -192,7 +192,7 @@ def _bridges(seen: t.Sequence[Seen], made: Composed) -> dict[cables.End, str]:
 
 
 def _silent_functions(seen: t.Sequence[Seen], made: Composed) -> t.Iterator[Finding]:
-    """Find functions of ports in use that have no link, while their port has one."""
+    """Find functions without a link on ports in use that have one."""
     for host in seen:
         for slot, function in made.used(host.name).items():
             if function.netdev and not function.netdev.carrier:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole of it: from what the nodes showed to the folder's files, the page and the lines; and laying it down."""
+"""The whole discovery: from the nodes' facts to the folder's files, the page and the lines; and writing them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.disco
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """files: by their paths in the folder; {} where something stands in the way of an inventory. view: see report.view."""
+    """files: by path in the folder; {} if something prevents an inventory. view: see report.view."""
 
     composed: Composed
     files: dict[str, str]
@@ -27,9 +27,9 @@ class Discovered:
 
 
 def discover(hosts: t.Mapping[str, Plain], keep_names: bool = False, overlays: t.Sequence[str] = ()) -> Discovered:
-    """Make an inventory of what the nodes showed. hosts, keep_names: as `read_seen` takes them; overlays: the owner's folders.
+    """Make an inventory from the nodes' facts. hosts, keep_names: as for `read_seen`; overlays: the owner's folders.
 
-    Raises CollectionError for a wrong form, and where there is no host.
+    Raises CollectionError for malformed input, or if there is no host.
     """
     seen = read_seen(hosts, keep_names)
     made = compose(seen, knowledge.shared("hardware", overlays))
@@ -43,8 +43,8 @@ def discover(hosts: t.Mapping[str, Plain], keep_names: bool = False, overlays: t
 def lay_down(made: Discovered, to: str, overwrite: bool, check: bool) -> dict[str, t.Any]:
     """Write the folder, unless `check`; return `ok`, `changed`, `diff`, `msg` and `lines` for people.
 
-    Files with other content stay as they are unless `overwrite`. The page is written whenever anything is: it is a report.
-    Raises CollectionError where the folder cannot be read or written.
+    Existing files with other content are kept unless `overwrite`. The page, a report, is written whenever anything is.
+    Raises CollectionError if the folder cannot be read or written.
     """
     at = pathlib.Path(to)
     lines = report.lines(made.view)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folder that an owner is given: what of it is there, what would change, and writing it."""
+"""The owner's inventory folder: what it has, what would change, and writing it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import HOSTS
 
 PAGE = "discovered.html"
-# What Ansible reads in an inventory's folder, if it has one of these endings.
+# Endings of the files that Ansible reads in an inventory folder.
 _READ = ("", ".yml", ".yaml", ".json", ".ini", ".toml", ".py", ".sh")
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file that is not as it would be written; before is None for one that is not there."""
+    """A file that differs from what would be written; before is None if it does not exist."""
 
     path: str
     before: str | None
     after: str
 
     def diff(self) -> dict[str, str]:
-        """Return it as Ansible shows it."""
+        """Return the change in Ansible's diff format."""
         return text_diff(self.path, self.before or "", self.after)
 
     def unified(self) -> list[str]:
-        """Return it line by line: what is there against what would be written."""
+        """Return a unified diff from the existing text to the new one."""
         there, new = (self.before or "").splitlines(), self.after.splitlines()
         return list(
             difflib.unified_diff(there, new, f"{self.path} (there)", f"{self.path} (discovered)", lineterm="", n=1)
@@ -40,7 +40,7 @@ class FileChange:
 
 
 def changes(folder: pathlib.Path, files: t.Mapping[str, str]) -> list[FileChange]:
-    """Return what writing the files would change. Raises CollectionError for what cannot be read, or does not go together."""
+    """Return what writing the files would change. Raises CollectionError for unreadable or conflicting files."""
     if folder.exists() and not folder.is_dir():
         raise CollectionError(f"{folder}: it exists, but is not a folder. Name another one in dgxspark_discover_to.")
     inventory = (folder / HOSTS).parent
@@ -67,6 +67,6 @@ def changes(folder: pathlib.Path, files: t.Mapping[str, str]) -> list[FileChange
 
 
 def write(files: t.Iterable[tuple[str, str]]) -> None:
-    """Write files with their folders, each as a whole or not at all. Raises CollectionError where that is not possible."""
+    """Write files atomically, creating their folders. Raises CollectionError if that fails."""
     for path, text in files:
         node_files.write(path, text.encode(), 0o644)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory as files: the hosts in order behind the controller, and the group's variables, each with what it rests on."""
+"""The inventory as files: the hosts in order after the controller, and the group's variables, each with its evidence."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _CONTROLLER = {"ansible_connection": "local", "ansible_python_interpreter": "{{ 
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists are indented below their key, as yamllint wants them."""
+    """Indents lists below their key, as yamllint requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 
 def files(seen: t.Sequence[Seen], made: Composed) -> dict[str, str]:
-    """Return the files by their paths in the folder. made: with its settings."""
+    """Return the files by path in the folder. made: with settings."""
     shared, own = _reach(seen)
     return {HOSTS: _hosts(seen, made, own), GROUP: _group(seen, made, shared)}
 
 
 def _reach(seen: t.Sequence[Seen]) -> tuple[dict[str, t.Any], dict[str, dict[str, t.Any]]]:
-    """Return the connection variables that are the same of all hosts, and those of each."""
+    """Return the connection variables that all hosts share, and the rest by host."""
     keys = dict.fromkeys(key for host in seen for key in host.reach)
     shared = {
         key: seen[0].reach[key]
@@ -74,7 +74,7 @@ def _hosts(seen: t.Sequence[Seen], made: Composed, own: t.Mapping[str, dict[str,
 
 
 def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
-    """Yield the groups of K3s: as they are where this collection laid it there, else as comments."""
+    """Yield K3s's groups: active if this collection installed it, else as comments."""
     installed = {host.name: host.machine.k3s for host in seen if host.machine and host.machine.k3s.version}
     servers = [name for name, k3s in installed.items() if k3s.role == "server"]
     agents = [name for name, k3s in installed.items() if k3s.role != "server"]
@@ -121,7 +121,7 @@ def _foreign(seen: t.Sequence[Seen], made: Composed) -> list[str]:
 
 
 def foreign_files(seen: t.Sequence[Seen], made: Composed) -> list[tuple[str, str]]:
-    """Return host and path of netplan's files that configure functions or VFs of the fabric, ours left out."""
+    """Return host and path of netplan files, other than ours, that configure functions or VFs of the fabric."""
     found = []
     for host in seen:
         functions = made.slots.get(host.name, {}).values()
@@ -146,9 +146,9 @@ def _comment(text: str, indent: int) -> list[str]:
 
 
 def _indented(value: t.Mapping[str, t.Any], indent: int) -> list[str]:
-    """Dump a mapping: a scalar in its line, a list or dictionary of scalars in one line, all else below its key."""
+    """Dump a mapping: scalars, and lists or dictionaries of scalars, on one line; anything else below its key."""
     lines = []
-    # Through JSON: Ansible's texts are of a type that YAML has no form for.
+    # Through JSON, because YAML cannot represent Ansible's string types.
     for key, own in json.loads(json.dumps(value)).items():
         style = None if isinstance(own, (dict, list)) else False
         text = yaml.dump(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which networks are in use on the nodes, and which are free for the fabric, pods and services."""
+"""Finds the networks in use on the nodes, and free ones for the fabric, pods and services."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 
 Net = ipaddress.IPv4Network
 
-# In order of preference; the first is what the settings have unasked.
+# In order of preference; the first is the settings' default.
 _POOLS = [f"10.{n}.0.0/16" for n in (*range(100, 200), *range(200, 251))]
 _POOLS += [f"172.{n}.0.0/16" for n in range(18, 32)] + ["192.168.0.0/16"]
 _PODS = [f"10.{n}.0.0/16" for n in range(42, 99, 2)] + [f"172.{n}.0.0/16" for n in range(18, 31, 2)]
@@ -26,7 +26,7 @@ _IGNORED = [Net(text) for text in ("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4
 
 @dataclass(slots=True)
 class Networks:
-    """The chosen networks. management and others are in use; others by name. why: what was chosen otherwise than unasked."""
+    """The chosen networks. management and others are in use; others by name. why: reasons for choices that are not the default."""
 
     pool: str
     pods: str
@@ -40,8 +40,8 @@ class Networks:
 def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Function]]) -> Networks:
     """Choose networks that nothing on any node uses.
 
-    functions: by host, those of the fabric. The addresses of their VFs are the fabric's own: where they all lie in one
-    network, the fabric keeps it.
+    functions: by host, the fabric's. Their VFs' addresses are the fabric's own: if they are all in one network, the fabric
+    keeps it.
     """
     made = Networks(str(DEFAULTS["address_pool"]), RESERVED["pods"], RESERVED["services"])
     used: dict[Net, str] = {}
@@ -76,7 +76,7 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
 
 
 def _in_use(host: Seen, functions: t.Collection[Function], made: Networks, used: dict[Net, str]) -> list[Net]:
-    """Add what a host uses; return the networks of the fabric's own VFs."""
+    """Add the networks that a host uses; return those of the fabric's own VFs."""
     node, survey = host.node, host.survey
     ours = [vf.netdev for function in functions for vf in function.vfs if vf.netdev]
     names = {netdev.name for netdev in ours if netdev}
@@ -92,7 +92,7 @@ def _in_use(host: Seen, functions: t.Collection[Function], made: Networks, used:
     for each in survey.networks if survey else ():
         if each.dev is None or each.dev not in names - away:
             listed.append((each.dev, each.network, f"{host.name}: {each.dev or each.why}"))
-    # Of the interface that leads to the controller: the one with the address, else the one with the default route.
+    # The interface towards the controller: the one with the address, else the one with the default route.
     address = str(host.reach.get("ansible_host") or host.typed)
     uplinks = {netdev.name for netdev in netdevs if any(text.split("/")[0] == address for text in netdev.ipv4)}
     uplinks |= {survey.uplink} if survey and survey.uplink and not uplinks else set()
@@ -119,7 +119,7 @@ def _has_k3s(host: Seen) -> bool:
 
 
 def _choose(made: Networks, name: str, wanted: t.Sequence[str], used: t.Mapping[Net, str]) -> None:
-    """Take the first that is free."""
+    """Choose the first free network."""
     default = getattr(made, name)
     for text in wanted:
         if not _clash(Net(text), used):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was discovered, as plain data for the page and as lines for a terminal."""
+"""The discovery as plain data for the page, and as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEAD = ("HOST", "ADDRESS", "STATUS", "DGX OS", "KERNEL", "DRIVER", "NIC FIRMWAR
 
 
 def view(seen: t.Sequence[Seen], made: Composed, stacks: t.Mapping[str, Entry], bad: t.Sequence[Entry]) -> Plain:
-    """Return what was discovered. stacks, bad: the entries of `knowledge/stacks` and `knowledge/versions`."""
+    """Return the discovery's view. stacks, bad: the entries of `knowledge/stacks` and `knowledge/versions`."""
     about = [finding for host in seen for finding in _about_host(host, stacks)]
     about += [*_versions(seen, bad), *_foreign(seen, made)]
     findings = worst_first([*made.findings, *about])
@@ -49,7 +49,7 @@ def view(seen: t.Sequence[Seen], made: Composed, stacks: t.Mapping[str, Entry], 
 
 
 def _segments(made: Composed) -> dict[tuple[str, int], str]:
-    """Return what each port hangs on, by a name of its own."""
+    """Return a unique name of the segment at each port."""
     found: dict[tuple[str, int], str] = {}
     for switch in (True, False):
         for number, wire in enumerate((w for w in made.layout.wires if w.is_switch is switch), 1):
@@ -97,7 +97,7 @@ def _held(host: Seen, stack: Stack) -> t.Iterator[str]:
 
 
 def _vfs(host: Seen, stack: Stack) -> list[str]:
-    """Return the VFs that a stack's processes use, and of K3s those in pods."""
+    """Return the VFs that a stack's processes use; for K3s, also those in pods."""
     pids = {str(pid) for pid in stack.pids}
     found = []
     for function in host.node.functions if host.node else ():
@@ -186,7 +186,7 @@ def _function(slot: str, function: Function, used: bool) -> Plain:
 
 
 def lines(shown: Plain) -> list[str]:
-    """Return a view for a terminal: plain ASCII, aligned."""
+    """Return a view's lines for a terminal: plain ASCII, aligned."""
     told = [shown["headline"], "", *_aligned([_HEAD, *(_row(host) for host in shown["hosts"])])]
     functions = [
         (

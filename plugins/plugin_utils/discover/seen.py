@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the nodes showed, by the names that the inventory will give them, and which of their functions is which slot."""
+"""The nodes' facts under their names in the new inventory, and which of their functions is which slot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 
 Plain = t.Mapping[str, t.Any]
 
-# Variables that say how a host is reached, and hold no secret.
+# Connection variables that hold no secret.
 CONNECTION = (
     "ansible_host",
     "ansible_port",
@@ -40,9 +40,9 @@ CONNECTION = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One host. typed: what it was called in this run. reach: connection variables. error: why it was not read, if it was not.
+    """One host. typed: its name in this run. reach: connection variables. error: why it was not read, if it was not.
 
-    What is None was not read; `unread` says of what and why.
+    None means not read; `unread` says what was not, and why.
     """
 
     name: str
@@ -58,16 +58,16 @@ class Seen:
 
     @property
     def shown(self) -> str:
-        """How people know it: its name, and what it was called."""
+        """Its name for people: with the name in this run if that differs."""
         return self.name if self.name == self.typed else f"{self.name} ({self.typed})"
 
 
 def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
     """Return the hosts in order.
 
-    hosts: by what each was called, `reach`, `error`, and what the modules returned: `roce`, `survey`, `health`, `machine`,
-    `links`, with `unread` (what -> why). keep_names: whether those are names that the owner gave; else they become spark1 and
-    so on, reached at what they were called. Raises CollectionError for a wrong form, or where there is no host.
+    hosts: by name in this run, `reach`, `error`, and the modules' results: `roce`, `survey`, `health`, `machine`,
+    `links`, with `unread` (what -> why). keep_names: whether the owner gave these names; else the hosts become spark1 and so
+    on, with the name as address. Raises CollectionError for malformed input, or if there is no host.
     """
     if not hosts:
         raise CollectionError("no host is there to look at. Give the addresses with -i '192.0.2.11,192.0.2.12,'.")
@@ -94,10 +94,10 @@ def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
 
 
 def functions_by_slot(node: Node, hardware: Hardware) -> tuple[dict[str, Function], dict[str, dict[str, str]]]:
-    """Return a node's functions by slot, and how those are named that the hardware class names otherwise.
+    """Return a node's functions by slot, and names for those that the hardware class names differently.
 
-    A function is known by its PCI address or its interface's name; the others take the slots that are left, by the number of
-    their port as the driver says it and then in order of their addresses.
+    A function is identified by its PCI address or its interface's name; the others take the remaining slots, by the driver's
+    port number and then in order of their addresses.
     """
     left = list(node.functions)
     found: dict[str, Function] = {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""IPv4 networks, the pool's subnets, VF MACs: the arithmetic of the plan. netaddr does it."""
+"""The plan's arithmetic on IPv4 networks, the pool's subnets and VF MACs, done with netaddr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
 
 
 def require_netaddr() -> None:
-    """Raise CollectionError with the command that helps where the Python package netaddr is missing."""
+    """Raise CollectionError with the install command if the Python package netaddr is missing."""
     if NETADDR_ERROR is not None:
         raise CollectionError(
             f"The Python package netaddr is missing on the controller ({NETADDR_ERROR}). "
@@ -47,7 +47,7 @@ class Network:
 
     @property
     def most(self) -> int:
-        """The highest offset that a host may have: the one before the broadcast address."""
+        """The highest offset a host may have: the one before the broadcast address."""
         return self.last - self.first - 1
 
     def overlaps(self, other: Network) -> bool:
@@ -61,7 +61,7 @@ def address(number: int) -> str:
 
 
 def parse_network(text: str) -> Network:
-    """Read `10.100.0.0/16`. Raises ValueError that says what is wrong."""
+    """Parse `10.100.0.0/16`. Raises ValueError that says what is wrong."""
     network = _parse(text)
     if network.value != network.first:
         raise ValueError(f"has host bits set: the network is {network.network}/{network.prefixlen}")
@@ -69,7 +69,7 @@ def parse_network(text: str) -> Network:
 
 
 def ipv6_network(value: t.Any) -> bool:
-    """Whether a value is an IPv6 network: the fabric has IPv4 addresses alone, and can overlap none."""
+    """Whether a value is an IPv6 network. The fabric is IPv4 only, so it cannot overlap one."""
     try:
         return isinstance(value, str) and "/" in value and bool(ipaddress.IPv6Network(value))
     except ValueError:
@@ -92,7 +92,7 @@ def _parse(text: str) -> t.Any:
 
 
 def parse_host(text: str | None) -> Network | None:
-    """Return a single address as a network; None for a host name, an IPv6 address or nothing, which say nothing here."""
+    """Return a single address as a /32 network; None for a host name, an IPv6 address or None, which do not matter here."""
     if text is None or not _ADDRESS.match(text) or not netaddr.valid_ipv4(text):
         return None
     number = int(netaddr.IPAddress(text, 4))
@@ -100,7 +100,7 @@ def parse_host(text: str | None) -> Network | None:
 
 
 def unusable(network: Network) -> str | None:
-    """Return why hosts cannot have addresses of this network, if they cannot."""
+    """Return why hosts cannot use addresses of this network, or None if they can."""
     for text, why in (
         ("0.0.0.0/8", "no host's"),
         ("127.0.0.0/8", "the loopback's"),
@@ -114,14 +114,14 @@ def unusable(network: Network) -> str | None:
 
 
 def carve(pool: Network, prefix: int, number: int) -> Network | None:
-    """Return subnet `number` (from 0) of the pool, or None behind its end."""
+    """Return subnet `number` (from 0) of the pool, or None past its end."""
     size = 1 << (32 - prefix)
     first = pool.first + number * size
     return Network(first, first + size - 1, prefix) if first + size - 1 <= pool.last else None
 
 
 def mac(prefix: str, index: int, port: int, function: int, vf: int) -> str:
-    """Return a VF's MAC: the prefix, the host's index in two octets, one octet for the slot, one for the VF."""
+    """Return a VF's MAC: the prefix, two octets for the host's index, one for the slot, one for the VF."""
     return f"{prefix}:{index >> 8:02x}:{index & 0xFF:02x}:{port << 4 | function:02x}:{vf:02x}"
 
 
@@ -129,14 +129,14 @@ K = t.TypeVar("K")
 
 
 class Overlaps(t.Generic[K]):
-    """Finds which of many networks overlap one: by bisection, as a ring of many nodes has thousands of subnets."""
+    """Finds the networks that overlap a given one, by bisection: a ring of many nodes has thousands of subnets."""
 
     def __init__(self, networks: t.Iterable[tuple[Network, K]]) -> None:
         self._sorted = sorted(networks, key=lambda item: (item[0].first, item[0].last))
         self._firsts = [network.first for network, _key in self._sorted]
 
     def among_themselves(self) -> list[tuple[K, K]]:
-        """Return the neighbours that overlap."""
+        """Return the pairs that overlap, each network with the one before it that reaches furthest."""
         found = []
         widest = 0
         for i in range(1, len(self._sorted)):
@@ -147,7 +147,7 @@ class Overlaps(t.Generic[K]):
         return found
 
     def of(self, network: Network) -> list[K]:
-        """Return the keys of those that overlap `network`, given that they do not overlap each other."""
+        """Return the keys of the networks that overlap `network`, provided that they do not overlap each other."""
         end = bisect.bisect_right(self._firsts, network.last)
         found = []
         while end > 0 and self._sorted[end - 1][0].last >= network.first:

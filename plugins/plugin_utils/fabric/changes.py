@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles would change on a node that was seen, and what speaks against it."""
+"""What the roles would change on a node, and the reasons not to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _source = functools.cache(persist.source)
 
 
 class Difference(t.TypedDict):
-    """What differs, and what the roles would refuse (severity `error`) or say about it."""
+    """The differences, and what the roles would refuse (severity `error`) or report about them."""
 
     changes: list[Change]
     findings: list[Finding]
@@ -40,10 +40,10 @@ def changes(
     parts: t.Sequence[str] = PARTS,
     path: str = netplan.PATH,
 ) -> Difference:
-    """Return the differences between a node and its part of the plan, and what speaks against making them.
+    """Return the differences between a node and its part of the plan, and the reasons not to apply them.
 
-    planned, node: the plain forms of PlannedHost and Node. options: of the VFs, the fields of `vfs.Options`. parts:
-    `sriov` (functions and VFs, what restores them) and `netplan` (addresses). path: netplan's file.
+    planned, node: the plain forms of PlannedHost and Node. options: for the VFs, fields of `vfs.Options`. parts:
+    `sriov` (functions, VFs and what restores them) and `netplan` (addresses). path: netplan's file.
     """
     known = [field.name for field in dataclasses.fields(vfs.Options)]
     for option in options or {}:

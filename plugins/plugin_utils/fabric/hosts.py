@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts of the plan: their numbers, what they name otherwise, and which of the functions they show is which slot."""
+"""The hosts of the plan: their numbers, their overrides, and which function on a node is which slot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 
 INDEX = "dgxspark_fabric_index"
 FUNCTIONS = "dgxspark_fabric_functions"
-MOST = 65535  # the index has two octets in a MAC
+MOST = 65535  # a MAC has two octets for the index
 
 _NETDEV = re.compile(r"^[^\s/:]{1,15}$")
 _PCI = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
@@ -30,10 +30,10 @@ _PCI = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
 @dataclass(frozen=True, slots=True)
 class HostInput:
-    """What is known of a host before the plan. `index` and `functions` are the raw host variables.
+    """What is known of a host before planning. `index` and `functions` are the raw host variables.
 
-    management: its `ansible_host` or None. node: what it showed, or None where nobody looked. by: all else that says
-    which machine that address is, such as a port or a jump host.
+    management: its `ansible_host` or None. node: its facts, or None if they were not gathered. by: whatever else
+    identifies the machine behind that address, such as a port or a jump host.
     """
 
     name: str
@@ -46,9 +46,9 @@ class HostInput:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How a slot's function is found on a host, and what it is called until then.
+    """How to find a slot's function on a host, and its name until then.
 
-    `pci` is None where nobody knows it; `by_netdev` is False where the name alone proves nothing.
+    `pci` is None if unknown; `by_netdev` is False if the name alone proves nothing.
     """
 
     slot: Slot
@@ -62,7 +62,7 @@ def _wrong(kind: str, subject: str, message: str, remedy: str) -> Finding:
 
 
 def indexes(hosts: t.Sequence[HostInput]) -> tuple[dict[str, int], list[Finding]]:
-    """Return each host's number: pinned, else its position from 1. Two hosts with one number are a finding."""
+    """Return each host's number: pinned, else its position from 1. Two hosts with the same number are a finding."""
     found: dict[str, int] = {}
     findings: list[Finding] = []
     owners: dict[int, str] = {}
@@ -92,10 +92,10 @@ def indexes(hosts: t.Sequence[HostInput]) -> tuple[dict[str, int], list[Finding]
 
 
 def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
-    """Find machines that stand in the inventory under two names: each name would be given an identity of its own.
+    """Find machines that are in the inventory under two names, which would get an identity for each.
 
-    By the address, and by the MACs of the functions that were seen. A loopback address is a tunnel's end and says
-    nothing of the machine.
+    Compares addresses, and the MACs of the functions in the facts. A loopback address is the end of a tunnel and does not
+    identify the machine.
     """
     findings: list[Finding] = []
     by_address: dict[tuple[str, ...], str] = {}
@@ -121,7 +121,7 @@ def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
 
 
 def _spelt(address: str) -> str:
-    """Return an address or a name in the one spelling that all others of it have."""
+    """Return an address or a name in its canonical spelling."""
     plain = address.strip("[]").rstrip(".").lower()
     try:
         found = ip_address(plain)
@@ -138,7 +138,7 @@ def _loopback(address: str) -> bool:
 
 
 def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], list[Finding]]:
-    """Return how each slot's function is found: as the hardware class says, or as the host's variable names it."""
+    """Return how to find each slot's function: as the hardware class says, or as the host's variable names it."""
     findings: list[Finding] = []
     named = host.functions if host.functions is not None else {}
     slots = {slot.slot: slot for slot in hardware.slots}
@@ -157,7 +157,7 @@ def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], 
             remedy = "Give netdev, pci or both, such as {netdev: enp1s0f0np0}."
             findings.append(_wrong("type", f"{subject}.{name}{fault[0]}", fault[1], remedy))
             continue
-        # The class's name and address go together: where the owner replaces one, the other says nothing.
+        # The class's name and address go together: if the owner replaces one, the other no longer applies.
         netdev, pci = entry.get("netdev", slots[name].netdev), entry.get("pci")
         found[name] = Expected(slots[name], str(netdev), str(pci) if pci is not None else None, "netdev" in entry)
     for key in ("netdev", "pci"):
@@ -186,7 +186,7 @@ def _fault(entry: t.Any) -> tuple[str, str] | None:
 def resolve(
     host: HostInput, wanted: t.Sequence[Expected], hardware: Hardware, vf_count: int
 ) -> tuple[dict[str, Function], list[Finding]]:
-    """Return the function that each wanted slot is on a node that was seen, and what the node lacks."""
+    """Return the function of each wanted slot on a node with facts, and what the node lacks."""
     if host.node is None:
         return {}, []
     found: dict[str, Function] = {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From Ansible's variables to the plan's inputs: reads of each host what the plan may depend on, and nothing else."""
+"""From Ansible's variables to the plan's inputs: takes from each host only what the plan may depend on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 )
 
 FACTS = "dgxspark_roce"
-# With one address, hosts that differ in one of these are different machines, behind another jump host; so are ports.
+# Hosts that share an address but differ in one of these are different machines, behind another jump host; so are ports.
 REACH = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_executable")
 
 
@@ -27,12 +27,12 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
 
     hosts: names in the group's order. settings: `dgxspark_fabric`. hostvars: Ansible's, or a dictionary of the same
     shape; a host without variables is planned from the settings alone. knowledge_dirs: the owner's overlays.
-    Raises CollectionError with what is wrong.
+    Raises CollectionError that says what is wrong.
     """
     names = _names(hosts, "the hosts")
     if not isinstance(hostvars, t.Mapping):
         raise CollectionError(f"hostvars: a dictionary is needed, not {type_name(hostvars)}.")
-    # Not get(): Ansible's hostvars has an undefined value for a host that it does not know, and no default.
+    # Not get(): for an unknown host, Ansible's hostvars returns an undefined value instead of the default.
     variables = {name: hostvars[name] if name in hostvars else {} for name in names}  # noqa: SIM401
     _check_one_fabric(variables)
     try:
@@ -49,7 +49,7 @@ def _names(value: t.Any, what: str) -> list[str]:
 
 
 def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
-    """Refuse hosts that see other settings: whose plan held would then depend on who made it."""
+    """Refuse hosts with different settings: the plan would depend on which host computes it."""
     first: tuple[str, t.Any] | None = None
     for name, of_host in variables.items():
         own = of_host.get(VARIABLE)

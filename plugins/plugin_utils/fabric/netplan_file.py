@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The text of the fabric's netplan file: netplan's tree, dumped by a YAML library, which the nodes need not have."""
+"""The text of the fabric's netplan file, dumped on the controller so that the nodes need no YAML library."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def content(planned: PlannedHost, renderer: str | None = None) -> str:
 
 
 def changes(node: Node, planned: PlannedHost, path: str = netplan.PATH) -> list[Change]:
-    """Return what netplan_vf would change on a node, which roce_info has read."""
+    """Return what netplan_vf would change on a node, from roce_info's facts."""
     return netplan.drift(node, planned, content(planned, node.netplan.renderer), path=path)
 
 
 def file_of(planned: t.Any, renderer: str | None = None) -> dict[str, t.Any]:
     """Return `content` and `devices` (name, MAC, addresses, MTU) as the module netplan_vf takes them.
 
-    planned: a host of the plan in its plain form. Raises CollectionError for a wrong form.
+    planned: a host of the plan in plain form. Raises CollectionError if it is malformed.
     """
     host = from_plain(PlannedHost, planned)
     devices = [

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's answer to the confirmation of a change of its network means, as a result of the action netplan_vf."""
+"""Turns a node's answer to the confirmation of a network change into a result of the action netplan_vf."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MORE_TIME = "rollback_timeout; in the role, netplan_vf_rollback_timeout"
 
 
 def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
-    """Return the result; None where the node is not done, and is to be asked again.
+    """Return the result, or None if the node is not done and must be polled again.
 
     answer: of the module in its phase `confirm`. timeout: seconds of the node's timer. lost: whether the connection broke
-    when the change began.
+    when the change started.
     """
     outcome, message = answer.get("outcome"), answer.get("message")
     if answer.get("failed"):
@@ -45,7 +45,7 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
 
 
 def silent(timeout: float, grace: float, error: str) -> Plain:
-    """Return the result of a node that no longer answers. grace: seconds that were waited after the timer."""
+    """Return the result for a node that no longer answers. grace: seconds waited after the timer."""
     return _failure(
         f"The node has not answered since the change, not even {grace} s after its timer ({timeout} s) must have "
         f"gone off and brought the old configuration back. Look at its console. The last error: {error}"

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of the fabric: what each function and VF of every host is to be. Pure, and the same from every host's view.
+"""The fabric plan: the target state of each function and VF of every host. Pure, and the same seen from every host.
 
-Addresses and MACs depend on the settings, the hosts' order (or pinned numbers) and the hardware class alone. What nodes
-show only adds names to the plan, or refuses it.
+Addresses and MACs depend only on the settings, the hosts' order (or pinned numbers) and the hardware class. Facts from
+the nodes only add names to the plan, or make it fail.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
     """Plan the fabric.
 
     inputs: the hosts of the fabric's group in inventory order. raw: `dgxspark_fabric` as the owner wrote it. entry: the
-    hardware class. Raises CollectionError with all findings at once where the plan would be wrong.
+    hardware class. Raises CollectionError with all findings at once if the plan would be wrong.
     """
     addresses.require_netaddr()
     hardware = Hardware.of(entry)
@@ -67,7 +67,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
     if settings is not None and not inputs and not findings:
         findings.append(_no_hosts(settings))
     refuse(findings)
-    settings = t.cast(Settings, settings)  # where there is none, there was a finding
+    settings = t.cast(Settings, settings)  # None comes with a finding, refused above
     joined, findings = segments.segments(settings, hardware, [host.name for host in inputs])
     refuse(findings)
     ends = subnets.ends(joined, hardware)
@@ -124,7 +124,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
 
 
 def refuse(findings: t.Sequence[Finding]) -> None:
-    """Raise CollectionError that tells all findings, if there are any."""
+    """Raise CollectionError with all findings, if there are any."""
     if not findings:
         return
     told = [str(finding) for finding in findings[:_SHOWN]]
@@ -160,7 +160,7 @@ def _function(
     vfs = []
     for subnet in lane:
         vf = there.get(subnet.vf)
-        # In a pod's namespace an interface may be called otherwise: its name there is no name on the host.
+        # A pod's namespace may rename an interface, so that name is not its name on the host.
         on_host = vf is not None and vf.netdev is not None and vf.place.state == "host"
         vfs.append(
             PlannedVf(
@@ -208,7 +208,7 @@ def _pairs(
     settings: Settings,
     numbers: t.Mapping[str, int],
 ) -> t.Iterator[Plain]:
-    """Yield every pair of hosts on a segment with its paths: function by function, for each VF index."""
+    """Yield each pair of hosts on a segment with its paths: function by function, for each VF index."""
     rows: list[tuple[int, str, dict[str, tuple[str, str]]]] = [
         (
             subnet.vf,
@@ -243,7 +243,7 @@ def _pairs(
 def _mac_clashes(
     inputs: t.Sequence[HostInput], planned: t.Mapping[str, PlannedHost], ours: t.Mapping[str, t.Collection[str]]
 ) -> list[Finding]:
-    """Find planned MACs that other interfaces already have. VFs of planned functions take theirs from the plan."""
+    """Find planned MACs that other interfaces already have. VFs of planned functions get theirs from the plan."""
     macs = {
         vf.mac: (host.name, f"{function.slot}v{vf.index}")
         for host in planned.values()
@@ -258,7 +258,7 @@ def _mac_clashes(
             if function.pci not in ours[host.name]:
                 seen += [(f"VF {vf.pci}", vf.netdev.mac if vf.netdev else vf.admin_mac) for vf in function.vfs]
         for netdev in node.other if node else ():
-            # What is stacked on a VF (a VLAN, a bridge) has the VF's MAC by right.
+            # An interface stacked on a VF (a VLAN, a bridge) legitimately has the VF's MAC.
             if netdev.mac and macs.get(netdev.mac.lower(), ("",))[0] != host.name:
                 seen.append((netdev.name, netdev.mac))
         for name, mac in seen:

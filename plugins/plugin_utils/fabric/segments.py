@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Topologies: which ports share a segment (one L2 domain: the switch, or one cable), and what is wrong with a cabling."""
+"""Topologies: which ports share a segment (one L2 domain: the switch, or one cable), and what is wrong with the cabling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 )
 
 SWITCH = "switch"
-# How many hosts a topology joins: at least, at most.
+# How many hosts a topology joins: minimum, maximum.
 HOSTS: dict[str, tuple[int, int | None]] = {
     "single": (1, 1),
     "direct": (2, 2),
@@ -44,9 +44,9 @@ def _wrong(kind: str, key: str, message: str, remedy: str) -> Finding:
 def segments(
     settings: Settings, hardware: Hardware, hosts: t.Sequence[str]
 ) -> tuple[tuple[Segment, ...], list[Finding]]:
-    """Return the segments of a topology, numbered so that an appended host renumbers none.
+    """Return the segments of a topology, numbered so that appending a host renumbers none.
 
-    hosts: in inventory order. A cabling that the topology does not allow comes back as findings.
+    hosts: in inventory order. Cabling that the topology does not allow is returned as findings.
     """
     least, most = HOSTS[settings.topology]
     if len(hosts) < least or (most is not None and len(hosts) > most):
@@ -88,7 +88,7 @@ def _numbered(cables: t.Sequence[Cable]) -> list[tuple[int, Cable]]:
 
 
 def _default_cables(settings: Settings, hosts: t.Sequence[str]) -> tuple[list[tuple[int, Cable]], list[Finding]]:
-    """Cable in order. Numbers: of a direct cable its port, in a ring the host whose outgoing end it has."""
+    """Cable in order. A direct cable has the number of its port, a ring's cable that of the host at its outgoing end."""
     if settings.topology == "direct":
         first, second = hosts
         return [(port, ((first, port), (second, port))) for port in settings.ports], []
@@ -135,7 +135,7 @@ def _check_cables(settings: Settings, hardware: Hardware, hosts: t.Sequence[str]
 
 
 def _check_shape(settings: Settings, hosts: t.Sequence[str], cables: t.Sequence[Cable]) -> list[Finding]:
-    """Find hosts that no cable reaches, and cables that do not form the topology."""
+    """Find hosts without a cable, and cables that do not form the topology."""
     ends: dict[str, list[str]] = {host: [] for host in hosts}
     for (host, _port), (other, _other_port) in cables:
         ends[host].append(other)
@@ -159,7 +159,7 @@ def _check_shape(settings: Settings, hosts: t.Sequence[str], cables: t.Sequence[
 
 
 def _apart(ends: t.Mapping[str, t.Sequence[str]]) -> list[str]:
-    """Return the hosts that cannot be reached from the first."""
+    """Return the hosts that the first one cannot reach."""
     todo = [next(iter(ends))]
     reached = set(todo)
     while todo:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`dgxspark_fabric` and the hardware class behind it, checked: plain data in, frozen settings and findings out."""
+"""Validates `dgxspark_fabric` and its hardware class: plain data in, frozen settings and findings out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANY_MTU = 65535
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A function that a machine of a hardware class is expected to have."""
+    """A function that each machine of a hardware class should have."""
 
     slot: str
     port: int
@@ -44,7 +44,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What the plan needs of an entry of `knowledge/hardware/`."""
+    """What the plan needs from an entry of `knowledge/hardware/`."""
 
     id: str
     slots: tuple[Slot, ...]
@@ -54,7 +54,7 @@ class Hardware:
 
     @classmethod
     def of(cls, entry: t.Mapping[str, t.Any]) -> Hardware:
-        """Read a checked entry of the knowledge base."""
+        """Build it from a checked entry of the knowledge base."""
         return cls(
             id=str(entry["id"]),
             slots=tuple(Slot(s["slot"], s["port"], s["function"], s["netdev"], s["pci"]) for s in entry["slots"]),
@@ -70,7 +70,7 @@ class Hardware:
 
     @property
     def functions(self) -> int:
-        """How many function numbers a port takes up in the numbering of subnets."""
+        """How many function numbers a port occupies in the numbering of subnets."""
         return max(slot.function for slot in self.slots) + 1
 
     def of_port(self, port: int) -> list[Slot]:
@@ -120,7 +120,7 @@ SPARE = "spare"
 
 
 def near(word: t.Any, known: t.Iterable[str]) -> str:
-    """Return "Did you mean …?" where a known word is close, else the known words."""
+    """Return "Did you mean …?" if a known word is close, else the known words."""
     words = list(known)
     by_lower = {known.lower(): known for known in reversed(words)}
     close = [by_lower[match] for match in difflib.get_close_matches(str(word).lower(), by_lower, n=1)]
@@ -129,19 +129,19 @@ def near(word: t.Any, known: t.Iterable[str]) -> str:
 
 
 def show(value: t.Any, limit: int = 60) -> str:
-    """Return a value for a message, cut where it is long."""
+    """Return a value for a message, truncated if it is long."""
     text = repr(str(value) if isinstance(value, str) else value)
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def hardware_name(raw: t.Any) -> str:
-    """Return the hardware class that raw settings name; the default where they do not say it in words."""
+    """Return the hardware class that raw settings name, or the default if they name none as text."""
     name = raw.get("hardware", DEFAULTS["hardware"]) if isinstance(raw, t.Mapping) else DEFAULTS["hardware"]
     return str(name) if isinstance(name, str) else str(DEFAULTS["hardware"])
 
 
 class _Reader:
-    """Takes values out of the raw settings, and notes what is wrong with them; a bad value becomes its default."""
+    """Takes values from the raw settings and records what is wrong with them; a bad value becomes its default."""
 
     def __init__(self, raw: t.Mapping[str, t.Any]) -> None:
         self.raw = raw
@@ -155,7 +155,7 @@ class _Reader:
         return DEFAULTS[key] if value is None else value
 
     def typed(self, key: str, kind: type | tuple[type, ...], wanted: str, remedy: str = GUIDE) -> t.Any:
-        """Return the value where it is of the type; else note it and return the default."""
+        """Return the value if it has the type; else record the fault and return the default."""
         value = self.get(key)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             self.wrong("type", key, f"{wanted} is needed, not {type_name(value)} {show(value)}.", remedy)
@@ -183,7 +183,7 @@ class _Reader:
 
 
 def type_name(value: t.Any) -> str:
-    """Return the type of a value as YAML's users call it."""
+    """Return a value's type in YAML users' terms."""
     for kind, name in ((bool, "the truth value"), (str, "the text"), (int, "the number"), (float, "the number")):
         if isinstance(value, kind):
             return name
@@ -195,7 +195,7 @@ def type_name(value: t.Any) -> str:
 
 
 def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list[Finding]]:
-    """Check raw settings. All faults are found at once; None where even the topology is not known."""
+    """Check raw settings. Reports all faults at once; the settings are None if even the topology is unknown."""
     if not isinstance(raw, t.Mapping):
         found = f"a dictionary is needed, not {type_name(raw)} {show(raw)}."
         return None, [Finding("settings.type", "error", VARIABLE, found, GUIDE)]
@@ -380,7 +380,7 @@ def _reserved(reader: _Reader) -> dict[str, Network]:
     given = reader.typed("reserved_networks", t.cast(type, t.Mapping), "a dictionary of networks by name")
     found = {}
     for name, value in {**RESERVED, **given}.items():
-        # K3s is given the two of its own, and gives pods IPv4.
+        # The two defaults are passed to K3s, which gives pods IPv4 addresses.
         skipped = value is None or (name not in RESERVED and ipv6_network(value))
         network = None if skipped else reader.network(f"reserved_networks.{name}", value)
         if network:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan's subnets: one for each segment, function and VF index, at a place in the pool that nothing else moves."""
+"""The plan's subnets: one per segment, function and VF index, at a place in the pool that no other change moves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A slot of a host on a segment: what has VFs there. `lane` says which slots of a segment share subnets."""
+    """A host's slot on a segment, which has VFs. `lane` says which slots of a segment share subnets."""
 
     host: str
     slot: Slot
@@ -50,12 +50,12 @@ class Subnet:
 
     @property
     def key(self) -> str:
-        """What names it in `dgxspark_fabric.subnets`."""
+        """Its name in `dgxspark_fabric.subnets`."""
         return f"{self.segment}/{self.lane}/{self.vf}"
 
     @property
     def origin(self) -> str:
-        """The setting that it comes of."""
+        """The setting that defines it."""
         return f"{VARIABLE}.subnets.{self.key}" if self.by_hand else f"{VARIABLE}.address_pool"
 
 
@@ -72,7 +72,7 @@ def ends(segments: t.Sequence[Segment], hardware: Hardware) -> list[End]:
 def subnets(
     settings: Settings, hardware: Hardware, on: t.Sequence[End]
 ) -> tuple[dict[tuple[str, str], list[Subnet]], list[Finding]]:
-    """Return the subnets by segment and lane, in order of the VF index; findings where they do not fit the pool."""
+    """Return the subnets by segment and lane, in order of the VF index, and findings if they do not fit the pool."""
     made: dict[tuple[str, str], list[Subnet]] = {}
     short: list[int] = []
     for end in on:
@@ -117,7 +117,7 @@ def _of_lane(settings: Settings, hardware: Hardware, end: End, short: list[int])
 
 
 def misfits(made: t.Iterable[Subnet], indexes: t.Mapping[str, int]) -> list[Finding]:
-    """Find hosts whose index would be a subnet's broadcast address or lie behind it: one finding for a host."""
+    """Find hosts whose index is a subnet's broadcast address or beyond it: one finding per host."""
     found: dict[str, Finding] = {}
     for subnet in made:
         for end in subnet.ends:
@@ -137,7 +137,7 @@ def misfits(made: t.Iterable[Subnet], indexes: t.Mapping[str, int]) -> list[Find
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A network or an address that no subnet may touch, and what it is to whom."""
+    """A network or an address that no subnet may overlap, and a description of it."""
 
     network: Network
     what: str
@@ -146,7 +146,7 @@ class Obstacle:
 def obstacles(
     settings: Settings, hosts: t.Sequence[HostInput], planned: t.Mapping[str, t.Collection[str]]
 ) -> list[Obstacle]:
-    """Return all that subnets may not overlap. planned: the PCI addresses of each host's functions in the plan."""
+    """Return everything that subnets may not overlap. planned: the PCI addresses of each host's functions in the plan."""
     found = [
         Obstacle(network, f"the management network {network} ({VARIABLE}.management_networks)")
         for network in settings.management
@@ -170,9 +170,9 @@ def obstacles(
 
 
 def _interfaces(host: HostInput, planned: t.Collection[str], mac_prefix: str) -> list[tuple[str, str]]:
-    """Return the addresses seen on interfaces whose addresses are not the plan's to give.
+    """Return the addresses on interfaces that the plan does not manage.
 
-    Nor are those of our own VFs in the way, by their MAC, on a function that is planned no longer: they go first.
+    Omits our own VFs, recognised by their MAC, on functions that are no longer planned: they are removed first.
     """
     if host.node is None:
         return []
@@ -188,7 +188,7 @@ def _interfaces(host: HostInput, planned: t.Collection[str], mac_prefix: str) ->
 
 
 def overlaps(made: t.Sequence[Subnet], found: t.Iterable[Obstacle]) -> list[Finding]:
-    """Find subnets that overlap each other (twins in one subnet among them) or an obstacle."""
+    """Find subnets that overlap an obstacle or each other (including twins in one subnet)."""
     index = Overlaps((subnet.network, position) for position, subnet in enumerate(made))
     findings = []
     for first, second in index.among_themselves():

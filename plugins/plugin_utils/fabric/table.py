@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan as text for a terminal: aligned columns, no colours, one block for each host."""
+"""The plan as text for a terminal: aligned columns, no colours, one block per host."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def table(
 ) -> list[str]:
     """Return the plan as lines.
 
-    changes: what would change, by host; at a host that is not in it nobody could look. Without it nothing is said of
-    changes. findings: what speaks against them, by host. A question mark stands for what only the node can tell.
+    changes: what would change, by host; a host missing from it was not reached. If None, the lines do not mention
+    changes. findings: reasons not to apply them, by host. A question mark stands for what only the node can tell.
     """
     if not isinstance(plan, t.Mapping) or "hosts" not in plan:
         raise CollectionError("A plan is needed, as the filter dgxspark.cluster.fabric_plan returns it.")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a benchmark as one HTML page that needs nothing else, made of the JSON report alone."""
+"""A benchmark's report as one self-contained HTML page, made from the JSON report alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SENTENCES = {
 
 
 def page(report: t.Any) -> str:
-    """Return the page of a report. Raises CollectionError for what is no report of this form."""
+    """Return the page of a report. Raises CollectionError if it is not a report of this form."""
     if not isinstance(report, t.Mapping) or report.get("format") != form.FORMAT:
         raise CollectionError(
             f"this is not a report of a benchmark of form {form.FORMAT}. Generate it again with bench.yml."

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The charts of a matrix: speed over concurrency, speed per user against speed in all, acceptance over depth, memory."""
+"""A matrix's charts: speed over concurrency, speed per user against total speed, acceptance over depth, memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROW = 26.0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A mark. series: of a case that stands out, else None; hint: what it is."""
+    """A mark. series: number of a highlighted case, else None; hint: its tooltip."""
 
     x: float
     y: float
@@ -28,7 +28,7 @@ class Point:
 
 
 def ticks(most: float, count: int = 5) -> list[float]:
-    """Return round numbers from 0 up to what covers `most`."""
+    """Return round numbers from 0 to at least `most`."""
     if most <= 0:
         return [0.0, 1.0]
     raw = most / count
@@ -38,7 +38,7 @@ def ticks(most: float, count: int = 5) -> list[float]:
 
 
 class Frame:
-    """The axes of a chart. steps: what is on the x axis where it is no scale, at equal distances."""
+    """A chart's axes. steps: the values of an x axis that is not a scale, equally spaced."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Frame:
         most: tuple[float, float],
         steps: t.Sequence[float] = (),
     ) -> None:
-        """Draw them."""
+        """Draw the axes."""
         self.width, self.height = size
         self.steps = list(steps)
         self.xs, self.ys = ticks(most[0]), ticks(most[1])
@@ -64,23 +64,23 @@ class Frame:
         svg.text(self.root, left, _TOP - 11, axes[1], "note")
 
     def x(self, value: float) -> float:
-        """Return where a value lies."""
+        """Return a value's x coordinate."""
         inner = self.width - _LEFT - _RIGHT
         if self.steps:
             return _LEFT + inner * (self.steps.index(value) + 0.5) / len(self.steps)
         return _LEFT + inner * value / self.xs[-1]
 
     def y(self, value: float) -> float:
-        """Return where a value lies."""
+        """Return a value's y coordinate."""
         return self.height - _BOTTOM - value / self.ys[-1] * (self.height - _TOP - _BOTTOM)
 
     def line(self, points: t.Sequence[Point], cls: str) -> None:
-        """Join points."""
+        """Connect points with a line."""
         joined = " ".join(f"{svg.number(self.x(p.x))},{svg.number(self.y(p.y))}" for p in points)
         svg.add(self.root, "polyline", f"curve {cls}", points=joined)
 
     def dots(self, points: t.Iterable[Point], radius: float = 3.2) -> None:
-        """Mark points, those that stand out last, so that nothing lies on them."""
+        """Mark points; highlighted ones come last, so that nothing covers them."""
         for point in sorted(points, key=lambda p: p.series is not None):
             cls = "dot other" if point.series is None else f"dot series{point.series}"
             svg.hint(svg.add(self.root, "circle", cls, cx=self.x(point.x), cy=self.y(point.y), r=radius), point.hint)
@@ -95,7 +95,7 @@ def _series(case: Plain, best: t.Sequence[str]) -> int | None:
 
 
 def speed(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, float]) -> str:
-    """Return tokens/s in all over the number of requests at once, a line for each case that passed."""
+    """Return total tokens/s over the number of concurrent requests, one line for each case that passed."""
     shown = [case for case in cases if case["outcome"] in ("good", "requests_failed") and _good(case)]
     levels = sorted({n for case in shown for n, _level in _good(case)})
     most = max((level["peak"] for case in shown for _n, level in _good(case)), default=0.0)
@@ -114,7 +114,7 @@ def speed(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, fl
 
 
 def pareto(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, float]) -> str:
-    """Return tokens/s in all against tokens/s of one user, with the line that nothing measured surpasses."""
+    """Return total tokens/s against tokens/s of one user, with the frontier that no measurement exceeds."""
     points = [
         Point(
             level["peak"] / n,
@@ -134,7 +134,7 @@ def pareto(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, f
 
 
 def frontier(points: t.Iterable[Point]) -> list[Point]:
-    """Return the points that no other surpasses in both directions, by x."""
+    """Return the points that no other beats in both directions, sorted by x."""
     found: list[Point] = []
     for point in sorted(points, key=lambda p: (-p.x, -p.y)):
         if not found or point.y > found[-1].y:
@@ -143,7 +143,7 @@ def frontier(points: t.Iterable[Point]) -> list[Point]:
 
 
 def acceptance(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, float]) -> str | None:
-    """Return accepted tokens a step over the depth of the draft; None where nobody measured it."""
+    """Return accepted tokens per step over the draft depth; None if nobody measured it."""
     known = [case for case in cases if case["depth"] and case["accept_len"]]
     if not known:
         return None
@@ -168,7 +168,7 @@ def acceptance(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[floa
 
 
 def memory(cases: t.Sequence[Plain], width: float) -> str | None:
-    """Return the planned memory of a rank by case, with a mark where the weights or the cache were measured."""
+    """Return a rank's planned memory by case, with a mark where weights or cache were measured."""
     known = [case for case in cases if any(case["memory"].values())][:16]
     if not known:
         return None
@@ -214,11 +214,11 @@ def _planned(case: Plain) -> float:
 
 
 def pool(case: Plain, place: int) -> float:
-    """Return the GiB that a case's plan has for a pool, by its place in the stack."""
+    """Return the GiB that a case's plan reserves for a pool, by its place in the stack."""
     return float(case["memory"]["plan"].get(_STACK[place]) or 0.0)
 
 
 def measured(case: Plain) -> dict[str, float]:
-    """Return the GiB of weights and cache that were measured."""
+    """Return the measured GiB of weights and cache."""
     seen = case["memory"]["measured"]
     return {key: seen[key] for key in ("weights_gib", "kv_gib") if seen.get(key)}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was discovered as one HTML page that needs nothing else: hosts and cables as a picture, and what the inventory rests on.
+"""The discovery as one self-contained HTML page: a picture of hosts and cables, and the evidence behind the inventory.
 
-It has no date: the same nodes make the same page.
+It has no date, so the same nodes give the same page.
 """
 
 from __future__ import annotations

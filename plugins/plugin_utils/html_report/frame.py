@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all HTML pages share: templates that escape what is put in, the frame (frame.html.j2) and damaged input.
+"""Shared by all HTML pages: escaping templates, the frame (frame.html.j2) and errors for damaged input.
 
-No script, no font, no picture comes from anywhere; a content security policy in the frame forbids it.
+Pages load no script, font or picture from anywhere; the frame's content security policy forbids it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 
 def _environment() -> t.Any:
-    """Return what renders the pages' templates."""
+    """Return the Jinja environment for the pages' templates."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(pathlib.Path(__file__).resolve().parent),
         autoescape=True,
@@ -36,15 +36,15 @@ def _environment() -> t.Any:
 
 
 def markup(text: str) -> t.Any:
-    """Return text that is HTML already, such as a drawing of svg.py."""
+    """Mark text as HTML, such as a drawing of svg.py."""
     return markupsafe.Markup(text)
 
 
 def commands(words: str) -> t.Any:
-    """Show what stands in backquotes as code, and escape the rest as anywhere."""
+    """Show backquoted text as code, and escape the rest as usual."""
     escape = markupsafe.escape
     parts = words.split("`")
-    if len(parts) % 2 == 0:  # one backquote is none
+    if len(parts) % 2 == 0:  # an unpaired backquote
         return escape(words)
     return markup("").join(
         escape(part) if number % 2 == 0 else markup("<code>{}</code>").format(part) for number, part in enumerate(parts)
@@ -52,7 +52,7 @@ def commands(words: str) -> t.Any:
 
 
 def render(template: str, content: t.Mapping[str, t.Any], filters: t.Mapping[str, t.Callable[..., t.Any]]) -> str:
-    """Return a page. The frame needs `heading`, `sentence`, `facts` and `date` (None or a time)."""
+    """Render a page. The frame needs `heading`, `sentence`, `facts` and `date` (None or a time)."""
     made = _environment()
     made.filters |= {"commands": commands, **filters}
     return str(made.get_template(template).render(**content))
@@ -60,9 +60,9 @@ def render(template: str, content: t.Mapping[str, t.Any], filters: t.Mapping[str
 
 @contextlib.contextmanager
 def reading(damaged: str) -> t.Iterator[None]:
-    """Turn what damaged input raises into one CollectionError: `damaged` with {} for what is wrong.
+    """Turn the errors of damaged input into one CollectionError: `damaged` with {} for what is wrong.
 
-    CollectionError where Jinja is missing, too.
+    Also raises CollectionError if Jinja is missing.
     """
     if jinja2 is None:
         raise CollectionError(f"The Python package jinja2 is missing on the controller ({JINJA2_ERROR}).")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The results of a matrix as one HTML page that needs nothing else: a table for each traffic shape, and charts."""
+"""A matrix's results as one self-contained HTML page: a table for each traffic shape, and charts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.results im
 
 Plain = t.Mapping[str, t.Any]
 _PHONE, _DESK = (342.0, 240.0), (540.0, 300.0)
-_SHOWN = 4  # cases that stand out, as many as there are colours
+_SHOWN = 4  # highlighted cases, one per colour
 _POOLS = ("weights", "state of hybrid layers", "cache", "drafter", "graphs", "activations")
 
 
 def of_log(name: str, knowledge_dirs: t.Sequence[str] = ()) -> str:
-    """Return the page of a log: of a journal (its folder or file), or of a shipped matrix by its id."""
+    """Return the page of a log: a journal (its folder or file), or a shipped matrix by its id."""
     return page(compare.load(name, knowledge_dirs))
 
 
@@ -52,7 +52,7 @@ def page(made: t.Any) -> str:
 
 
 def standing_out(cases: t.Sequence[Plain]) -> list[str]:
-    """Return the ids of the cases that have a colour: the winners, then the best of each shape in turn."""
+    """Return the ids of the highlighted cases: the winners, then the best of each shape in turn."""
     orders = [
         [case for case in ranked(t.cast(t.Any, cases), shape, "peak") if merit(case, shape, "peak")]
         for shape in SHAPE_NAMES
@@ -77,7 +77,7 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
 
 
 def _orders(made: Plain) -> list[Plain]:
-    """Return the table's orders: by each shape that anything was measured for, and as measured."""
+    """Return the table's orders: by each measured shape, and as listed."""
     shapes = [shape for shape in reversed(SHAPE_NAMES) if shape in made["winners"]]
     orders: list[Plain] = [
         {"id": shape, "title": f"{shape}: {report.SHAPE_WORDS[shape]}", "cases": ranked(made["cases"], shape, "peak")}

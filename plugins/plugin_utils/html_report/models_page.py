@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All models that a cluster serves as one HTML page: a bar for each Spark's memory, the instances, what would fit and why not.
+"""A cluster's served models as one self-contained HTML page: a memory bar per Spark, the instances, and what else would fit or why not.
 
-It has no date: the same state makes the same page.
+It has no date, so the same state gives the same page.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def page(picture: Picture) -> str:
 
 
 def bars(picture: Picture) -> str:
-    """Return the SVG of all Sparks' memory: instances, what else is held, what is free, and the memory guard's floor."""
+    """Return the SVG of all Sparks' memory: instances, other use, free memory, and the memory guard's floor."""
     series = {
         name: number % _SERIES for number, name in enumerate(dict.fromkeys(each.name for each in picture.instances))
     }

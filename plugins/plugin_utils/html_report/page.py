@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report as one HTML page that needs nothing else: what passed, what failed and why, what was not run, and figures.
+"""The report as one self-contained HTML page: what passed, what failed and why, what was not run, and figures.
 
-It is made of the JSON report alone, so that a report of last week can be looked at, too.
+It is made from the JSON report alone, so that older reports can be viewed too.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MARKS = {
     "not applicable": "\u2013",
 }
 WORDS = {"pass": "passed", "warn": "warning", "fail": "failed"}
-_TOLD = 3  # reasons of a step that are shown at once
+_TOLD = 3  # reasons of a step shown without unfolding
 _PHONE, _DESK = (342.0, 230.0), (560.0, 300.0)  # sizes of the plot, in CSS pixels
 
 
 def page(report: t.Any) -> str:
-    """Return the page of a report. Raises CollectionError for what is no report of this version."""
+    """Return the page of a report. Raises CollectionError if it is not a report of this version."""
     if not isinstance(report, t.Mapping) or report.get("schema") != SCHEMA:
         form = report.get("schema") if isinstance(report, t.Mapping) else type(report).__name__
         raise CollectionError(
@@ -56,13 +56,13 @@ def page(report: t.Any) -> str:
 
 
 def state(step: Plain) -> str:
-    """Return a step's status, with a word of its own for one of which something was run and something was not."""
+    """Return a step's status, with a word of its own for a step that was run in part."""
     partly = step["status"] == "not run" and any(result["status"] in ("pass", "warn") for result in step["results"])
     return "partly run" if partly else str(step["status"])
 
 
 def gist(step: Plain) -> str:
-    """Return a step's summary; of one that was not run at all, why."""
+    """Return a step's summary, or the reason if it was not run at all."""
     reasons = dict.fromkeys(r["message"].rstrip(".") for r in step["results"] if r["status"] == "not run")
     if len(reasons) == 1 and all(result["status"] == "not run" for result in step["results"]):
         return str(next(iter(reasons)))
@@ -124,9 +124,9 @@ def _took(seconds: int) -> str:
 
 
 def open_reasons(report: Plain) -> list[dict[str, t.Any]]:
-    """Return what was not run or proves nothing, by step and reason, with how often; what is needed comes first.
+    """Return what was not run or proves nothing, by step and reason, with its count; required results come first.
 
-    Each has `rest` false for the first few reasons of a step, of which one with many tells no more than these.
+    `rest` is false for the first few reasons of a step; the page hides the others at first.
     """
     counted: Counter[tuple[bool, str, str, str]] = Counter()
     for step in report["steps"]:
@@ -148,9 +148,9 @@ def open_reasons(report: Plain) -> list[dict[str, t.Any]]:
 
 
 def matrices(report: Plain) -> list[dict[str, t.Any]]:
-    """Return who writes to whom over RDMA, and how fast: one matrix for each function, the least of a pair's VFs.
+    """Return RDMA write speeds between hosts: one matrix for each function, with the minimum over a pair's VFs.
 
-    A cell is None where nothing was run, else its Gb/s, whether it failed, and its share of the fastest.
+    A cell is None if nothing was run, else its Gb/s, whether it failed, and its share of the fastest.
     """
     names = [host["name"] for host in report["hosts"] if host["functions"]]
     cells: dict[str, dict[tuple[str, str], tuple[float | None, bool]]] = {}
@@ -187,7 +187,7 @@ def _cell(value: tuple[float | None, bool] | None, fastest: float) -> dict[str, 
 
 
 def _hosts_differ(hosts: t.Sequence[Plain]) -> list[str]:
-    """Return what is not the same on all hosts that were seen."""
+    """Return what differs between the hosts that were seen."""
     seen = [host for host in hosts if host["status"] == "seen"]
     keys = ("kernel", "drivers", "firmware")
     return [key for key in keys if len({str(host[key]) for host in seen}) > 1]

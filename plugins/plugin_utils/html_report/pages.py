@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which page a report gets: by its form."""
+"""Chooses a report's page by its form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report impor
 
 
 def of_report(report: t.Any, knowledge_dirs: t.Sequence[str] = ()) -> str:
-    """Return the page of a report: of verify or of a benchmark as they wrote it, or of a matrix by its folder, journal or id.
+    """Return the page of a report: of verify or a benchmark as written, or of a matrix by its folder, journal or id.
 
-    knowledge_dirs: the owner's, where a matrix of theirs is named. Raises CollectionError for anything else.
+    knowledge_dirs: the owner's, to find a matrix of theirs. Raises CollectionError for anything else.
     """
     if isinstance(report, str):
         return matrix_page.of_log(report, [str(path) for path in knowledge_dirs])

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The picture of the fabric: hosts with their functions and VFs, and the segments (switch or cables) that join them.
 
-Hosts stand below each other, each segment is a rail beside them, and a function is tied to its rail. So any topology fits
-onto a phone, and a cable that is missing shows. A VF is a small box with the index of its valid GID.
+Hosts are stacked vertically, each segment is a rail beside them, and each function is tied to its rail, so any topology fits
+a phone, and a missing cable is visible. A VF is a small box with its valid GID index.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BOX = 244.0  # width of a host
 _CHIP, _CHIP_HEIGHT = 33.0, 16.0
 _PER_LINE = 6
 _HEAD, _FUNCTION = 24.0, 17.0
-_NAME = 20  # characters of a host's name, beside the word that it was not seen
+_NAME = 20  # characters of a host's name, leaving room for its status
 
 
 def picture(report: Plain) -> str:
-    """Return the SVG of the fabric, from the report's hosts and the results that failed. A function may hang on no segment."""
+    """Return the SVG of the fabric, from the report's hosts and failed results. A function may be on no segment."""
     hosts = report["hosts"]
     segments = list(dict.fromkeys(f["segment"] for host in hosts for f in host["functions"] if f["segment"]))
     bad = failing(report)
@@ -55,7 +55,7 @@ def picture(report: Plain) -> str:
 
 
 def failing(report: Plain) -> frozenset[tuple[str, str | None, int | None]]:
-    """Return the places of which something failed that is theirs alone."""
+    """Return the places with a failure that is theirs alone."""
     return frozenset(
         (end["host"], end["slot"], end["vf"])
         for step in report["steps"]
@@ -128,6 +128,6 @@ def _chip(root: svg.Element, x: float, y: float, host: str, function: Plain, vf:
 
 
 def gid_words(vf: Plain) -> str:
-    """Say which GID a VF has."""
+    """Describe a VF's GID."""
     place = f" in {vf['place']}" if vf["place"] not in (None, "host") else ""
     return f"no valid GID known{place}" if vf["gid_index"] is None else f"GID index {vf['gid_index']}{place}"

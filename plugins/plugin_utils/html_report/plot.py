@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plot of bandwidth over message size, against the bands by which it is judged."""
+"""The plot of bandwidth over message size, against the bands that judge it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Plain = t.Mapping[str, t.Any]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 30.0, 8.0, 10.0, 34.0
 _SIZES = (13, 32)  # 8 KiB to 4 GiB, as powers of two
 _MOST = 25.0  # GB/s; a port of 200 Gb/s
-_LABEL = 11.0  # height from which on a band has room for its words
+_LABEL = 11.0  # minimum height of a band with a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Frame:
 
 
 def groups(report: Plain) -> list[tuple[Plain | None, list[Plain]]]:
-    """Return what goes into one plot together: operations that are judged by the same bands, with their curves."""
+    """Return what shares a plot: operations judged by the same bands, with their curves."""
     by_bands: dict[str, tuple[Plain | None, list[Plain]]] = {}
     of_operation = {bands["operation"]: bands for bands in report["bands"]}
     for bands in report["bands"]:
@@ -49,7 +49,7 @@ def groups(report: Plain) -> list[tuple[Plain | None, list[Plain]]]:
 
 
 def plot(bands: Plain | None, curves: t.Sequence[Plain], width: float, height: float) -> str:
-    """Return the SVG of one plot; without curves it shows the bands and says that nothing was run."""
+    """Return the SVG of one plot; without curves, it shows the bands and says that nothing was run."""
     points = [point for curve in curves for point in curve["points"]]
     frame = _Frame(
         width,
@@ -76,7 +76,7 @@ def _bands(root: svg.Element, frame: _Frame, bands: Plain) -> None:
         top = frame.y(min(frame.most, band["to"] if band["to"] is not None else frame.most))
         bottom = frame.y(band["from"])
         cls = f"band {band['verdict']}"
-        # Faint where the bands do not hold yet: a line to read by.
+        # Faint where the bands do not apply yet, as a visual guide.
         svg.add(root, "rect", f"{cls} faint", x=left, y=top, width=begin - left, height=bottom - top)
         box = svg.add(root, "rect", cls, x=begin, y=top, width=right - begin, height=bottom - top)
         svg.hint(box, f"{band_range(band)}: {band['message']}")
@@ -87,12 +87,12 @@ def _bands(root: svg.Element, frame: _Frame, bands: Plain) -> None:
 
 
 def band_name(band: Plain) -> str:
-    """Return the few words that a band has in a plot."""
+    """Return a band's short label."""
     return band["cause"].removeprefix("nccl.").replace("-", " ") if band["cause"] else "as it should be"
 
 
 def band_range(band: Plain) -> str:
-    """Write a band's range."""
+    """Format a band's range."""
     return f"{band['from']:g} GB/s and more" if band["to"] is None else f"{band['from']:g} to {band['to']:g} GB/s"
 
 
@@ -101,7 +101,7 @@ def _axes(root: svg.Element, frame: _Frame) -> None:
     for value in range(0, int(frame.most) + 1, 5):
         svg.add(root, "line", "grid", x1=left, x2=right, y1=frame.y(value), y2=frame.y(value))
         svg.text(root, left - 5, frame.y(value) + 3.5, str(value), "tick", text_anchor="end")
-    # So many octaves between two sizes that their names do not touch.
+    # Enough octaves between ticks that their labels do not touch.
     step = math.ceil(46 / ((right - left) / (frame.high - frame.low)))
     for power in range(frame.low, frame.high + 1, step):
         x = frame.x(2**power)

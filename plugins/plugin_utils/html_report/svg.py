@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Elements of inline SVG. The library escapes what is put in; colours come of the page's classes, light or dark."""
+"""Elements of inline SVG. The library escapes their text; colours come from the page's classes, light or dark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Element = ET.Element
 
 
 def picture(width: float, height: float, title: str) -> Element:
-    """Return an empty drawing with a name for those who do not see it."""
+    """Return an empty drawing with an accessible name."""
     root = ET.Element("svg", viewBox=f"0 0 {number(width)} {number(height)}", role="img")
     root.set("aria-label", title)
     return root
 
 
 def add(parent: Element, tag: str, cls: str = "", **attributes: t.Any) -> Element:
-    """Add an element; an underscore in a name stands for a dash."""
+    """Add an element; underscores in attribute names become dashes."""
     made = ET.SubElement(parent, tag)
     if cls:
         made.set("class", cls)
@@ -36,15 +36,15 @@ def text(parent: Element, x: float, y: float, words: str, cls: str = "", **attri
 
 
 def hint(parent: Element, words: str) -> None:
-    """Say what an element is, to a pointer that rests on it."""
+    """Add a tooltip to an element."""
     add(parent, "title").text = words
 
 
 def number(value: float) -> str:
-    """Write a coordinate, short."""
+    """Format a coordinate compactly."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def markup(root: Element) -> str:
-    """Return the drawing as HTML has it."""
+    """Return the drawing as HTML."""
     return ET.tostring(root, encoding="unicode", short_empty_elements=True)

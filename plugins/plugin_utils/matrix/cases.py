@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a matrix to its cases: combinations are planned, equal ones made one, blocked ones told, the rest put in order.
+"""From a matrix to its cases: plans the combinations, merges equal ones, reports blocked ones, and orders the rest.
 
-Two cases are equal where the engine would run with the same settings, whatever a file says. Pure but for the planner.
+Two cases are equal if the engine would run with the same settings, whatever the file says. Pure but for the planner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENVIRONMENT = "environment"
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A checked entry of kind `matrices`. minutes: of a case, before the journal knows better."""
+    """A checked entry of kind `matrices`. minutes: per case, until the journal knows better."""
 
     id: str
     title: str
@@ -51,7 +51,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What is expected of a case. kind: by an equal row, an estimate, a near row, or nothing; figures: tokens/s by n1, n4, n8."""
+    """The expected result of a case. kind: from an equal row, an estimate, a near row, or unknown; figures: tokens/s by n1, n4, n8."""
 
     kind: t.Literal["measured", "estimate", "near", "unknown"] = "unknown"
     figures: t.Mapping[str, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One configuration. labels: its value on each axis; blocked: why it will not run; also: names of cases equal to it."""
+    """One configuration. labels: its value on each axis; blocked: why it will not run; also: names of equal cases."""
 
     id: str
     name: str
@@ -76,11 +76,11 @@ class Plan(t.Protocol):
     """Plans a case: `launch_plan` with profile, cluster and the owner's knowledge bound."""
 
     def __call__(self, overrides: t.Mapping[str, t.Any]) -> Plain:
-        """Return the plan; CollectionError where there is nothing to plan."""
+        """Return the plan. CollectionError if there is nothing to plan."""
 
 
 def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
-    """Build a matrix of a checked entry. CollectionError for an exclusion that names no axis or no value of it."""
+    """Build a matrix from a checked entry. CollectionError for an exclusion that names an unknown axis or value."""
     bench = entry.get("bench", {})
     made = Matrix(
         id=entry["id"],
@@ -111,7 +111,7 @@ def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
 
 
 def load(name: str, overlays: t.Sequence[str] = ()) -> Matrix:
-    """Return a matrix by its id, shipped or the owner's, or of a file. KnowledgeError names a bad entry."""
+    """Return a matrix by its id, shipped or the owner's, or from a file. KnowledgeError names a bad entry."""
     if not name.endswith((".yml", ".yaml")):
         return matrix_of(knowledge.get(KIND, name, overlays))
     place = pathlib.Path(name).expanduser()
@@ -135,7 +135,7 @@ def _values(axis: str, values: t.Any) -> list[tuple[str, t.Mapping[str, t.Any]]]
 
 
 def combinations(matrix: Matrix) -> list[tuple[str, dict[str, str], Plain]]:
-    """Return name, labels and choices of every case that is not excluded: those of the axes, then those by name."""
+    """Return name, labels and choices of every case not excluded: first the combinations of the axes, then the named cases."""
     found: list[tuple[str, dict[str, str], Plain]] = []
     axes = [[(axis, *value) for value in _values(axis, values)] for axis, values in matrix.axes.items()]
     for picked in itertools.product(*axes) if axes else ():
@@ -151,7 +151,7 @@ def combinations(matrix: Matrix) -> list[tuple[str, dict[str, str], Plain]]:
 
 
 def _laid(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Plain:
-    """Return choices laid over others: settings whole, variables of the environment by their name."""
+    """Merge choices over others: settings are replaced whole, environment variables by name."""
     made = {**under, **over}
     if _ENVIRONMENT in under and _ENVIRONMENT in over:
         made[_ENVIRONMENT] = {**under[_ENVIRONMENT], **over[_ENVIRONMENT]}
@@ -166,7 +166,7 @@ def _excluded(labels: t.Mapping[str, str], exclusion: t.Mapping[str, t.Any]) -> 
 
 
 def overrides_of(matrix: Matrix, choices: t.Mapping[str, t.Any], under: t.Mapping[str, t.Any] | None = None) -> Plain:
-    """Return what `launch_plan` and the role are told of a case. under: what the owner overrides anyway."""
+    """Return the overrides of a case for `launch_plan` and the role. under: the owner's own overrides."""
     made: Plain = {}
     for key, value in _laid(matrix.base, choices).items():
         if key in _SPREAD:
@@ -183,7 +183,7 @@ def overrides_of(matrix: Matrix, choices: t.Mapping[str, t.Any], under: t.Mappin
 
 
 def identity(plan: t.Mapping[str, t.Any]) -> Plain:
-    """Return what makes a case itself: model, engine, spread, every setting that the engine runs with, and its variables."""
+    """Return a case's identity: model, engine, parallelism, every setting the engine runs with, and its environment variables."""
     runs = {key: found["value"] for key, found in plan["resolved"].items() if found["by"] != "unknown"}
     return {
         "model": plan["model"],
@@ -195,7 +195,7 @@ def identity(plan: t.Mapping[str, t.Any]) -> Plain:
 
 
 def digest(value: t.Any) -> str:
-    """Return a short name for a plain value."""
+    """Return a short hash of a plain value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -203,10 +203,10 @@ def digest(value: t.Any) -> str:
 def planned(
     matrix: Matrix, plan: Plan, under: t.Mapping[str, t.Any] | None = None, done: t.Container[str] = ()
 ) -> list[Case]:
-    """Return all cases: those that will run, the most promising first, then the blocked ones in the file's order.
+    """Return all cases: those to run, the most promising first, then the blocked ones in the file's order.
 
-    done: ids of cases that were measured, whose own rows may block them since. CollectionError where there is none of these and no
-    case would run: with the reasons, since then the file is mostly at fault.
+    done: ids of measured cases, which their own rows may block since. CollectionError with the reasons if none is done and none
+    would run, because then the file is usually at fault.
     """
     by_id: dict[str, Case] = {}
     for name, labels, choices in combinations(matrix):
@@ -218,7 +218,7 @@ def planned(
             by_id[key] = Case(key, name, labels, overrides, {}, blocked=str(exc))
             continue
         if made.get("variant", "default") != "default":
-            # Said, so that a better row does not make another variant of the same case later.
+            # Pin the variant, so that a better row does not switch this case to another variant later.
             overrides = {**overrides, "variant": made["variant"]}
         key = digest(identity(made))
         if key in by_id:
@@ -233,15 +233,15 @@ def planned(
         raise CollectionError(f"matrix {matrix.id!r}: no case would run. {' '.join(reasons)}"[:2000])
     place = {case.id: number for number, case in enumerate(cases)}
     worth = _worth(runnable)
-    # What nothing is known of comes last, in the file's order.
+    # Cases about which nothing is known come last, in the file's order.
     runnable.sort(key=lambda case: (case.promise.kind == "unknown", -worth[case.id], place[case.id]))
     return [*runnable, *(case for case in cases if case.blocked)]
 
 
 def _worth(cases: t.Sequence[Case]) -> dict[str, float]:
-    """Return by id what a case promises beside the others: the geometric mean of its figures, each over their median.
+    """Return by id what a case promises relative to the others: the geometric mean of its figures, each over their median.
 
-    So that one which was measured at n = 8 alone is not put before those that were at 1, 4 and 8.
+    This way a case measured at n = 8 only does not come before those measured at 1, 4 and 8.
     """
     figures: dict[str, list[float]] = {}
     for case in cases:
@@ -263,7 +263,7 @@ def _reason(plan: t.Mapping[str, t.Any]) -> str:
 
 
 def promise(plan: t.Mapping[str, t.Any]) -> Promise:
-    """Return what is expected of a plan: an equal stable row's figures, else its estimate, else those of the nearest row."""
+    """Return a plan's expected result: an equal stable row's figures, else its estimate, else those of the nearest row."""
     figures = {f"n{n}": value for n in estimate.LEVELS if (value := estimate.promise(plan, n)) is not None}
     stable = [row for row in plan["evidence"] if row["verdict"] == "stable" and _figures(row)]
     equal = next((row for row in stable if row["equal"]), None)

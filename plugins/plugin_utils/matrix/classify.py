@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a case came to: its class, and the line of a log that shows it. Pure: logs and reports in, an outcome out.
+"""Classifies a case's outcome, with the log line that shows it. Pure: takes logs and reports, returns an outcome.
 
-The logs' known lines (`knowledge/signatures`) decide first, causes before what follows from them; where they say nothing, what
-happened does: a rank that ended, one that was started again, one that answered no more.
+Known log lines (`knowledge/signatures`) decide first, causes before their consequences; without any, the events do: a rank that
+ended, restarted, or stopped answering.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 Stage = t.Literal["switch", "verify", "bench"]
 Plain = dict[str, t.Any]
 
-# Classes in words. `site`: the nodes or the cluster are at fault, so that it says nothing of the configuration.
+# Classes in words. `SITE`: the nodes or the cluster are at fault, so the outcome says nothing about the configuration.
 CLASSES: dict[str, str] = {
     "good": "good",
     "garbage": "garbage",
@@ -39,30 +39,30 @@ CLASSES: dict[str, str] = {
 SITE = frozenset({"transport", "not_started", "not_verified"})
 _SILENT = "tokens.hang"
 _HANG_SHARE = (
-    0.5  # of a level's requests: one of eight that hangs is a failed request, most of them are a server that hangs
+    0.5  # of a level's requests: if one of eight hangs, a request failed; if most of them hang, the server does
 )
-# SIGTERM and SIGINT are no fault: somebody asked the process to end, as the kubelet does when another rank has failed.
+# SIGTERM and SIGINT are no fault: something asked the process to end, as the kubelet does when another rank has failed.
 _FAULT = re.compile(
     r"(?:\w*(?:Error|Exception)\b: |^(?:Fatal|FATAL|Segmentation fault|Aborted|Killed)\b|SIG(?!TERM|INT)[A-Z]{3,5}\b)"
 )
-# A fault that the engine has dealt with, and runs on: it says so, or logs it as less than an error.
+# A fault that the engine handled and survived: the line says so, or is logged below error level.
 _HANDLED = re.compile(
     r"(?i:\bfall(?:s|ing|en)?[ -]?back\b|\bfell back\b|\b(?:ignored|ignoring|skipping)\b)"
     r"|\b(?:WARN|WARNING|INFO|DEBUG)\b.*(?:Error|Exception)\b: "
 )
-# The times that lines begin with: engines' and runtimes' (2026-05-26 13:36:19 or 05-26 13:36:19), and glog's (E0526 13:36:19.4).
+# Timestamps at the beginning of lines: of engines and runtimes (2026-05-26 13:36:19 or 05-26 13:36:19), and glog (E0526 13:36:19.4).
 _TIMES = (
     re.compile(r"\b(?:\d{4}-)?(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"),
     re.compile(r"\b[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"),
 )
-_TIME_WITHIN = 100  # characters, with what launchers put before it
+_TIME_WITHIN = 100  # characters, including prefixes from launchers
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a case ended. stage None: it came through; message: of the stage that failed; timed_out: its time was over.
+    """How a case ended. stage None: it passed; message: of the stage that failed; timed_out: it ran out of time.
 
-    restarts: by pod, how often its container was started again; report: of the bench, as far as it came; logs: by name.
+    restarts: by pod, of its container; report: the bench's, possibly partial; logs: by name.
     """
 
     stage: Stage | None
@@ -76,7 +76,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A case's class, with the line that shows it and the log that it stands in. cause, remedy: of a known line."""
+    """A case's class, with the line that shows it and the log it is in. cause, remedy: of a known line."""
 
     cls: str
     message: str = ""
@@ -88,12 +88,12 @@ class Outcome:
 
     @property
     def says_of_configuration(self) -> bool:
-        """Whether the same configuration would end like this anywhere: such an outcome becomes evidence."""
+        """Whether the same configuration would end like this anywhere, so that the outcome becomes evidence."""
         return self.cls not in SITE
 
 
 def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> Outcome:
-    """Return the outcome. classes: of signatures, by their ids."""
+    """Return the outcome. classes: by signature id."""
     verdicts = _verdicts(ended.report)
     if "garbage" in verdicts:
         return _garbage(ended)
@@ -121,7 +121,7 @@ def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]
 def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Table) -> Outcome:
     fault = _last_fault(ended.logs, table)
     if ended.stage == "switch":
-        # A container that ended or was started again is a crash; one that runs on and is not ready hangs.
+        # A container that ended or restarted is a crash; one that keeps running without becoming ready hangs.
         crashed = any(ended.restarts.values()) or fault is not None or (finding and not ended.timed_out)
         cls = "startup_crash" if crashed else "hang" if ended.timed_out and ended.logs else "not_started"
     elif any(ended.restarts.values()):
@@ -129,7 +129,7 @@ def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Tab
     else:
         cls = "hang" if ended.timed_out or _silent(ended.report) else "requests_failed"
     message = ended.message or _first_message(ended.report)
-    # A line that only says that something before it has failed is no cause, where the stack names one.
+    # A line that only reports an earlier failure is no cause if the stack names one.
     if finding and not (fault and table.entries[finding["id"]].follows_from):
         return _of(finding, cls, message, ended.logs)
     where, line = fault or _last_line(ended) or ("", "")
@@ -137,7 +137,7 @@ def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Tab
 
 
 def _known(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> tuple[Plain, str] | None:
-    """Return the finding that explains most, and its class: one with a class before one without, causes before effects."""
+    """Return the finding that explains most, and its class: findings with a class come before others, causes before effects."""
     readings = signatures.read_all(ended.logs.items(), table)
     faults = [f for f in signatures.findings(readings, table) if not f["benign"] and f["severity"] != "info"]
     for finding in faults:
@@ -150,7 +150,7 @@ def _known(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) 
 def _shown(
     outcome: Outcome, ended: Ended, table: signatures.Table, classes: t.Mapping[str, str], wanted: t.Container[str]
 ) -> Outcome:
-    """Return the outcome with the first known line of a class that is wanted."""
+    """Return the outcome with the first known line of a wanted class."""
     readings = signatures.read_all(ended.logs.items(), table)
     for finding in signatures.findings(readings, table):
         if classes.get(finding["id"]) in wanted:
@@ -182,7 +182,7 @@ def _first_message(report: t.Mapping[str, t.Any] | None, verdict: str | None = N
 
 
 def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether at some level half of the requests or more had no answer in time."""
+    """Whether at some level at least half of the requests had no answer in time."""
     return any(
         level["verdict"] == "failed"
         and (hung := level["causes"].get(_SILENT, 0))
@@ -192,10 +192,10 @@ def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
 
 
 def _last_fault(logs: t.Mapping[str, str], table: signatures.Table) -> tuple[str, str] | None:
-    """Return the last line of a log that looks like an error's, of a stack's end, mostly the cause.
+    """Return a log's last line that looks like an error, the end of a stack, which is usually the cause.
 
-    Of several logs that have one it is the earliest in time: the other ranks' faults are that they lost this one.
-    Not one that follows from others, nor one that the engine has dealt with.
+    Among several logs, the earliest in time wins: the other ranks' faults are that they lost this one. Skips lines that follow
+    from others, and faults that the engine handled.
     """
     found = []
     for name, text in logs.items():
@@ -212,13 +212,13 @@ def _last_fault(logs: t.Mapping[str, str], table: signatures.Table) -> tuple[str
 
 
 def _earliest(places: t.Sequence[Plain], logs: t.Mapping[str, str]) -> Plain:
-    """Return the place (log, first: its line) that is first in time; the first in order where no line carries a time."""
+    """Return the place (log, first: its line) that is earliest in time, or the first in order if no line carries a time."""
     timed = [(at, order) for order, place in enumerate(places) if (at := _time(logs, place))]
     return places[min(timed)[1] if timed else 0]
 
 
 def _time(logs: t.Mapping[str, str], place: Plain) -> tuple[float, ...] | None:
-    """Return month, day, hour, minute and second of a line; a line of a stack has the time of the last line above that has one."""
+    """Return month, day, hour, minute and second of a line; a stack line takes the time of the last timestamped line above it."""
     for line in reversed(logs.get(place["log"], "").splitlines()[: place["first"]]):
         for form in _TIMES:
             if found := form.search(line[:_TIME_WITHIN]):
@@ -233,7 +233,7 @@ def _follows(line: str, table: signatures.Table) -> bool:
 
 
 def _last_line(ended: Ended) -> tuple[str, str] | None:
-    """Return the last line of the log of a pod that was started again, else of the first."""
+    """Return the last log line of a restarted pod, else of the first pod."""
     names = sorted(ended.logs, key=lambda name: not any(pod in name for pod, count in ended.restarts.items() if count))
     for name in names:
         lines = ended.logs[name].splitlines()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two logs side by side, of two versions or drivers: what got slower or faster beyond the noise, and what no longer passes.
+"""Compares two logs, of two versions or drivers: what got slower or faster beyond the noise, and what no longer passes.
 
-A difference counts beyond its `limit`: Student's t at 99 % times its standard deviation, which is pooled from the repeats of both
-sides and from what runs are known to differ by. Two repeats alone say too little: by them one figure in five moved where nothing had.
+A difference counts beyond its `limit`: Student's t at 99 % times its standard deviation, pooled from both sides' repeats and the
+known noise between runs. Two repeats alone are too few: with them, one figure in five moved although nothing had changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence 
 
 Plain = dict[str, t.Any]
 _SIGMA = 2.0
-# What is known of the noise before anything is measured counts like this many repeats; less than this share never counts.
+# The known noise weighs like this many repeats; a difference below this share never counts.
 _PRIOR = 4
 _LEAST = 0.02
 # Student's t, two-sided 99 %, by degrees of freedom from 1: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
@@ -29,7 +29,7 @@ _T99 = (
     63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
     2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 )  # fmt: skip
-# How well a level came through, worst first.
+# Grades of a level, worst first.
 _RANKS = ("missing", "failed", "partly", "good")
 _PASSED = ("good", "requests_failed")
 
@@ -45,10 +45,10 @@ def load(name: str, overlays: t.Sequence[str] = ()) -> Plain:
 
 
 def compare(before: Plain, after: Plain) -> Plain:
-    """Return `about` (what differs of engine and platform), `rows` by case, workload, n and sum, and `broken`, `mended`, `only`.
+    """Return `about` (differences of engine and platform), `rows` by case, workload, n and sum, and `broken`, `mended`, `only`.
 
-    Cases are matched by their names: their settings may well resolve otherwise in another version. Workloads are, too. `broken` has
-    the cases that passed and do so no more or are not there any more, and the levels (with `workload` and `n`) that came through worse.
+    Matches cases and workloads by name, because settings may resolve differently in another version. `broken` lists the cases that
+    passed and no longer do or are missing, and the levels (with `workload` and `n`) that got worse.
     """
     one, other = ({case["name"]: case for case in each["cases"]} for each in (before, after))
     both = [name for name in one if name in other]
@@ -86,7 +86,7 @@ def _turned(before: Plain, after: Plain) -> Plain:
 
 
 def _gone(before: Plain, after: Plain | None) -> list[Plain]:
-    """Return the case as broken where it passed, and the other log has nothing of it."""
+    """Return the case as broken if it passed and the other log lacks it."""
     if not _passes(before) or (after and after["outcome"] != "open"):
         return []
     why = "the other log does not have this case" if after is None else ""
@@ -102,7 +102,7 @@ def _rank(level: Plain | None) -> str:
 
 
 def _workloads(before: Plain, after: Plain) -> t.Iterator[tuple[str, Plain, Plain]]:
-    """Yield each workload of the first log: its name, its levels, and those of the other log (none where it was not asked)."""
+    """Yield each workload of the first log: its name, its levels, and the other log's levels (empty if not measured)."""
     name = before["workload"] or after["workload"]
     later = {after["workload"] or name: after["levels"], **after["others"]}
     for work, levels in {name: before["levels"], **before["others"]}.items():
@@ -110,7 +110,7 @@ def _workloads(before: Plain, after: Plain) -> t.Iterator[tuple[str, Plain, Plai
 
 
 def _worse(before: Plain, after: Plain) -> list[Plain]:
-    """Return the levels that came through worse than before."""
+    """Return the levels that got worse."""
     found = []
     for work, one, other in _workloads(before, after):
         for n in sorted(one):
@@ -122,7 +122,7 @@ def _worse(before: Plain, after: Plain) -> list[Plain]:
 
 
 def _came(level: Plain | None) -> str:
-    """Say how a level came through."""
+    """Describe a level's result."""
     rank = _rank(level)
     if level is None:
         return "not measured"
@@ -146,7 +146,7 @@ def _rows(before: Plain, after: Plain) -> list[Plain]:
 
 
 def _moved(old: Plain, new: Plain, which: str) -> Plain:
-    """Say of one figure what it was and is, and whether that is a difference."""
+    """Return one figure before and after, and whether it really differs."""
     change, limit = new[which] / old[which] - 1, _limit(old, new, which)
     return {
         "before": old[which],
@@ -159,16 +159,16 @@ def _moved(old: Plain, new: Plain, which: str) -> Plain:
 
 
 def _noise(old: Plain, new: Plain, which: str) -> float:
-    """Return the relative standard deviation of the difference: of both sides' repeats, else what is known of two runs."""
+    """Return the relative standard deviation of the difference: from both sides' repeats, else the known noise of two runs."""
     spreads = [each["noise"][which] for each in (old, new) if which in each["noise"]]
     if not spreads:
         return NOISE / _SIGMA
-    # A side without repeats is taken to be as noisy as the other.
+    # A side without repeats is assumed to be as noisy as the other.
     return math.hypot(spreads[0], spreads[-1])
 
 
 def _limit(old: Plain, new: Plain, which: str) -> float:
-    """Return the relative difference beyond which it is one."""
+    """Return the relative difference beyond which it counts."""
     runs = [each["runs"].get(which, 1) for each in (old, new)]
     squares = sum(each["noise"].get(which, 0.0) ** 2 * (n - 1) for each, n in zip((old, new), runs, strict=True))
     freedom = _PRIOR + sum(n - 1 for n in runs)
@@ -199,12 +199,12 @@ def table(compared: Plain) -> list[str]:
 
 
 def _place(each: Plain) -> str:
-    """Say of which case, workload and level something is."""
+    """Name the case, workload and level."""
     level = f"n={each['n']}" if "n" in each else ""
     return ", ".join(filter(None, (each["case"], each.get("workload"), level)))
 
 
 def matrix_compare(before: str, after: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
-    """Compare two logs by their names; return the comparison, and under `table` its lines."""
+    """Compare two logs by name; return the comparison with its lines under `table`."""
     compared = compare(load(before, knowledge_dirs), load(after, knowledge_dirs))
     return compared | {"table": table(compared)}

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop: switch, verify, bench and record each case, whatever becomes of it, until all are done or time is over.
+"""The loop: switch, verify, bench and record each case, whatever its outcome, until all are done or time is up.
 
-It knows nothing of Ansible: what is done to the cluster comes as `Steps`. Each case ends with one line of the journal; what was
-killed before that line is measured again.
+It knows nothing of Ansible: `Steps` acts on the cluster. Each case ends with one line in the journal; a case killed before that
+line is measured again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CASES = "cases"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The outcome of a step. lost: nodes that are gone; timed_out: its time was over; data: what it brought."""
+    """The outcome of a step. lost: nodes that are gone; timed_out: it ran out of time; data: its results."""
 
     ok: bool
     message: str = ""
@@ -38,30 +38,30 @@ class Step:
 
 
 class Steps(t.Protocol):
-    """What is done to the cluster. Each step leaves its own evidence in the folder of the case."""
+    """The actions on the cluster. Each step leaves its evidence in the case's folder."""
 
     def save(self) -> Step:
-        """Keep what serves now, so that `restore` brings it back; keeps what an earlier run of the matrix kept."""
+        """Save what serves now for `restore`; keeps what an earlier run of the matrix saved."""
 
     def switch(self, case: Case, folder: pathlib.Path) -> Step:
-        """Serve the case; what does not come up is left as it is, so that its logs can be read."""
+        """Serve the case; one that does not come up is left as it is, so that its logs can be read."""
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
-        """Prove the fabric quickly; data: `socket`, whether the ranks' logs show another network than the fabric."""
+        """Prove the fabric quickly; data: `socket`, whether the ranks' logs show a network other than the fabric."""
 
     def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
-        """Measure; data: `report`, the bench's report, where there is one."""
+        """Measure; data: `report`, the bench's report, if there is one."""
 
     def collect(self, case: Case, folder: pathlib.Path) -> Step:
-        """Keep the ranks' logs; data: `logs` by name, `restarts` by pod, `platform`, `digest`, `memory`, `acceptance`."""
+        """Collect the ranks' logs; data: `logs` by name, `restarts` by pod, `platform`, `digest`, `memory`, `acceptance`."""
 
     def restore(self) -> Step:
-        """Serve what served before the matrix."""
+        """Serve again what served before the matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """hours: None for no bound; stopping: whether somebody has asked to stop."""
+    """hours: None is unlimited; stopping: whether a stop was requested."""
 
     hours: float | None = None
     stopping: t.Callable[[], bool] = lambda: False
@@ -70,7 +70,7 @@ class Bounds:
 
 
 def head(matrix: Matrix, cases: t.Sequence[Case]) -> Plain:
-    """Return the journal's first line: the matrix and its cases in their order."""
+    """Return the journal's first line: the matrix and its cases in order."""
     listed = [
         {
             "id": case.id,
@@ -94,14 +94,14 @@ def head(matrix: Matrix, cases: t.Sequence[Case]) -> Plain:
         "engine": _engine([case.plan["engine"] for case in cases if case.plan]),
         "repeats": matrix.repeats,
         "source": list(matrix.source),
-        # Not the order and not who is blocked: rows that were measured meanwhile change these.
+        # Excludes order and blocking, which change with the rows measured meanwhile.
         "digest": digest([measured, sorted(case.id for case in cases)]),
         "cases": listed,
     }
 
 
 def _engine(engines: t.Sequence[t.Mapping[str, t.Any]]) -> Plain:
-    """Return what all cases' engines have in common: an image or version that is an axis is nobody's in particular."""
+    """Return what all cases' engines have in common; an image or version that is an axis is left out."""
     first = engines[0] if engines else {}
     return {key: value for key, value in first.items() if all(each.get(key) == value for each in engines)}
 
@@ -123,16 +123,16 @@ def _memory(plan: t.Mapping[str, t.Any]) -> Plain:
 
 
 def left(journal: Journal, cases: t.Sequence[Case]) -> list[Case]:
-    """Return the cases that are still to be measured, in the journal's order."""
+    """Return the cases still to be measured, in the journal's order."""
     plan, done = journal.head or {"cases": []}, journal.done
     known = {case.id: case for case in cases}
     return [known[c["id"]] for c in plan["cases"] if c["id"] not in done and not c["blocked"] and c["id"] in known]
 
 
 def expected_s(journal: Journal, matrix: Matrix) -> float:
-    """Return how long a case takes: the median of those that came through well, else what the matrix says.
+    """Return how long a case takes: the median of the good ones, else the matrix's estimate.
 
-    One that crashes at once says nothing of the next one, which may take its whole time.
+    A case that crashes at once says nothing about the next, which may take its full time.
     """
     seconds = [entry["seconds"] for entry in journal.done.values() if entry["outcome"] == "good"]
     return statistics.median(seconds) if seconds else matrix.minutes * 60
@@ -147,10 +147,10 @@ def run(
     overlays: t.Sequence[str] = (),
     recorded: t.Callable[[], None] = lambda: None,
 ) -> Plain:
-    """Measure what is left, and serve again what served before. recorded: called after each case that is in the journal.
+    """Measure the remaining cases, then restore what served before. recorded: called after each case in the journal.
 
-    Returns `measured` and `left` (counts), `ended` (done, time, stopped, lost) and `message`. CollectionError where what serves now
-    could not be kept, so that nothing was touched.
+    Returns `measured` and `left` (counts), `ended` (done, time, stopped, lost) and `message`. CollectionError if what serves now
+    cannot be saved; nothing was touched then.
     """
     table = signatures.load_table(overlays)
     classes = {name: entry.get("class", "") for name, entry in knowledge.shared(signatures.KIND, overlays).items()}
@@ -182,7 +182,7 @@ def run(
                 f"{case.name}: {classify.CLASSES[entry['outcome']]}{': ' + entry['line'] if entry['line'] else ''}"
             )
     finally:
-        back = steps.restore()  # of a run that was killed after its last case, too
+        back = steps.restore()  # also for a run that was killed after its last case
     if not back.ok:
         result["message"] = f"{result['message']} What served before does not serve: {back.message}".strip()
         result["restored"] = False
@@ -195,7 +195,7 @@ def _over(bounds: Bounds, begun: float, expected: float, measured: int) -> str:
     if bounds.hours is None:
         return ""
     left_s = begun + bounds.hours * 3600 - bounds.clock()
-    # The first case is begun in whatever time there is, else a short bound would never come to an end.
+    # Always begin the first case, else a short limit would never make progress.
     return "time" if measured and left_s < expected else ""
 
 
@@ -211,7 +211,7 @@ def _stamp(clock: t.Callable[[], float]) -> str:
 
 
 def folder_of(case: Case) -> str:
-    """Return where a case's evidence lies, below the matrix's folder."""
+    """Return the folder of a case's evidence, below the matrix's folder."""
     plain = "".join(char if char.isalnum() or char in "-_." else "-" for char in case.name)
     return f"{CASES}/{plain[:80]}-{case.id}"
 
@@ -225,10 +225,10 @@ def _case(
     classes: t.Mapping[str, str],
     bounds: Bounds,
 ) -> tuple[Plain, tuple[str, ...]]:
-    """Measure one case; return its journal entry, and the nodes that were lost (then there is nothing to record)."""
+    """Measure one case; return its journal entry, and the nodes that were lost (then nothing is recorded)."""
     started, begun = _stamp(bounds.clock), bounds.clock()
     folder = root / folder_of(case)
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
     folder.mkdir(parents=True, mode=0o700)
     reports: list[Plain] = []
     failed, stage = _through(case, matrix, folder, steps, reports)
@@ -275,7 +275,7 @@ def _case(
 def _through(
     case: Case, matrix: Matrix, folder: pathlib.Path, steps: Steps, reports: list[Plain]
 ) -> tuple[Step | None, classify.Stage | None]:
-    """Go through the steps; return the one that failed, and its name. A bench that ends with a report has not failed."""
+    """Run the steps; return the one that failed, and its name. A bench that ends with a report has not failed."""
     if not (done := steps.switch(case, folder)).ok:
         return done, "switch"
     if not (done := steps.verify(case, folder)).ok:
@@ -289,7 +289,7 @@ def _through(
         if done.lost:
             return done, "bench"
         if not done.ok and _hopeless(reports[-1]):
-            break  # more of the same only costs time
+            break  # more repeats would only cost time
     return None, None
 
 
@@ -298,7 +298,7 @@ def _verdicts(report: t.Mapping[str, t.Any]) -> set[str]:
 
 
 def _hopeless(report: t.Mapping[str, t.Any]) -> bool:
-    """Whether nothing was good, or at some number of requests not one was answered: a server that hangs, or is gone."""
+    """Whether nothing was good, or no request was answered at some level: the server hangs or is gone."""
     levels = [level for workload in report["workloads"] for level in workload["levels"]]
     return "good" not in _verdicts(report) or any(
         lv["verdict"] == "failed" and not lv["figures"]["ok"] for lv in levels
@@ -306,7 +306,7 @@ def _hopeless(report: t.Mapping[str, t.Any]) -> bool:
 
 
 def _slim(report: t.Mapping[str, t.Any], logged: t.Mapping[str, t.Any] | None) -> Plain:
-    """Return a report without its single requests, which lie in the evidence. logged: the acceptance, where it knows none."""
+    """Return a report without its single requests, which are in the evidence. logged: the acceptance to use if it has none."""
     keys = ("n", "verdict", "message", "figures", "causes")
     return {
         "workloads": [

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A matrix's journal: one line of JSON for each thing that has come to its end, on the disk before the next one begins.
+"""A matrix's journal: one line of JSON for each finished thing, on disk before the next one begins.
 
-The first line is the plan (all cases in their order); each later one is a case's outcome. A run that was killed leaves at most
-a torn last line, one without its end, which is cut off; any other damage is an error. One run at a time holds the lock.
+The first line is the plan (all cases in order); each later one is a case's outcome. A killed run leaves at most a torn last line
+without a newline, which is cut off; any other damage is an error. One run at a time holds the lock.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Plain = dict[str, t.Any]
 
 
 class Changed(CollectionError):
-    """The matrix is no longer the one that the journal began with."""
+    """The matrix is not the one that the journal began with."""
 
 
 class Journal:
     """The journal of one folder, open and locked. Use as a context manager."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Open it, or begin one; CollectionError where another run holds it, or a line is damaged."""
+        """Open it, or begin one. CollectionError if another run holds it, or a line is damaged."""
         self.folder = folder
         self.path = folder / NAME
         try:
@@ -65,11 +65,11 @@ class Journal:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self.close()
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -80,7 +80,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def append(self, entry: Plain) -> None:
-        """Add an entry; it is on the disk when this returns."""
+        """Append an entry; it is on disk when this returns."""
         line = json.dumps(entry, sort_keys=True, separators=(",", ":")).encode() + b"\n"
         new = not self.path.exists()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -97,23 +97,23 @@ class Journal:
 
     @property
     def lock(self) -> int:
-        """The descriptor of the lock: whoever inherits it holds the lock, too."""
+        """The lock's descriptor: a process that inherits it holds the lock too."""
         return self._lock
 
     @property
     def head(self) -> Plain | None:
-        """The plan that counts: the first line, or the latest one that a changed matrix brought."""
+        """The current plan: the first line, or the latest that a changed matrix added."""
         return next((entry for entry in reversed(self.entries) if entry["event"] == "plan"), None)
 
     @property
     def done(self) -> dict[str, Plain]:
-        """The outcomes by the case's id."""
+        """The outcomes by case id."""
         return outcomes(self.entries)
 
     def begin(self, head: Plain, *, accept: bool = False) -> Plain:
-        """Write the plan, or find that the journal has it; return the one that counts.
+        """Write the plan, or find it in the journal; return the current one.
 
-        Raises Changed where the matrix, or what its cases come to, is another one, unless that is accepted: outcomes of cases
+        Raises Changed if the matrix, or what its cases resolve to, has changed, unless that is accepted: outcomes of cases
         that are still in it are kept.
         """
         old = self.head
@@ -147,7 +147,7 @@ def _sync_folder(folder: pathlib.Path) -> None:
 
 
 def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
-    """Return the entries, and how much of the file is whole where its last line is torn."""
+    """Return the entries, and the length of the intact part if the last line is torn."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -168,7 +168,7 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
             raise CollectionError(
                 f"{path}: line {number} is damaged. Restore the file, or take that line out: its case is measured again."
             ) from exc
-        if torn:  # whole but for its end: it was never acknowledged
+        if torn:  # complete but for its newline: never acknowledged
             return entries, begin
         if entry.get("format", FORMAT) != FORMAT:
             raise CollectionError(
@@ -180,7 +180,7 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
 
 
 def read(path: pathlib.Path) -> list[Plain]:
-    """Return a journal's entries without locking it. CollectionError where there is none, or it has no plan."""
+    """Return a journal's entries without locking it. CollectionError if there is none, or it has no plan."""
     place = path / NAME if path.is_dir() else path
     entries = _parsed(place)[0]
     if not any(entry["event"] == "plan" for entry in entries):
@@ -189,5 +189,5 @@ def read(path: pathlib.Path) -> list[Plain]:
 
 
 def outcomes(entries: t.Iterable[Plain]) -> dict[str, Plain]:
-    """Return the cases' outcomes by id, in the order in which they were measured."""
+    """Return the cases' outcomes by id, in the order of measurement."""
     return {entry["case"]: entry for entry in entries if entry["event"] == "case"}

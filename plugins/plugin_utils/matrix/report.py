@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A matrix's results as text: a Markdown log as owners publish them, and lines for a terminal."""
+"""A matrix's results as text: a Markdown log in the form that owners publish, and lines for a terminal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SHAPE_WORDS = {
 
 
 def figure(value: float | None, digits: int = 1) -> str:
-    """Write a figure; a dash where it was not measured."""
+    """Format a figure; a dash if it was not measured."""
     return "\u2013" if value is None else f"{value:.{digits}f}"
 
 
 def cell(level: Plain | None) -> str:
-    """Write a level: both sums where both are known; what is not good says so."""
+    """Format a level: both sums if known, and the verdict if it is not good."""
     if level is None:
         return "\u2013"
     both = "/".join(figure(level[which]) for which in SUMS if level[which] is not None)
@@ -37,7 +37,7 @@ def cell(level: Plain | None) -> str:
 
 
 def winner_lines(results: Plain) -> list[str]:
-    """Return a sentence for each shape: who wins, and by which sum where they disagree."""
+    """Return a sentence for each shape: who wins, and by which sum if the sums disagree."""
     lines = []
     for shape in SHAPE_NAMES:
         won = results["winners"].get(shape, {})
@@ -52,7 +52,7 @@ def winner_lines(results: Plain) -> list[str]:
 
 
 def markdown(results: Plain) -> str:
-    """Return the log: what it ran on, the table of all cases, winners, and each failure with its line."""
+    """Return the log: platform, the table of all cases, winners, and each failure with its line."""
     engine, platform = results["engine"], results["platform"]
     facts = {
         "Model": results["model"],
@@ -119,7 +119,7 @@ def workloads_after(cases: t.Sequence[Plain]) -> list[Plain]:
 
 
 def _escape(text: str) -> str:
-    """Escape what Markdown would take for its own."""
+    """Escape Markdown's special characters."""
     return (
         " ".join(text.split())
         .replace("\\", "\\\\")
@@ -131,7 +131,7 @@ def _escape(text: str) -> str:
 
 
 def counted(results: Plain) -> str:
-    """Return how many cases came to what, in words."""
+    """Return the number of cases per outcome, in words."""
     return ", ".join(f"{count} {WORDS[outcome]}" for outcome, count in results["counts"].items())
 
 
@@ -154,7 +154,7 @@ def table(results: Plain, ended: Plain, paths: t.Mapping[str, str]) -> list[str]
 
 
 def plan_table(matrix: str, cases: t.Sequence[t.Any]) -> list[str]:
-    """Return what a matrix would measure, for a terminal: in its order, with what is expected, and what is blocked."""
+    """Return a matrix's plan for a terminal: its cases in order, with the expected result, and the blocked ones."""
     width = max(len(case.name) for case in cases)
     lines = [
         f"matrix {matrix}: {sum(not case.blocked for case in cases)} of {len(cases)} cases would be measured, in this order:"

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A matrix's results in one plain form, whether of a journal or of measured rows: what the page, the log and `compare` are made of.
+"""A matrix's results in one plain form, from a journal or from measured rows: the input of the page, the log and `compare`.
 
-Both sums are kept: `peak` is the sum of the requests' own tokens/s, `wall` all tokens by wall time. Where they name different
+Both sums are kept: `peak` is the sum of the requests' own tokens/s, `wall` all tokens by wall time. If they name different
 winners, both are named.
 """
 
@@ -24,7 +24,7 @@ Plain = dict[str, t.Any]
 SUMS = ("peak", "wall")
 SHAPE_NAMES = (*SHAPES, MIXED)
 _OF_VERDICT = {"stable": "good", "garbage": "garbage", "crash": "crash"}
-# What published logs call a crash, where they say more.
+# More specific words for a crash in published logs.
 _OF_STATUS = {
     "startup": "startup_crash",
     "worker_restart": "worker_restarted",
@@ -33,7 +33,7 @@ _OF_STATUS = {
 
 
 def of_journal(entries: t.Sequence[Plain]) -> Plain:
-    """Return the results of a journal's entries. CollectionError where it has no plan."""
+    """Return the results of a journal's entries. CollectionError if it has no plan."""
     head = next((entry for entry in reversed(entries) if entry["event"] == "plan"), None)
     if head is None:
         raise CollectionError("this is not a journal of a matrix: it has no plan.")
@@ -72,9 +72,9 @@ def _case(name: str, labels: t.Mapping[str, str], outcome: str) -> Plain:
         "remedy": "",
         "evidence": "",
         "seconds": None,
-        "workload": "",  # the name of that which `levels` are of; a published table does not say it
+        "workload": "",  # the one that `levels` are of; a published table does not name it
         "levels": {},
-        "others": {},  # the levels of the workloads after the first, by their names
+        "others": {},  # the levels of the workloads after the first, by name
         "accept_len": None,
         "accept_rate": None,
         "depth": None,
@@ -84,7 +84,7 @@ def _case(name: str, labels: t.Mapping[str, str], outcome: str) -> Plain:
 
 
 def _measured(case: Plain, entry: Plain | None) -> Plain:
-    """Lay a case of the plan and its outcome together."""
+    """Combine a planned case with its outcome."""
     made = _case(case["name"], case["labels"], "blocked" if case["blocked"] else "open")
     made |= {"id": case["id"], "also": case["also"], "promise": case["promise"], "message": case["blocked"]}
     made["memory"]["plan"] = case["memory"]
@@ -131,7 +131,7 @@ def _level(levels: t.Sequence[Plain]) -> Plain:
 
 
 def of_rows(matrix: Matrix, overlays: t.Sequence[str] = ()) -> Plain:
-    """Return the results of a matrix whose table was measured by others: those of its rows. CollectionError where it has none."""
+    """Return the results of a matrix measured by others, from its rows. CollectionError if it has none."""
     known = knowledge.shared("evidence", overlays)
     missing = [name for name in matrix.rows if name not in known]
     if missing or not matrix.rows:
@@ -161,14 +161,14 @@ def of_rows(matrix: Matrix, overlays: t.Sequence[str] = ()) -> Plain:
 def _name_of(
     row: Plain, matrix: Matrix, named: t.Sequence[tuple[str, dict[str, str], Plain]]
 ) -> tuple[str, dict[str, str]]:
-    """Return name and labels of the case that a row is: the one that states most of what the row has."""
+    """Return name and labels of a row's case: the one that states most of what the row has."""
     stated = {**row["settings"], **{key: row[key] for key in ("nodes", "tp", "pp", "ep")}}
 
     def fits(choices: Plain) -> bool:
         skip = ("variant", "image", "version")
         return all(stated.get(key) == value for key, value in choices.items() if key not in skip)
 
-    # A case by name states all that it is; a combination of axes is not one that has more, such as speculation.
+    # A named case states all of its settings; a row with more than a combination states, such as speculation, does not fit it.
     plain = [each for each in named if fits({**matrix.base, **each[2]})]
     best = max(plain, key=lambda each: len(each[2]), default=None)
     return (best[0], best[1]) if best else (str(row.get("case") or row["id"]), {})
@@ -222,18 +222,18 @@ def _whole(about: Plain, cases: list[Plain]) -> Plain:
 
 
 def levels_of(cases: t.Sequence[Plain]) -> list[int]:
-    """Return every number of requests at once that any case was measured with."""
+    """Return every concurrency that any case was measured at."""
     return sorted({n for case in cases for n in case["levels"]})
 
 
 def noise(cases: t.Sequence[Plain]) -> float | None:
-    """Return by how much repeats of one case differ: the median relative standard deviation; None without repeats."""
+    """Return how much repeats of one case differ: the median relative standard deviation; None without repeats."""
     values = [v for case in cases for level in case["levels"].values() for v in level["noise"].values()]
     return statistics.median(values) if values else None
 
 
 def merit(case: t.Mapping[str, t.Any], shape: str, which: str) -> float | None:
-    """Return what a case is worth for a traffic shape by one of the sums; None where it was not measured soundly.
+    """Return a case's worth for a traffic shape by one of the sums; None if it was not soundly measured.
 
     single, agents, throughput: tokens/s at n = 1, 4, 8. mixed: the geometric mean of the three.
     """
@@ -250,13 +250,13 @@ def merit(case: t.Mapping[str, t.Any], shape: str, which: str) -> float | None:
 
 
 def ranked(cases: t.Sequence[Plain], shape: str, which: str) -> list[Plain]:
-    """Return the cases, best first; then those that passed and were not measured for the shape; then the others."""
+    """Return the cases, best first; then those that passed but were not measured for the shape; then the others."""
     passed = ("good", "requests_failed")
     return sorted(cases, key=lambda case: (-(merit(case, shape, which) or 0.0), case["outcome"] not in passed))
 
 
 def winners(cases: t.Sequence[Plain]) -> dict[str, dict[str, Plain]]:
-    """Return by shape and sum the winner's id and name, what it is worth, and the second's share of it."""
+    """Return by shape and sum the winner's id, name and value, and its margin over the second."""
     found: dict[str, dict[str, Plain]] = {}
     for shape in SHAPE_NAMES:
         for which in SUMS:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a journal to knowledge: measured rows for the owner's folder, and the same free of names for others.
+"""From a journal to knowledge: measured rows for the owner's folder, and anonymised ones to share.
 
 n1, n4, n8 are the sum of the requests' own tokens/s, as in the shipped rows; `wall` has the tokens by wall time.
 """
@@ -28,7 +28,7 @@ _VERDICTS = {"good": "stable", "requests_failed": "stable", "garbage": "garbage"
 
 
 def merged_levels(runs: t.Sequence[t.Mapping[str, t.Any]], workload: str | None = None) -> dict[int, list[Plain]]:
-    """Return by n what each run of a case had there: of one workload, or the first."""
+    """Return by n the levels of each run of a case, for one workload, by default the first."""
     found: dict[int, list[Plain]] = {}
     for run in runs:
         for work in run["workloads"]:
@@ -39,13 +39,13 @@ def merged_levels(runs: t.Sequence[t.Mapping[str, t.Any]], workload: str | None 
 
 
 def mean(levels: t.Sequence[t.Mapping[str, t.Any]], figure: str) -> float | None:
-    """Return the mean of a figure over the runs in which the level was not garbage; None where none has it."""
+    """Return the mean of a figure over the runs in which the level was not garbage; None if none has it."""
     values = [v for lv in levels if lv["verdict"] != "garbage" and (v := lv["figures"].get(figure)) is not None]
     return statistics.fmean(values) if values else None
 
 
 def measured_of(entry: t.Mapping[str, t.Any]) -> Plain:
-    """Return the figures of a journal's case as a row has them."""
+    """Return the figures of a journal's case in the form of a row."""
     found: Plain = {}
     for n, levels in sorted(merged_levels(entry["runs"]).items()):
         good = [level for level in levels if level["figures"]["ok"]]
@@ -69,7 +69,7 @@ def measured_of(entry: t.Mapping[str, t.Any]) -> Plain:
 
 
 def row_of(case: Case, entry: t.Mapping[str, t.Any], matrix: str, image: str = "") -> Plain | None:
-    """Return a case's row; None where its outcome says nothing of the configuration. image: what ran instead of the plan's."""
+    """Return a case's row, or None if its outcome says nothing about the configuration. image: what ran instead of the plan's."""
     if entry["outcome"] in SITE:
         return None
     verdict = _VERDICTS.get(entry["outcome"], "crash")
@@ -77,7 +77,7 @@ def row_of(case: Case, entry: t.Mapping[str, t.Any], matrix: str, image: str = "
     answers = _answers(entry["runs"])
     unanswered = [where for where, (ok, _failed) in answers.items() if not ok]
     if verdict == "stable" and (unanswered or not any(re.fullmatch(r"n\d+", key) for key in measured)):
-        verdict = "crash"  # at a level not one request was answered
+        verdict = "crash"  # at some level no request was answered
     partly = [
         f"{where}: {failed} of {ok + failed} requests failed"
         for where, (ok, failed) in answers.items()
@@ -110,7 +110,7 @@ def row_of(case: Case, entry: t.Mapping[str, t.Any], matrix: str, image: str = "
 
 
 def _answers(runs: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, tuple[int, int]]:
-    """Return by level, of every workload, how many requests were answered and how many were not."""
+    """Return how many requests were answered and not answered, by level of every workload."""
     several = len({work["name"] for run in runs for work in run["workloads"]}) > 1
     found: dict[str, tuple[int, int]] = {}
     for run in runs:
@@ -136,9 +136,9 @@ def rows_of(cases: t.Iterable[Case], done: t.Mapping[str, Plain], matrix: str, i
 def profile_of(
     matrix: str, base: t.Mapping[str, t.Any], cases: t.Iterable[Case], winners: t.Mapping[str, t.Any]
 ) -> Plain | None:
-    """Return a profile whose variants are the winners, so that it is served and `recommend`ed by shape; None without any.
+    """Return a profile with the winners as variants, to serve and `recommend` by shape; None if there are none.
 
-    base: the profile that was measured.
+    base: the measured profile.
     """
     by_id = {case.id: case for case in cases}
     won = {shape: by_id[best["peak"]["id"]] for shape, best in winners.items() if "peak" in best}
@@ -172,16 +172,16 @@ def _variant(case: Case) -> str:
 
 
 def write(path: pathlib.Path, entry: Plain) -> None:
-    """Write a file of an overlay, whole or not at all. CollectionError where it cannot be written."""
+    """Write a file of an overlay atomically. CollectionError if it cannot be written."""
     lines = "---\n# Of playbooks/matrix.yml, which writes it again after each case. An edit is lost.\n"
     text = lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120)
     node_files.write(str(path.absolute()), text.encode(), 0o644)
 
 
 def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> list[Plain]:
-    """Return rows without the names: hosts, addresses and whatever else of them is known, and every address besides.
+    """Return the rows without private names: hosts, their addresses and whatever else is known of them, and any other address.
 
-    CollectionError where one would still be in them.
+    CollectionError if one would remain.
     """
     redactor = Redactor([each for name in names for each in private_names(name, "host", name)], everybody=True)
     redactor.learn([yaml.safe_dump(list(map(dict, rows)), width=100000)])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a matrix from the owner's request to what is in the folder at the end: journal, rows, page and log."""
+"""One run of a matrix, from the owner's request to the final contents of the folder: journal, rows, page and log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE, LOG, SAID = "matrix.html", "matrix.md", "progress.log"
 
 @dataclass(frozen=True, slots=True)
 class MatrixRequest:
-    """folder: of the journal; rows_to: the overlay that the rows go to; names: what a file to share must not hold."""
+    """folder: the journal's; rows_to: the overlay for the rows; names: what a shared file must not contain."""
 
     matrix: str
     folder: str
@@ -46,10 +46,10 @@ class MatrixRequest:
 
 
 class Stopping:
-    """Whether somebody asked to stop: by Ctrl-C, by ending ansible-playbook, or by killing it."""
+    """Whether a stop was requested: by Ctrl-C, or because ansible-playbook was ended or killed."""
 
     def __init__(self) -> None:
-        """Take the signals that Ansible passes on to the task: the case at work is brought to its end."""
+        """Catch the signals that Ansible passes on to the task, so that the current case is finished."""
         self.asked = False
         self._parent = os.getppid()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -59,7 +59,7 @@ class Stopping:
         self.asked = True
 
     def __call__(self) -> bool:
-        """Return whether to stop after the case."""
+        """Return whether to stop after the current case."""
         return self.asked or os.getppid() != self._parent
 
 
@@ -77,7 +77,7 @@ def _cases(request: MatrixRequest, matrix: cases.Matrix, done: t.Container[str] 
 
 
 def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
-    """Measure what is left. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
+    """Measure the remaining cases. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
     matrix = cases.load(request.matrix, request.knowledge_dirs)
     folder = pathlib.Path(request.folder)
     overlay = pathlib.Path(request.rows_to)
@@ -85,14 +85,14 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
     base = profile.find(matrix.profile, request.knowledge_dirs)
     stopping = Stopping()
     with Journal(folder) as journal:
-        # Its own rows may block all cases by now: still its results are shown, and what served before serves again.
+        # Its own rows may block all cases by now; still show its results and restore what served before.
         found = _cases(request, matrix, journal.done)
         journal.begin(driver.head(matrix, found), accept=request.accept_changed)
 
         def tell(text: str) -> None:
             with (folder / SAID).open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")
-            if not stopping():  # nobody reads any more what Ansible would show
+            if not stopping():  # nobody reads Ansible's output any more
                 say(text)
 
         def recorded() -> None:
@@ -115,13 +115,13 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
         result = driver.run(matrix, found, journal, steps, bounds, request.knowledge_dirs, recorded)
         made = results.of_journal(journal.entries)
     paths = {"page": str(folder / PAGE), "log": str(folder / LOG), "rows": str(written)}
-    # To be served by shape: the winners as variants of a profile of the owner's.
+    # Lets the owner serve by shape: the winners are variants of an owner's profile.
     paths |= {"profile": f"{base['id']}-{matrix.id}"} if made["winners"] else {}
     return {**result, **paths, "table": report.table(made, result, paths)}
 
 
 def _platform(request: MatrixRequest) -> dict[str, str]:
-    """Return what the nodes run: all values where they differ, and what the owner says over that."""
+    """Return the nodes' versions, all values if they differ, overridden by what the owner states."""
     seen = {key: sorted({str(each[key]) for each in request.versions if each.get(key)}) for key in ("driver", "kernel")}
     told = {
         key: str(value)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of a case as the owner would take them: each is a run of one of the collection's playbooks, in a process of its own.
+"""A case's steps as the owner would run them: each runs one of the collection's playbooks in a process of its own.
 
-So a step begins with no facts of the one before it, may fail or lose a node as it likes, and a Ctrl-C at the terminal does not
-reach it. What it printed is kept with the case.
+So a step starts without facts from the one before it, may fail or lose a node, and is not reached by a Ctrl-C at the terminal.
+Its output is kept with the case.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver imp
 Plain = dict[str, t.Any]
 BEFORE = "before.json"
 _FATAL = re.compile(r"^fatal: \[([^\]\s]+)[^\]]*\]: (FAILED|UNREACHABLE)! => (\{.*\})$", re.MULTILINE)
-_LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # what kube_wait says when its time is over
-_LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # what the role says of hosts that Ansible has dropped
+_LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # kube_wait's message for a timeout
+_LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # the role's message for hosts that Ansible has dropped
 _END_S = 20.0
 _DAY_S = 86400.0
-_SEEDS_APART = 100_000  # a request's seed is its workload's and its number: those of two repeats do not meet
-# Options of ansible-playbook that are for the run of the matrix alone.
+_SEEDS_APART = 100_000  # a request's seed is its workload's plus its number: keeps those of two repeats apart
+# Options of ansible-playbook that apply only to the matrix's own run.
 _OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--list-hosts", "--syntax-check"})
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a playbook ended: its exit status, what it printed, and whether it was ended because its time was over."""
+    """How a playbook ended: its exit status, its output, and whether it was stopped by a timeout."""
 
     status: int
     output: str
@@ -58,7 +58,7 @@ class Ran:
 
     @property
     def message(self) -> str:
-        """Why it failed: what the last task that failed says."""
+        """Why it failed: the message of the last failed task."""
         for _host, _what, result in reversed(_FATAL.findall(self.output)):
             try:
                 said = json.loads(result).get("msg")
@@ -75,7 +75,7 @@ class Ran:
 
 
 def options_of(argv: t.Sequence[str], playbooks: t.Container[str]) -> list[str]:
-    """Return what the owner told ansible-playbook, for further playbooks: without its own, and without check mode."""
+    """Return the owner's ansible-playbook options for further playbooks, without those of its own run and check mode."""
     return [word for word in argv[1:] if word not in _OWN and word not in playbooks]
 
 
@@ -83,9 +83,9 @@ def options_of(argv: t.Sequence[str], playbooks: t.Container[str]) -> list[str]:
 class Playbooks:
     """options: of ansible-playbook (inventory, limit, variables); lock: the journal's, which a step holds while it runs.
 
-    engines: how their logs say what they use and accept (`knowledge/metrics`).
+    engines: how their logs report memory and acceptance (`knowledge/metrics`).
 
-    A run that was killed leaves its step at work: the next one waits for it by the lock.
+    A killed run leaves its step running; the next run waits for it on the lock.
     """
 
     root: pathlib.Path
@@ -97,7 +97,7 @@ class Playbooks:
     program: t.Sequence[str] = (sys.executable, "-m", "ansible", "playbook")
 
     def play(self, name: str, folder: pathlib.Path, log: str, variables: Plain, limit_s: float = _DAY_S) -> Ran:
-        """Run a playbook of the collection; what it prints goes to a file of the folder, compressed."""
+        """Run a playbook of the collection; its output goes to a compressed file in the folder."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         given, printed = folder / f"{log}.vars.json", folder / f"{log}.log"
         given.write_text(json.dumps(variables, indent=2), encoding="utf-8")
@@ -106,7 +106,7 @@ class Playbooks:
             **os.environ,
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_FORCE_COLOR": "0",
-            # A result is one line of JSON at any verbosity: `_FATAL` reads it.
+            # Keeps a result on one line of JSON at any verbosity, for `_FATAL`.
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
             "ANSIBLE_CALLBACK_FORMAT_PRETTY": "0",
         }
@@ -127,11 +127,11 @@ class Playbooks:
         return Ran(process.returncode, text, late)
 
     def save(self) -> Step:
-        """Keep what serves."""
+        """Save what serves now."""
         return self._ranks("keep", self.root, "keep", k8s_dgx_kept_file=str(self.root / BEFORE))
 
     def restore(self) -> Step:
-        """Serve what was kept, where something was."""
+        """Serve what was saved, if anything was."""
         if not (self.root / BEFORE).exists():
             return Step(True)
         return self._ranks("restore", self.root, "restore", k8s_dgx_kept_file=str(self.root / BEFORE))
@@ -141,7 +141,7 @@ class Playbooks:
         return Step(True) if ran.status == 0 else Step(False, ran.message, ran.timed_out, ran.lost)
 
     def switch(self, case: Case, folder: pathlib.Path) -> Step:
-        """Serve the case. One that does not come up is kept as it is: its logs are wanted."""
+        """Serve the case. One that does not come up is left as it is, because its logs are needed."""
         variables = {
             "k8s_dgx_state": "present",
             "k8s_dgx_model_profile": self.matrix.profile,
@@ -170,7 +170,7 @@ class Playbooks:
         return Step(False, ran.message, ran.timed_out, unseen or ran.lost, {"socket": pod == "fail"})
 
     def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
-        """Measure, and keep every answer. A repeat asks with a seed of its own, so that no cache knows its prompts."""
+        """Measure, and keep every answer. A repeat uses a seed of its own, so that no cache knows its prompts."""
         place = folder / f"bench-{run}.json"
         variables: Plain = {"dgxspark_report_file": str(place), "dgxspark_bench_keep": str(folder / f"answers-{run}")}
         if self.matrix.workloads:
@@ -192,10 +192,10 @@ class Playbooks:
         )
 
     def collect(self, case: Case, folder: pathlib.Path) -> Step:
-        """Bring the ranks' logs, and what is known of pods and platform."""
+        """Fetch the ranks' logs, and what is known of pods and platform."""
         place = folder / "logs"
         step = self._ranks("logs", folder, "logs", k8s_dgx_logs_to=str(place))
-        # What a rank said before it was started again comes first: there is why.
+        # A rank's log from before its restart comes first: it holds the reason.
         names = (
             sorted(place.glob("*.log"), key=lambda path: (".previous" not in path.name, path.name))
             if place.is_dir()
@@ -210,7 +210,7 @@ class Playbooks:
 
 
 def told_of(logs: t.Mapping[str, str], engines: t.Mapping[str, Plain]) -> Plain:
-    """Return what the ranks' logs say of memory (the fullest rank's, in GiB) and of acceptance."""
+    """Return the memory (of the fullest rank, in GiB) and acceptance reported in the ranks' logs."""
     seen = [metrics.memory_of_log(text, engines) for text in logs.values()]
     memory = {
         key: max(each[key] for each in seen if key in each)
@@ -222,7 +222,7 @@ def told_of(logs: t.Mapping[str, str], engines: t.Mapping[str, Plain]) -> Plain:
 
 
 def facts_of(pods: t.Sequence[t.Mapping[str, t.Any]]) -> Plain:
-    """Return how often each pod's container was started again, and the digest of the image that runs."""
+    """Return each pod's container restarts, and the digest of the running image."""
     restarts: dict[str, int] = {}
     digests = set()
     for pod in pods:
@@ -256,7 +256,7 @@ def _compress(path: pathlib.Path) -> None:
 
 
 def _ended(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Wait for a playbook; end it when its time is over, by the signal on which Ansible ends its workers, too."""
+    """Wait for a playbook; on timeout, stop it with the signal on which Ansible also stops its workers."""
     until = time.monotonic() + limit_s
     while process.poll() is None and time.monotonic() < until:
         time.sleep(0.2)

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NCCL's bandwidth by message size, from the times that roles/nccl/files/nccl_bench.py prints.
 
-Algorithm bandwidth is size over time; bus bandwidth corrects it for what the operation must move, so that it can be
-compared with the wire: × 2(n−1)/n for all_reduce, × (n−1)/n for all_gather (nccl-tests, doc/PERFORMANCE.md). GB are 10⁹
-bytes.
+Algorithm bandwidth is size over time. Bus bandwidth scales it by what the operation must move, so that it compares with
+the wire: × 2(n−1)/n for all_reduce, × (n−1)/n for all_gather (nccl-tests, doc/PERFORMANCE.md). GB are 10⁹ bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
-SMALL = 64 * 1024  # bytes; up to here the time is latency
+SMALL = 64 * 1024  # bytes; up to this size, time is latency
 _FACTOR: dict[str, t.Callable[[int], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "all_gather": lambda ranks: (ranks - 1) / ranks,
@@ -28,7 +27,7 @@ _END = "NCCL_BENCH_END {"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One operation at one size: time in µs (median of the rounds, and their range), bandwidths in GB/s."""
+    """One operation at one size: time in µs (median and range of the rounds), bandwidths in GB/s."""
 
     operation: str
     bytes: int
@@ -42,7 +41,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """An operation over all sizes. ratio: bus bandwidth at the smallest size from 1 MiB on, over the peak."""
+    """One operation over all sizes. ratio: bus bandwidth at the smallest size of at least 1 MiB, over the peak."""
 
     operation: str
     latency_us: float | None
@@ -53,7 +52,7 @@ class Summary:
 
 
 def measured(operation: str, size: int, ranks: int, rounds_us: t.Sequence[float]) -> Measured:
-    """Work out the bandwidths of one size. CollectionError where the operation or the times make no sense."""
+    """Compute the bandwidths of one size. CollectionError if the operation or the times make no sense."""
     if operation not in _FACTOR:
         raise CollectionError(f"operation: {operation!r} is not one of {', '.join(_FACTOR)}.")
     if ranks < 2 or size <= 0 or not rounds_us or min(rounds_us) <= 0:
@@ -68,7 +67,7 @@ def measured(operation: str, size: int, ranks: int, rounds_us: t.Sequence[float]
 
 
 def parse(text: str) -> tuple[list[Measured], dict[str, t.Any] | None]:
-    """Return the rows of a log and its last line; None for that where the run did not come to its end."""
+    """Return a log's rows and its last line, or None for the latter if the run did not finish."""
     rows = []
     end = None
     for line in text.splitlines():
@@ -88,7 +87,7 @@ def parse(text: str) -> tuple[list[Measured], dict[str, t.Any] | None]:
 
 
 def summaries(rows: t.Sequence[Measured], small: int = SMALL, large: int = 1024**3) -> list[Summary]:
-    """Return what an operation comes to: latency at small sizes, peak, bus bandwidth from `large` bytes on, and ratio."""
+    """Summarise each operation: latency at small sizes, peak, bus bandwidth from `large` bytes on, and ratio."""
     made = []
     for operation in dict.fromkeys(row.operation for row in rows):
         own = sorted((row for row in rows if row.operation == operation), key=lambda row: row.bytes)
@@ -110,7 +109,7 @@ def summaries(rows: t.Sequence[Measured], small: int = SMALL, large: int = 1024*
 
 
 def table(rows: t.Sequence[Measured]) -> str:
-    """Return the rows as text, one line each, under a heading."""
+    """Return the rows as text, one line each, below a header."""
     lines = [f"{'operation':<11} {'bytes':>11} {'time µs':>11} {'algbw GB/s':>11} {'busbw GB/s':>11} {'spread':>7}"]
     for row in rows:
         spread = (row.slowest_us - row.fastest_us) / row.time_us

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the NCCL benchmark's ranks are asked: their program's arguments, where they meet, and what is to carry their traffic."""
+"""What the NCCL benchmark's ranks are given: program arguments, rendezvous, and the transport that must carry their traffic."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.options impo
 
 GIB = 1024**3
 LARGEST = 2 * GIB  # bytes of a message
-LARGEST_BESIDE = GIB // 4  # and beside a served model, where roles/nccl/files/nccl_bench.py refuses more
-LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET"}  # what the logs are to prove the transport with
+LARGEST_BESIDE = GIB // 4  # beside a served model; roles/nccl/files/nccl_bench.py refuses more
+LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET"}  # the logs need these to prove the transport
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The role's variables. floor_gib: memory that must stay available on each node. max_bytes, beside_serving: None goes by
-    what was seen of the nodes."""
+    """The role's variables. floor_gib: memory that must stay available on each node. max_bytes, beside_serving: None decides by
+    the nodes' facts."""
 
     python: str
     operations: tuple[str, ...]
@@ -36,7 +36,7 @@ class Choices:
 
 
 def choices_of(variable: Variable, knowledge_dirs: t.Sequence[str]) -> Choices:
-    """Return what the owner has chosen; the floor of memory is the hardware class's own where it is null."""
+    """Return the owner's choices; a memory floor of null means the hardware class's own."""
     floor = number(variable, "nccl_bench_floor_gib", float)
     if floor is None:
         limits = knowledge.get("health", hardware_name(variable("dgxspark_fabric")), knowledge_dirs)
@@ -56,15 +56,15 @@ def choices_of(variable: Variable, knowledge_dirs: t.Sequence[str]) -> Choices:
 
 
 def serves(node: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether a node, as `roce_info` read it, has a VF in a pod: the sign that a model is served."""
+    """Whether a node, as read by `roce_info`, has a VF in a pod, the sign that it serves a model."""
     vfs = [vf for function in (node or {}).get("functions", []) for vf in function.get("vfs", [])]
     return any((vf.get("place") or {}).get("state") == "pod" for vf in vfs)
 
 
 def plan(chosen: Choices, ranks: t.Mapping[str, str], serving: bool, host: str) -> Plain:
-    """Return what the rank of a host is asked as a process (`argv`, `environment`), all of them as pods (`job`), and `expect`.
+    """Return a host's rank as a process (`argv`, `environment`), all ranks as pods (`job`), and `expect`.
 
-    ranks: the address of each host that has one, in order. serving: whether one of them serves a model.
+    ranks: the address of each host with a rank, in rank order. serving: whether one of them serves a model.
     """
     beside = serving if chosen.beside_serving is None else chosen.beside_serving
     usual = LARGEST_BESIDE if beside else LARGEST
@@ -86,7 +86,7 @@ def plan(chosen: Choices, ranks: t.Mapping[str, str], serving: bool, host: str) 
 
 
 def _meeting(ranks: t.Mapping[str, str], host: str, port: int) -> dict[str, str]:
-    """Return the variables by which PyTorch's ranks find each other; nothing for a host that has none."""
+    """Return the rendezvous variables of PyTorch's ranks; empty for a host without a rank."""
     if host not in ranks:
         return {}
     return {

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why it is as it is: causes from the signatures that were found, and from what several lines say together.
+"""Causes of the verdict: from the signatures found, and from what several lines say together.
 
-A line's own meaning is data (`knowledge/signatures/`); here is only what takes more than one line to see.
+What one line means is data (`knowledge/signatures/`); this module holds only what takes several lines to see.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import SEV
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import runs
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
-# The external RDMA plugins name themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
+# External RDMA plugins call themselves IBext, IBext_v8 … v11 or "NCCL RDMA Plugin v10": the same transport.
 _RDMA = re.compile(r"IB(?:ext(?:_v\d+)?)?$|NCCL RDMA Plugin\b")
 
 # ncclResult_t
 CODES = {1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage"}
 CODES[6] = "remote error"
-# Names of network interfaces: predictable names, kernel names, bonds, and what pods have.
+# Names of network interfaces: predictable names, kernel names, bonds, and pods' names.
 _NETDEV = re.compile(r"^(?:en[Ppsox]\w+|eth\d+|ib\d+|ibp\w+|ibs\w+|net\d+|bond\d+|wl\w+|lo)$")
-_POD = re.compile(r"^net\d+$")  # what Multus names the interfaces that it adds
-_SOFT = re.compile(r"^rxe")  # what soft-RoCE's devices are called by rdma(8)'s manual and by nearly everybody
+_POD = re.compile(r"^net\d+$")  # Multus's names for the interfaces it adds
+_SOFT = re.compile(r"^rxe")  # the usual name of soft-RoCE devices, as in the manual of rdma(8)
 
 
 def kind_of(network: str) -> str:
@@ -40,7 +40,7 @@ def kind_of(network: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A finding with the line that shows it. Those that follow from another come after it."""
+    """A finding with the line that shows it. Causes that follow from another sort after it."""
 
     finding: Finding
     line: str = ""
@@ -49,7 +49,7 @@ class Cause:
 
 
 def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
-    """Return causes in plain form, the likeliest first, each once."""
+    """Return the causes in plain form, without duplicates, the likeliest first."""
     unique: dict[tuple[str, str, str], Cause] = {}
     for cause in found:
         unique.setdefault((cause.finding.id, cause.finding.subject, cause.finding.message), cause)
@@ -61,7 +61,7 @@ def ordered(found: t.Sequence[Cause]) -> list[dict[str, t.Any]]:
 
 
 def who(evidence: Evidence, number: int | None) -> str:
-    """Name a process: by its rank in its largest communicator, and its host."""
+    """Name a process by its host and its rank in its largest communicator."""
     if number is None:
         return "log"
     process = evidence.processes[number]
@@ -73,7 +73,7 @@ def who(evidence: Evidence, number: int | None) -> str:
 def of_signs(evidence: Evidence, signatures: t.Sequence[Signature]) -> list[Cause]:
     """Turn the signatures found into causes.
 
-    Left out are harmless ones, an engine's repetition of what NCCL said itself, and a peer's end after the own end.
+    Omits harmless ones, an engine's repetition of what NCCL itself said, and a peer's end after the process's own.
     """
     known = {signature.id: signature for signature in signatures}
     seen = {sign.id for sign in evidence.signs if not known[sign.id].benign}
@@ -105,7 +105,7 @@ class _Words(dict[str, str]):
 
 
 def failures(evidence: Evidence) -> list[tuple[int, str, int]]:
-    """Return the calls that failed: process, place, code; the first of each process."""
+    """Return the calls that failed as (process, place, code), the first of each process."""
     first: dict[int, tuple[int, str, int]] = {}
     for number, place, code in evidence.gave_up:
         first.setdefault(number, (number, place, code))
@@ -119,7 +119,7 @@ def of_verdict(
     gaps: t.Sequence[str],
     failed: t.Sequence[tuple[int, str, int]],
 ) -> list[Cause]:
-    """Return what the lines say together: why TCP, why nothing is known, who gave up."""
+    """Return what the lines say together: why TCP, why the verdict is unknown, which ranks gave up."""
     made = _runs_apart(evidence, comms, verdict) + _warnings(evidence)
     if verdict == "mixed":
         made += _mixed(comms)
@@ -180,7 +180,7 @@ def of_verdict(
 
 
 def soft_roce(devices: t.Collection[str]) -> list[Cause]:
-    """Say that devices which carry channels are RDMA in software."""
+    """Report channel devices that are RDMA in software."""
     soft = sorted(name for name in devices if _SOFT.match(name))
     return [
         _cause(
@@ -194,7 +194,7 @@ def soft_roce(devices: t.Collection[str]) -> list[Cause]:
 
 
 def _warnings(evidence: Evidence) -> list[Cause]:
-    """Show each warning that no signature knows, with the ranks that say it."""
+    """Report each warning that no signature matches, with the ranks that print it."""
     by_text: dict[str, list[int]] = {}
     for number, process in enumerate(evidence.processes):
         for text in process.warnings:
@@ -229,7 +229,7 @@ def _runs_apart(evidence: Evidence, comms: t.Sequence[Communicator], verdict: st
 
 
 def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
-    """Why a rank uses TCP."""
+    """Return why a rank uses TCP."""
     subject = who(evidence, number)
     no_rdma = runs.no_rdma(evidence, process)
     if no_rdma == "NCCL_IB_DISABLE":
@@ -260,7 +260,7 @@ def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
 
 
 def _mixed(comms: t.Sequence[Communicator]) -> list[Cause]:
-    """Say which communicators, ranks and channels do not use RDMA where others do."""
+    """Report the communicators, ranks and channels that use no RDMA while others do."""
     made = []
     for comm in comms:
         strange = sorted(
@@ -343,7 +343,7 @@ def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Ca
 
 
 def _names(wanted: str, names: t.Sequence[str], hca: str) -> bool:
-    """Whether NCCL_IB_HCA means a device: by the beginning of its name, unless written exactly (`=`)."""
+    """Whether NCCL_IB_HCA matches a device: by name prefix, or exactly with `=`."""
     return hca in names if wanted.startswith("=") else any(hca.startswith(name) for name in names)
 
 
@@ -366,7 +366,7 @@ def _why_incomplete(
             )
         ]
     if severity == "error" and len(runs.apart(comms)) > 1:
-        return []  # said already
+        return []  # reported by _runs_apart
     if not any(process.members for process in evidence.processes):
         return [
             _cause(

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Communicators put together from all their ranks, and what their logs lack to prove what every channel uses.
+"""Assembles communicators from all their ranks, and finds what the logs lack to prove what each channel uses.
 
-What must be there follows from what NCCL prints at INFO with the subsystem INIT: each rank's start and completion, the
-rings (rank 0) and trees (each rank) of every channel, one line for each end of a channel over a network and one line of
+The required lines are those that NCCL prints at INFO with the subsystem INIT: each rank's start and completion, the
+rings (rank 0) and trees (each rank) of every channel, one line for each end of a channel over a network, one line from
 the sending end inside a node, and "Connected all rings" (or trees) once all of them are connected.
 """
 
@@ -24,8 +24,8 @@ class Communicator:
     """One communicator of the job.
 
     scope: `alone` (one rank), `node` (nothing leaves a node) or `network`. state: `complete`, `idle` (torn down without
-    a channel), or `incomplete` with the gaps in words. stalled: all ranks are there, and all stopped at the same step
-    before their channels were connected, which looks like a hang more than like a cut log.
+    a channel), or `incomplete`, with the gaps in words. stalled: all ranks are present and all stopped at the same step
+    before their channels connected, which suggests a hang rather than a truncated log.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Communicator:
 
     @property
     def missing(self) -> list[int]:
-        """Ranks that no log speaks for."""
+        """Ranks that are in no log."""
         return [rank for rank in range(self.nranks) if rank not in self.members]
 
     @property
@@ -51,7 +51,7 @@ class Communicator:
 
     @property
     def insides(self) -> set[str]:
-        """What its channels inside a node use."""
+        """What its intra-node channels use."""
         found = (link.inside for _process, member in self.members.values() for link in member.links.values())
         return {inside for inside in found if inside}
 
@@ -62,7 +62,7 @@ class Communicator:
 
 
 def communicators(evidence: Evidence) -> list[Communicator]:
-    """Put the ranks' views together and judge each communicator."""
+    """Merge the ranks' views and judge each communicator."""
     found: dict[t.Hashable, Communicator] = {}
     for number, process in enumerate(evidence.processes):
         keys: list[t.Hashable] = []
@@ -73,7 +73,7 @@ def communicators(evidence: Evidence) -> list[Communicator]:
                 made = found[keys[-1]] = Communicator(_name(member, process, len(found)), member.nranks)
             if member.rank in made.members or member.nranks != made.nranks:
                 made.twice.append(member.rank)
-                if member.networks - made.networks:  # what it names must not be lost
+                if member.networks - made.networks:  # keep the networks that it names
                     made.members.setdefault(-1 - len(made.twice), (number, member))
             else:
                 made.members[member.rank] = (number, member)
@@ -165,7 +165,7 @@ def _gaps_of_channels(comm: Communicator, members: dict[int, Member]) -> list[st
 
 
 def _inside(member: Member) -> bool:
-    """Whether a rank has channels inside a node. NVLink between nodes (MNNVL) is said like those."""
+    """Whether a rank has intra-node channels. NCCL logs NVLink between nodes (MNNVL) in the same form."""
     return any(link.inside and "MNNVL" not in link.inside for link in member.links.values())
 
 
@@ -201,7 +201,7 @@ def _tree_gaps(members: dict[int, Member], channel: int) -> list[str]:
 
 def _edge_gap(members: dict[int, Member], channel: int, src: int, dst: int) -> str | None:
     if src not in members:
-        return None  # said already: the rank is missing
+        return None  # already reported as a missing rank
     sent = members[src].links.get((channel, 0, src, dst, False))
     if sent is None:
         return f"channel {channel}: rank {src} does not say how it sends to rank {dst}"
@@ -211,7 +211,7 @@ def _edge_gap(members: dict[int, Member], channel: int, src: int, dst: int) -> s
 
 
 def _one_sided(members: dict[int, Member]) -> list[str]:
-    """What one end of a channel over a network says, the other must say too."""
+    """Find network channels that only one of their ends logs."""
     gaps = []
     for member in members.values():
         for key, link in member.links.items():
@@ -224,7 +224,7 @@ def _one_sided(members: dict[int, Member]) -> list[str]:
 
 
 def _peer_gaps(members: dict[int, Member]) -> list[str]:
-    """Send and receive use all channels for one peer at once, and their end shows only in what the process does next."""
+    """Check send/receive: it uses all channels of a peer at once, and only the process's next step shows that set-up ended."""
     gaps = []
     for rank, member in members.items():
         direct = [key for key, link in member.links.items() if key[1] > 0 and link.network]
@@ -246,7 +246,7 @@ def numbers(ranks: t.Sequence[int]) -> str:
 
 
 def all_links(comm: Communicator) -> t.Iterator[tuple[int, LinkKey, Link]]:
-    """Return every line of a channel with the process that printed it."""
+    """Yield every channel line with the process that printed it."""
     for number, member in comm.members.values():
         for key, link in member.links.items():
             yield number, key, link

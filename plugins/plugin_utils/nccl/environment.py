@@ -1,8 +1,8 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NCCL's environment of each rank, from the fabric plan. A variable that need not be set is left out: an empty one
-counts as a value."""
+"""NCCL's environment for each rank, from the fabric plan. Unneeded variables are left out, because NCCL treats an empty
+one as a value."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 TRANSPORTS = ("roce", "socket")
 ATTACHMENTS = ("vf", "host")
 ENGINES = ("sglang", "vllm", "any")
-_NCCL_PREFIX = 24  # bits that NCCL compares of two GIDs' IPv4 where NCCL_IB_SUBNET_PREFIX_LEN is not set
+_NCCL_PREFIX = 24  # bits of two GIDs' IPv4 that NCCL compares if NCCL_IB_SUBNET_PREFIX_LEN is not set
 
 
 @dataclass(frozen=True)
 class Options:
-    """What an owner may choose.
+    """The owner's options.
 
-    vf_index: the VF of the instance; None is the first one that is not for serving, which no pod takes away.
-    attachment: `vf` (Multus gives the pod the VFs, as net1, net2 …) or `host`. bootstrap: interface for start-up traffic
-    where it is not the first VF; head: the address at which the first rank is found on it. gid_index: pinned; None
-    leaves it to NCCL, which finds it for each device. gids: by host, what proves a pinned index. merge_nics, debug:
-    passed on where given.
+    vf_index: the instance's VF; None is the first one that is not for serving, which no pod takes away.
+    attachment: `vf` (Multus gives the pod the VFs, as net1, net2 …) or `host`. bootstrap: interface for start-up traffic,
+    if not the first VF; head: the first rank's address on it. gid_index: pinned; with None, NCCL finds it for each
+    device. gids: by host, the proof of a pinned index. merge_nics, debug: passed on if given.
     """
 
     vf_index: int | None = 0
@@ -42,14 +41,14 @@ class Options:
 
 @dataclass(frozen=True)
 class _Wiring:
-    """The VFs of each rank that others can be reached with. joined: every rank reaches every other over each of them."""
+    """The VFs of each rank that lead to other ranks. joined: every rank reaches every other over each of them."""
 
     vfs: dict[str, list[PlannedVf]]
     joined: bool
 
 
 def _own(host: PlannedHost, index: int) -> dict[str, list[PlannedVf]]:
-    """Return the VFs of one index by segment; CollectionError where there is none."""
+    """Return the VFs of one index by segment. CollectionError if there are none."""
     found: dict[str, list[PlannedVf]] = {}
     for function in host.functions:
         for vf in function.vfs:
@@ -74,8 +73,8 @@ def chosen_index(hosts: t.Sequence[PlannedHost], chosen: int | None) -> int:
 def _wire(hosts: t.Sequence[PlannedHost], index: int) -> _Wiring:
     """Find the VFs that lead to other ranks.
 
-    Ranks on one switch, or at both ends of the same cables, use what they share, in one order. Where cables lead to
-    different neighbours (triangle, ring) each rank uses all that lead to another one.
+    Ranks on one switch, or at both ends of the same cables, use the segments they share, in the same order. If cables
+    lead to different neighbours (triangle, ring), each rank uses all VFs that lead to another rank.
     """
     own = {host.name: _own(host, index) for host in hosts}
     shared = set.intersection(*(set(segments) for segments in own.values()))
@@ -97,9 +96,9 @@ def joined(hosts: t.Sequence[PlannedHost], options: Options) -> bool:
 
 
 def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
-    """Return the address at which the other ranks find the first host: that of its first VF, or `head`.
+    """Return the address at which other ranks find the first host: that of its first VF, or `head`.
 
-    CollectionError where cables lead to different neighbours and `head` is not given: then no VF reaches all.
+    CollectionError if cables lead to different neighbours and `head` is not given, because no VF then reaches all ranks.
     """
     if options.head:
         return options.head
@@ -113,7 +112,7 @@ def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
 
 
 def _unread(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
-    """Say which name the variables of this host need that was not read of it yet; empty where there is none."""
+    """Return which name this host's variables need that has not been read from it yet; empty if none."""
     remedy = "Make the VFs and gather roce_info first"
     if options.bootstrap is None and options.attachment == "host" and vfs[0].netdev is None:
         return (
@@ -130,7 +129,7 @@ def _unread(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
 
 
 def unseen(hosts: t.Sequence[PlannedHost], options: Options) -> dict[str, str]:
-    """Return host → which name its variables need that was not read of it yet; nothing of the others."""
+    """Return host → the name that its variables need and that has not been read yet; complete hosts are left out."""
     wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
     said = {host.name: _unread(host.name, wiring.vfs[host.name], options) for host in hosts}
     return {name: text for name, text in said.items() if text}
@@ -144,13 +143,13 @@ def environment(
     workarounds: t.Mapping[str, str] | None = None,
     only: t.Collection[str] | None = None,
 ) -> dict[str, dict[str, str]]:
-    """Return host → variables for the ranks of an instance; only: for these of them.
+    """Return host → variables for an instance's ranks; only: restricts the result to these hosts.
 
-    One rank alone gets no network at all. RoCE sets NCCL_NET=IB, so that NCCL refuses to start where it would otherwise
-    fall back to sockets without an error. HCAs and interfaces are named exactly (`=name`): NCCL matches by prefix, and
-    `rocep1s0f0` also means its VFs. engine: whose own variables are wanted, `any` for all. workarounds: of known bad
-    versions. CollectionError where an HCA's name is not known: it is read of the node, never made up; and where a pinned
-    GID index is not proven.
+    A single rank gets no network at all. RoCE sets NCCL_NET=IB, so that NCCL refuses to start instead of silently falling
+    back to sockets. HCAs and interfaces are named exactly (`=name`): NCCL matches by prefix, so `rocep1s0f0` would also
+    match its VFs. engine: whose own variables to include, `any` for all. workarounds: of known-bad versions.
+    CollectionError if an HCA's name is unknown (it is read from the node, never guessed), or if a pinned GID index is
+    not proven.
     """
     options = options or Options()
     for what, value, known in (
@@ -184,7 +183,7 @@ def environment(
 
 
 def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str) -> dict[str, str]:
-    """Return what names the interface of start-up traffic."""
+    """Return the variables that name the interface of start-up traffic."""
     vfs = wiring.vfs[host.name]
     name = options.bootstrap
     if name is None and not wiring.joined:
@@ -193,8 +192,8 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
             "Say which interface does (bootstrap), for the role nccl by nccl_bootstrap: eth0 in a pod, the management one on a host."
         )
     if name is None:
-        name = "net1" if options.attachment == "vf" else vfs[0].netdev or ""  # `_unread` has refused one without a name
-    # NCCL takes `=` for an exact name; Gloo and SGLang's TP socket know plain names only.
+        name = "net1" if options.attachment == "vf" else vfs[0].netdev or ""  # `_unread` refuses an unknown name
+    # NCCL reads `=` as an exact match; Gloo and SGLang's TP socket accept plain names only.
     env = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
     if engine in ("sglang", "any"):
         env["TP_SOCKET_IFNAME"] = name
@@ -204,7 +203,7 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
 
 
 def _transport(host: PlannedHost, wiring: _Wiring, options: Options) -> dict[str, str]:
-    """Return what names the network."""
+    """Return the variables that select the network."""
     if options.transport == "socket":
         return {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
     vfs = wiring.vfs[host.name]
@@ -214,17 +213,17 @@ def _transport(host: PlannedHost, wiring: _Wiring, options: Options) -> dict[str
     if not wiring.joined:
         return env | _neighbours(host.name, vfs, options)
     if len({vf.subnet for vf in vfs}) > 1:
-        env["NCCL_CROSS_NIC"] = "0"  # rails are subnets of their own, and nothing routes between them
+        env["NCCL_CROSS_NIC"] = "0"  # each rail is a subnet of its own, with no routing between them
     if options.merge_nics is not None:
         env["NCCL_IB_MERGE_NICS"] = "1" if options.merge_nics else "0"
     return env
 
 
 def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict[str, str]:
-    """Return what NCCL needs where each port leads to another rank.
+    """Return what NCCL needs if each port leads to another rank.
 
-    NCCL gives channels to HCAs in turn and pairs them by number; by subnet it finds the HCA that leads to the peer
-    (src/transport/net_ib/connect.cc, NCCL 2.30u1 and newer). HCAs merged into one would have to reach it all.
+    NCCL assigns channels to HCAs in turn and pairs them by number; by subnet it finds the HCA that leads to the peer
+    (src/transport/net_ib/connect.cc, NCCL 2.30u1 and newer). Merged HCAs would all have to reach it.
     """
     if options.merge_nics:
         raise CollectionError(
@@ -238,7 +237,7 @@ def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict
 
 
 def _pinned(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
-    """Return the pinned GID index; CollectionError where it is not proven to be that of each of the rank's VFs."""
+    """Return the pinned GID index. CollectionError unless it is proven for each of the rank's VFs."""
     if not options.gids or name not in options.gids:
         raise CollectionError(
             f"{name}: gid_index: {options.gid_index} is pinned, but nothing proves it. Give what roce_gid found on this "

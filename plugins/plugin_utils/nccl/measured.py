@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The outcome of the benchmark's ranks: evidence for verify's step nccl, or the reason why nothing was measured."""
+"""The benchmark ranks' outcome: evidence for verify's step nccl, or the reason why nothing was measured."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
 def measured(
     ranks: t.Mapping[str, t.Mapping[str, t.Any]], told: t.Any = None, knowledge_dirs: t.Sequence[str] = ()
 ) -> Plain:
-    """Return what verify takes of a benchmark, `reason` alone where it was not run, nothing where it can be.
+    """Return a benchmark as evidence for verify, `reason` alone if it cannot run, or nothing if it can and has not.
 
-    ranks: by host, in the order of the ranks, `check` and `done`, what Ansible returned of the look beforehand (skipped where the
-    rank is a pod's: an image is seen to only by running it) and of the rank itself (empty where it was not started), and `fault`,
-    why its environment could not be built. told: what `carried` made of their logs. knowledge_dirs: the owner's, for known
-    lines of the logs. Raises CollectionError for a wrong form.
+    ranks: by host, in rank order, `check` and `done`, Ansible's results of the check beforehand (skipped for a pod's rank, since
+    only running an image tests it) and of the rank itself (empty if not started), and `fault`, why its environment could not be
+    built. told: what `carried` made of their logs. knowledge_dirs: the owner's, for known log lines. Raises CollectionError for
+    malformed input.
     """
     if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):
         raise CollectionError("a dictionary is needed: by host, what was seen of its rank.")
@@ -55,7 +55,7 @@ def measured(
 
 
 def carried(ranks: t.Mapping[str, t.Mapping[str, t.Any]], expect: str, knowledge_dirs: t.Sequence[str] = ()) -> Plain:
-    """Return what carried the ranks' traffic by their logs, with `msg` where it is not as expected, or where they do not say."""
+    """Return what carried the ranks' traffic according to their logs, with `msg` if it is not as expected or the logs do not say."""
     try:
         reader = Reader(transport.signatures(knowledge_dirs))
         reader.read(
@@ -69,12 +69,12 @@ def carried(ranks: t.Mapping[str, t.Mapping[str, t.Any]], expect: str, knowledge
 
 
 def of_process(started: t.Mapping[str, t.Any], done: t.Mapping[str, t.Any]) -> Plain:
-    """Return how a rank ended that is a process: as its job said, or as its start where there was no job."""
+    """Return how a process rank ended: the result of its job, or of its start if there was no job."""
     return {"done": dict(done if started.get("ansible_job_id") else started)}
 
 
 def of_pod(pods: t.Mapping[str, t.Any], host: str) -> Plain:
-    """Return how a rank ended that is a pod, of what `nccl_bench_pods` returned; its failure is the fault of each host."""
+    """Return how a pod rank ended, from the result of `nccl_bench_pods`; its failure is the fault of each host."""
     found = (pods.get("ranks") or {}).get(host)
     return dict(found) if found else {"fault": " ".join(str(pods.get("msg") or "it failed").split())}
 
@@ -84,12 +84,12 @@ def _ended(ranks: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Iterator[tuple[str
 
 
 def _said(done: t.Mapping[str, t.Any]) -> str:
-    """Return all that a rank has printed."""
+    """Return a rank's whole output."""
     return "\n".join(str(done.get(key) or "") for key in ("stdout", "stderr"))
 
 
 def _unready(rank: t.Mapping[str, t.Any]) -> str:
-    """Say why a host cannot take part, nothing where it can."""
+    """Return why a host cannot take part, or "" if it can."""
     if rank.get("fault"):
         return str(rank["fault"])
     check = rank.get("check") or {}
@@ -97,7 +97,7 @@ def _unready(rank: t.Mapping[str, t.Any]) -> str:
 
 
 def _last(done: t.Mapping[str, t.Any]) -> str:
-    """Return the last line that a program said on its error output, else what Ansible said of it."""
+    """Return the last line of a program's standard error, else Ansible's message."""
     said = str(done.get("stderr") or "").strip().splitlines() or str(done.get("msg") or "").strip().splitlines()
     return excerpt(said[-1]) if said else "no answer"
 
@@ -108,7 +108,7 @@ def _fault(done: t.Mapping[str, t.Any]) -> str:
 
 
 def _transport(told: t.Any) -> Plain:
-    """Return what carried the traffic; where the logs hold nothing of NCCL, that it is not known, and why."""
+    """Return what carried the traffic, or `unknown` with the reason if the logs hold nothing of NCCL."""
     given = told if isinstance(told, t.Mapping) else {}
     if given.get("verdict"):
         return dict(given)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role nccl's variables and a host's facts come to as options of its environment (`environment.Options`, plain)."""
+"""Turns the role nccl's variables and a host's facts into options of its environment (`environment.Options`, plain)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 Plain = dict[str, t.Any]
 Number = t.TypeVar("Number", int, float)
-Variable = t.Callable[[str], t.Any]  # returns a variable of the host, evaluated; None where nobody has set it
+Variable = t.Callable[[str], t.Any]  # returns a variable of the host, templated; None if unset
 NEIGHBOURS = ("triangle", "ring")  # topologies whose cables lead to different neighbours
 
 
 def number(variable: Variable, name: str, kind: type[Number]) -> Number | None:
-    """Return a variable as a number; None where it is null. CollectionError where it is none."""
+    """Return a variable as a number, or None if it is null. CollectionError if it is not a number."""
     value = variable(name)
     try:
         return None if value is None else kind(value)
@@ -27,26 +27,26 @@ def number(variable: Variable, name: str, kind: type[Number]) -> Number | None:
 
 
 def truth(variable: Variable, name: str) -> bool | None:
-    """Return a variable as yes or no; None where it is null."""
+    """Return a variable as a boolean, or None if it is null."""
     value = variable(name)
     return None if value is None else bool(boolean(value, strict=False))
 
 
 def seen(planned: t.Mapping[str, t.Any]) -> bool:
-    """Whether the names of all VFs of a planned host were read. In check mode there may be no VFs yet."""
+    """Whether the names of all VFs of a planned host are known. In check mode the VFs may not exist yet."""
     return all(vf.get("hca") is not None for function in planned["functions"] for vf in function["vfs"])
 
 
 def management(other: t.Sequence[t.Mapping[str, t.Any]], ansible_host: t.Any) -> str | None:
-    """Return the interface that Ansible itself comes over, else the only one that there is beside the fabric's."""
+    """Return the interface that Ansible connects to, else the only one outside the fabric."""
     own = [each["name"] for each in other if any(ip.startswith(f"{ansible_host}/") for ip in each["ipv4"])]
     return str(own[0]) if own else str(other[0]["name"]) if len(other) == 1 else None
 
 
 def options_of(variable: Variable, attachment: str, gids: t.Sequence[t.Any] | None) -> Plain:
-    """Return the options of one host; gids: what `roce_gid` read of it, which proves a pinned index.
+    """Return the options of one host; gids: `roce_gid`'s result for it, which proves a pinned index.
 
-    Where cables lead to different neighbours no VF reaches all ranks: start-up takes the management network, in a pod the pods' own.
+    If cables lead to different neighbours, no VF reaches all ranks: start-up uses the management network, in a pod the pod network.
     """
     index, start_up = number(variable, "nccl_gid_index", int), variable("nccl_bootstrap")
     if start_up is None and variable("dgxspark_plan")["topology"] in NEIGHBOURS:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the logs are of one run: processes of one share communicators, and none of it is without any.
+"""Whether the logs are of one run: its processes share communicators, and each of them has one.
 
-A log to which a later run was appended holds both, and the older one's proof must not stand for the later one.
+A log with a later run appended holds both, and the older run's proof must not count for the later one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import E
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator
 
 MOST_NAMED = 4
-_RDMA = ("IB", "NCCL RDMA Plugin")  # how the names of RDMA networks begin
+_RDMA = ("IB", "NCCL RDMA Plugin")  # prefixes of the RDMA networks' names
 
 
 def apart(comms: t.Sequence[Communicator]) -> list[list[int]]:
-    """Return the processes of each run: those that communicators of several ranks hold together, directly or not."""
+    """Return the processes of each run: those linked, directly or not, by communicators of several ranks."""
     found: list[set[int]] = []
     for comm in comms:
-        # Without its name a communicator of several logs looks like several: those logs are cut, and say no more.
+        # An unnamed communicator that spans several logs looks like several: the logs are truncated and prove no more.
         members = {number for number, member in comm.members.values() if member.comm_id or member.child}
         if comm.nranks < 2 or not members:
             continue
@@ -31,7 +31,7 @@ def apart(comms: t.Sequence[Communicator]) -> list[list[int]]:
 
 
 def silent(evidence: Evidence) -> list[int]:
-    """Return the processes without any communicator, where others have one."""
+    """Return the processes without a communicator, if others have one."""
     if not any(process.members for process in evidence.processes):
         return []
     return [number for number, process in enumerate(evidence.processes) if not process.members]
@@ -44,7 +44,7 @@ def networks(process: Process) -> set[str]:
 
 
 def no_rdma(evidence: Evidence, process: Process) -> str:
-    """Return the variable that keeps a process from RDMA; empty where none does."""
+    """Return the variable that keeps a process from using RDMA, or "" if none does."""
     said = {**evidence.settings, **process.settings}
     if said.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
         return "NCCL_IB_DISABLE"
@@ -54,7 +54,7 @@ def no_rdma(evidence: Evidence, process: Process) -> str:
 def gaps(
     evidence: Evidence, comms: t.Sequence[Communicator], used: set[str], name: t.Callable[[int | None], str]
 ) -> list[str]:
-    """Return what speaks against one run that uses these networks; empty where nothing does."""
+    """Return the evidence against a single run that uses these networks; empty if there is none."""
     found = [f"{_some(silent(evidence), name)}: no communicator in the log"] if silent(evidence) else []
     for number, process in enumerate(evidence.processes):
         own = networks(process)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's part of reading NCCL's logs: signatures and known bad versions of the knowledge base, and the wish."""
+"""The controller's part of reading NCCL's logs: the knowledge base's signatures and known-bad versions, and the expectation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS = {field.name for field in dataclasses.fields(Signature)}
 
 
 def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:
-    """Return the signatures of NCCL and of PyTorch about NCCL."""
+    """Return the signatures of NCCL, and PyTorch's about NCCL."""
     entries = knowledge.load("signatures", overlays).values()
     return [
         from_plain(Signature, {key: value for key, value in entry.items() if key in _FIELDS})
@@ -30,7 +30,7 @@ def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:
 
 
 def report(evidence: Evidence, expected: Expected, overlays: t.Sequence[str] = ()) -> dict[str, t.Any]:
-    """Return the verdict with its causes; a version known to hang is among them where nothing is proven or all hangs."""
+    """Return the verdict with its causes. A known-bad version comes first if nothing is proven or the run failed, else last."""
     made = judge(evidence, signatures(overlays), expected)
     bad = [cause for version in made["versions"] for cause in _known_bad(version, made, overlays)]
     stuck = made["verdict"] in ("unknown", "failed")
@@ -46,7 +46,7 @@ def _known_bad(version: str, made: t.Mapping[str, t.Any], overlays: t.Sequence[s
         cure = entry.get("environment", {})
         ranks = [rank for rank in made["ranks"] if rank["version"] in (version, None)]
         if cure and ranks and all(cure.items() <= rank["settings"].items() for rank in ranks):
-            continue  # worked around on every rank
+            continue  # every rank has the workaround
         found.append(
             {
                 "id": f"nccl.known-bad.{entry['id']}",
@@ -61,7 +61,7 @@ def _known_bad(version: str, made: t.Mapping[str, t.Any], overlays: t.Sequence[s
 
 
 def refusal(made: t.Mapping[str, t.Any], expect: str) -> str | None:
-    """Return why the verdict is not the one that is wanted, with its first cause; None where it is."""
+    """Return why the verdict is not the expected one, with its first causes, or None if it is."""
     if expect in ("any", made["verdict"]):
         return None
     text = f"The transport is {made['verdict']!r}, not {expect!r}. {made['summary']}"
@@ -71,7 +71,7 @@ def refusal(made: t.Mapping[str, t.Any], expect: str) -> str | None:
 
 
 def of_host(evidence: Evidence, host: str | None) -> Evidence:
-    """Say of which host the files are: the same path may be on all."""
+    """Prefix the evidence's file names with the host, since all hosts may use the same path."""
     if host:
         evidence.sources = {f"{host}:{name}": count for name, count in evidence.sources.items()}
         for process in evidence.processes:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What carries the traffic between nodes: the verdict over all ranks, channels and communicators, and its causes.
 
-`ib` is said of complete evidence alone: every rank of the job, every channel of every communicator that leaves a node,
-both ends of each, and no sign of failure. One channel over TCP is enough for `socket` (or `mixed`).
+The verdict `ib` takes complete evidence: every rank of the job, every channel of every communicator that leaves a node,
+both ends of each, and no sign of failure. A single channel over TCP makes it `socket` (or `mixed`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Verdict = t.Literal["ib", "socket", "p2p", "mixed", "unknown", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the caller knows of the job: ranks in all, machines, ranks on each."""
+    """What the caller knows of the job: total ranks, nodes, ranks per node."""
 
     world_size: int | None = None
     nodes: int | None = None
@@ -39,7 +39,7 @@ class Expected:
 def judge(
     evidence: Evidence, signatures: t.Sequence[Signature] = (), expected: Expected | None = None
 ) -> dict[str, t.Any]:
-    """Return the whole report in plain form; CollectionError where the logs hold nothing of NCCL.
+    """Return the full report in plain form. CollectionError if the logs hold nothing of NCCL.
 
     `verdict`, `complete` (whether the evidence is), `summary`, `findings` (causes, the likeliest first), `world`,
     `versions`, `communicators`, `ranks` and `links`.
@@ -69,7 +69,7 @@ def judge(
         verdict = "unknown" if gaps else "ib"
     else:
         verdict = _inside(comms, kinds, world, expected)
-    if verdict in ("ib", "p2p"):  # a word on devices that were not found says nothing then
+    if verdict in ("ib", "p2p"):  # then a message about devices not found means nothing
         found = [cause for cause in found if cause.finding.severity != "info"]
     links = _plain_links(evidence, comms)
     derived = [
@@ -91,7 +91,7 @@ def judge(
 
 
 def _ranks_seen(comms: t.Sequence[Communicator]) -> int:
-    """How many ranks speak: a process counts once, or as often as it has ranks in one communicator."""
+    """Count the ranks in the logs: a process counts once, or as often as it has ranks in one communicator."""
     most: dict[int, int] = {}
     for comm in comms:
         here: dict[int, int] = {}
@@ -108,7 +108,7 @@ def _networks(evidence: Evidence, comms: t.Sequence[Communicator]) -> set[str]:
 
 
 def _gaps(evidence: Evidence, comms: t.Sequence[Communicator], expected: Expected, seen: int, world: int) -> list[str]:
-    """What is missing to prove what every channel uses; empty where all is there."""
+    """Return what is missing to prove what every channel uses; empty if nothing is."""
     gaps = [f"{name}: nothing of NCCL is in it" for name, count in evidence.sources.items() if not count]
     gaps += runs.gaps(evidence, comms, _networks(evidence, comms), lambda number: causes.who(evidence, number))
     if not any(comm.nranks > 1 for comm in comms):
@@ -139,7 +139,7 @@ def _gaps(evidence: Evidence, comms: t.Sequence[Communicator], expected: Expecte
 
 
 def _inside(comms: t.Sequence[Communicator], kinds: set[str], world: int, expected: Expected) -> Verdict:
-    """The verdict where no channel names IB or Socket: `p2p` where nothing can leave a node."""
+    """The verdict if no channel names IB or Socket: `p2p` if nothing can leave a node."""
     if kinds or any(comm.scope == "network" and comm.state != "idle" for comm in comms):
         return "unknown"
     inside = [comm for comm in comms if comm.scope == "node" and (comm.linked or comm.state == "complete")]
@@ -184,18 +184,18 @@ def _plain_communicator(comm: Communicator) -> dict[str, t.Any]:
 
 
 def _all_or_none(flags: t.Sequence[bool]) -> bool | None:
-    """True or False where all agree, else None."""
+    """True or False if all agree, else None."""
     return flags[0] if flags and len(set(flags)) == 1 else None
 
 
 def _listed(process: Process, network: str) -> tuple[Device, ...]:
-    """Return a network's devices; the external RDMA plugins list theirs under NCCL's own name."""
+    """Return a network's devices; external RDMA plugins list theirs under NCCL's own name."""
     own = process.devices.get(network, ())
     return own or (process.devices.get("IB", ()) if causes.kind_of(network) == "ib" else ())
 
 
 def _device(process: Process, link: Link) -> list[tuple[str, int, str]]:
-    """Return the ports behind a network device's number: those of the list, or of the fused device of that number."""
+    """Return the ports behind a network device's number: from the device list, or from the fused device of that number."""
     if link.device is None:
         return []
     listed = _listed(process, link.network or "")
@@ -206,7 +206,7 @@ def _device(process: Process, link: Link) -> list[tuple[str, int, str]]:
 
 
 def _gid(process: Process, network: str, hca: str, port: int) -> LocalGid | None:
-    """Return the GID that a port's queue pairs use, where the log (subsystem NET) tells it."""
+    """Return the GID that a port's queue pairs use, if the log (subsystem NET) shows it."""
     physical = [name for each in _listed(process, network) for name, _port, _link in each.ports]
     for gid in process.gids:
         name = gid.hca or (physical[gid.device] if gid.device is not None and gid.device < len(physical) else None)
@@ -216,9 +216,9 @@ def _gid(process: Process, network: str, hca: str, port: int) -> LocalGid | None
 
 
 def roce_version(process: Process, link: str, of_job: str | None) -> int | None:
-    """Return the RoCE version where it is known: by NCCL_IB_ROCE_VERSION_NUM, or by NCCL's own choice (2, from 2.21 on).
+    """Return the RoCE version if known: from NCCL_IB_ROCE_VERSION_NUM, or NCCL's default (2, from 2.21 on).
 
-    of_job: the version of NCCL that the logs name without saying for which rank.
+    of_job: the NCCL version that the logs name without naming a rank.
     """
     if link != "RoCE":
         return None
@@ -252,7 +252,7 @@ def _plain_process(number: int, process: Process) -> dict[str, t.Any]:
 
 
 def _plain_links(evidence: Evidence, comms: t.Sequence[Communicator]) -> list[dict[str, t.Any]]:
-    """One row for all channels between two ranks that are alike, as one side says it."""
+    """Return one row for each set of like channels between two ranks, as one side logs it."""
     rows: dict[tuple[t.Any, ...], set[int]] = {}
     of_job = next(iter(evidence.versions)) if len(evidence.versions) == 1 else None
     for comm in comms:

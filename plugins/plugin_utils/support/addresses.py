@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find addresses in a line, in every form that a node writes them in, and put a label for each.
+"""Find addresses in a line, in every form that nodes write, and replace each by a label.
 
-IPv4 (also with dashes, and as a GID has it), IPv6, MAC (with colons, dashes, dots, or bare), GIDs and GUIDs that were made of a
-MAC, UUIDs and other identifiers in hexadecimal. Labels are canonical: `mapped(addr-3)` is the GID of addr-3's IPv4 address,
-`link-local(mac-2)` the one that the kernel makes of mac-2. Loopback, masks and multicast say nothing of an owner, and stay.
+IPv4 (also with dashes, or in a GID), IPv6, MAC (with colons, dashes, dots, or bare), GIDs and GUIDs derived from a MAC, UUIDs
+and other hexadecimal identifiers. Labels are canonical: `mapped(addr-3)` is the GID of addr-3's IPv4 address,
+`link-local(mac-2)` the one that the kernel derives from mac-2. Loopback, masks and multicast identify nobody and stay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_MACS = frozenset(("0" * 12, "f" * 12))
 _MAC_OTHER = re.compile(rf"{_BEGIN}(?:(?:{_H}{{2}}-){{5}}{_H}{{2}}|(?:{_H}{{4}}\.){{2}}{_H}{{4}}){_END}")
 _ARPA = re.compile(rf"(?:{_H}\.){{8,32}}ip6\.arpa")
 _BARE = re.compile(rf"{_BEGIN}(0x|en[ox]|wlx|wwx|eth|ib)?({_H}{{8,}}){_END}")
-# What a reader needs to know which software ran, and what is the same for everybody who has it.
+# Digests that tell a reader which software ran, and are the same for everybody who has it.
 _PUBLIC_DIGEST = re.compile(r"(?:sha256[:=/-]|sha256sum[:=]? ?)$", re.IGNORECASE)
 _PUBLIC_REVISION = re.compile(
     r"(?:revision|commit)\\?[\"']?\s{0,2}[:=]?\s{0,2}\\?[\"']?$|(?:snapshots|resolve)/$", re.I
@@ -38,10 +38,10 @@ _SHARED_MULTICAST = {ipaddress.IPv6Address(each) for each in ("ff02::1", "ff02::
 
 
 class Addresses:
-    """label(kind, canonical text) gives the pseudonym. What has been seen in one form is known in the others."""
+    """label(kind, canonical text) gives the pseudonym. An address seen in one form is recognised in the others."""
 
     def __init__(self, label: t.Callable[[str, str], Label], loopback: bool = False) -> None:
-        """loopback: loopback and multicast addresses, masks and 0.0.0.0 get a label, too."""
+        """loopback: also label loopback and multicast addresses, masks and 0.0.0.0."""
         self._label = label
         self._all = loopback
         self._macs: set[str] = set()
@@ -49,11 +49,11 @@ class Addresses:
         self._v4: dict[str, ipaddress.IPv4Address] = {}
 
     def see(self, text: str) -> None:
-        """Note the MACs of a text."""
+        """Record the MACs in a text."""
         self._macs |= {found.group().replace(":", "").lower() for found in _MAC.finditer(text)} - _NO_MACS
 
     def replace(self, line: str) -> str:
-        """Return the line with labels for addresses."""
+        """Return the line with labels in place of addresses."""
         dashed = line.count("-") > 2
         if dashed:
             line = _UUID.sub(lambda found: self._label("id", found.group().lower()), line)
@@ -80,7 +80,7 @@ class Addresses:
         return ":".join([*groups[:first], *self._windows(groups[first:past]), *groups[past:]])
 
     def _windows(self, groups: list[str]) -> list[str]:
-        """Return the groups with labels for those that are an address together, the longest first."""
+        """Return the groups with labels in place of runs that form an address, the longest first."""
         made: list[str] = []
         start = 0
         while start < len(groups):
@@ -96,7 +96,7 @@ class Addresses:
         return made
 
     def _colons(self, text: str) -> str | None:
-        """Return what stands for a text with colons that is one address, None where it is none."""
+        """Return the replacement for a text with colons that is one address, or None if it is not."""
         groups = text.split(":")
         octets = all(len(group) == 2 for group in groups)
         if len(groups) == 6 and octets:
@@ -128,7 +128,7 @@ class Addresses:
         return self._label("guid", bare)
 
     def _v4_label(self, text: str) -> str | None:
-        """Return the label, None for what is none or nobody's."""
+        """Return the label, or None if it is no address or identifies nobody."""
         try:
             address = ipaddress.IPv4Address(".".join(str(int(octet)) for octet in text.split(".")))
         except ValueError:
@@ -184,19 +184,19 @@ class Addresses:
         if size in (40, 64) and (_PUBLIC_DIGEST if size == 64 else _PUBLIC_REVISION).search(before):
             return None
         mixed = not digits.isdigit() and not digits.isalpha()
-        # Digits alone are a time or a size where they are few.
+        # A short run of digits alone is a time or a size.
         return self._label("id", digits) if size >= 28 or (mixed and size in (12, 16)) else None
 
 
 def _in_word(line: str, place: int) -> bool:
-    """Whether the character there is a letter of a word, and not the end of an escape such as \\n."""
+    """Whether the character at `place` is a letter of a word, and not the end of an escape such as \\n."""
     if place < 0 or not line[place].isalpha():
         return False
     return not (line[place] in "nrtbf" and place > 0 and line[place - 1] == "\\")
 
 
 def _macs_of(bare: str) -> list[str]:
-    """Return the MACs that 16 digits may have been made of: by ff:fe inside (EUI-64, one bit turned, or not), or mlx5's 03:00."""
+    """Return the MACs that 16 digits may derive from: by ff:fe inside (EUI-64, with or without a flipped bit), or mlx5's 03:00."""
     if bare[6:10] == "fffe":
         return [f"{int(bare[:2], 16) ^ 2:02x}{bare[2:6]}{bare[10:]}", bare[:6] + bare[10:]]
     return [bare[:6] + bare[10:]] if bare[6:10] == "0300" else []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From what was read of the nodes to one archive for a bug report: all texts redacted, in an order that does not vary."""
+"""From the nodes' output to one archive for a bug report: all texts redacted, in a deterministic order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CUT = "[cut: the beginning is left out]\n"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file to be. path: in the archive, before it is redacted."""
+    """A file of the archive. path: in the archive, before redaction."""
 
     path: str
     text: str
@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The archive; what stands in it, for people; how much of each kind was replaced."""
+    """The archive, its description for people, and the number of replacements by kind."""
 
     content: bytes
     lines: tuple[str, ...]
@@ -55,7 +55,7 @@ class Made:
 
 
 def pieces_of(host: str, seen: t.Mapping[str, t.Any] | None, most: int) -> tuple[list[Piece], str | None]:
-    """Return what one node gave, each at most `most` bytes, the newest; and why it gave nothing, if so.
+    """Return a node's files, each cut to its newest `most` bytes, and the reason if it gave none.
 
     seen: `read`, the results of its commands, each with `item` (its `name`), `cmd`, `stdout`, `rc` or `msg`; or `error`.
     """
@@ -73,18 +73,18 @@ def pieces_of(host: str, seen: t.Mapping[str, t.Any] | None, most: int) -> tuple
 
 
 def identities(host: str, seen: t.Mapping[str, t.Any] | None, spark: bool = True) -> list[Private]:
-    """Return what a node is known by, of lines `kind: words`. They go no further than the redaction."""
+    """Return a node's identifiers, from lines `kind: words`. They are used for redaction only."""
     found = []
     for line in str((seen or {}).get("identity") or "").splitlines():
         kind, _colon, words = line.partition(":")
         for word in words.split():
             if kind == "host":
-                # The names of one node are one; what follows the first dot is the domain.
+                # A node's names share one pseudonym; what follows the first dot is the domain.
                 short, _dot, domain = word.partition(".")
                 found.append(Private("spark" if spark else "host", short, host))
                 found += [Private("domain", domain)] if domain else []
             elif kind == "serial":
-                # What a board has for want of a number is none.
+                # Boards without a serial number have placeholders.
                 found += [Private(kind, word)] if len(word) >= 5 and any(c.isdigit() for c in word) else []
             elif kind == "user":
                 found += [Private(kind, word)] if len(word) > 2 else []
@@ -102,8 +102,8 @@ def build(
 ) -> Made:
     """Return the archive, `name` its folder.
 
-    private: what must not be in it. missing: nodes that gave nothing, with the reason. about: versions and bounds, for the manifest.
-    CollectionError where something private would still be in it.
+    private: what it must not contain. missing: nodes that gave nothing, with the reason. about: versions and limits, for the manifest.
+    CollectionError if something private would remain in it.
     """
     redactor = Redactor(private)
     absent = [Piece(f"{host}/NOT-READ.txt", f"{host} gave nothing: {why}\n") for host, why in missing.items()]
@@ -139,7 +139,7 @@ def _newest(text: str, most: int) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return text if text.endswith("\n") else f"{text}\n"
-    # From the next whole line on: half a token no longer looks like one.
+    # Start at the next whole line: half a token no longer looks like one.
     kept = data[-most:].partition(b"\n")[2].decode("utf-8", "replace")
     return f"{_CUT}{kept}\n"
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller adds to a support archive: its newest reports, and what of its inventory is private."""
+"""The controller's part of a support archive: its newest reports, and what is private in its inventory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _WORDS = frozenset(
     ["true", "false", "none", "null", "default", "present", "absent", "token", "secret", "enabled", "disabled"]
 )
 _NAMES = ("ansible_host", "ansible_ssh_host", "k8s_dgx_node_names", "k8s_platform_node_names", "k3s_node_name")
-# Of Ansible and of this run: facts, what was registered, and the inventory once more.
+# Not the owner's: variables of Ansible and this run (facts, registered results, the inventory again).
 _NOT_THE_OWNER_S = re.compile(r"__|(?:groups|hostvars|vars|environment|ansible_facts|dgxspark_roce|dgxspark_plan)$")
 _SHORTEST, _LARGEST, _DEEPEST = 4, 65536, 12
 
 
 def reports(folder: pathlib.Path, most: int) -> list[Piece]:
-    """Return the newest report of each kind. One that is larger than `most` bytes is said to be."""
+    """Return the newest report of each kind. One larger than `most` bytes is left out, with a note."""
     found = []
     for pattern in REPORTS:
         newest = max(folder.glob(pattern), key=lambda path: (path.stat().st_mtime, path.name), default=None)
@@ -50,14 +50,14 @@ def as_json(name: str, value: t.Any) -> Piece:
 
 
 def tells(key: str, raw: t.Any) -> bool:
-    """Whether a host's variable, not yet evaluated, may hold something private: by its name, or by a name in it."""
+    """Whether a host's untemplated variable may hold something private: by its name, or by a key in it."""
     if _NOT_THE_OWNER_S.match(key):
         return False
     return key in _NAMES or bool(_NAME.search(key)) or _has_secret({key: raw}, 0)
 
 
 def of_this_machine() -> list[Private]:
-    """Return by what names the controller and who runs this are known."""
+    """Return the names of the controller and of the user who runs this."""
     own, full = socket.gethostname(), socket.getfqdn()
     found = [*private_names(own, "host", own), *private_names(full, "host", own)]
     try:
@@ -67,9 +67,9 @@ def of_this_machine() -> list[Private]:
 
 
 def of_host(host: str, variables: t.Mapping[str, t.Any], spark: bool, base: pathlib.Path) -> list[Private]:
-    """Return what is private in a host's variables: its names and addresses, users, and every value or file that is a secret.
+    """Return what is private in a host's variables: its names and addresses, users, and the value or file of every secret.
 
-    base: where relative paths of files begin.
+    base: the base of relative file paths.
     """
     kind = "spark" if spark else "host"
     found = private_names(host, kind, host)
@@ -115,7 +115,7 @@ def _has_secret(value: t.Any, depth: int) -> bool:
 
 
 def _of_file(path: pathlib.Path) -> t.Iterator[str]:
-    """Yield a file's secret. One that is there and cannot be read might be in a log, unknown to us."""
+    """Yield a file's secret. An existing file that cannot be read is an error: its secret might be in a log."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a known text may look like in a log, a report or a manifest: quoted, escaped, in hexadecimal, or in base64."""
+"""Spellings of a known text in a log, a report or a manifest: quoted, escaped, in hexadecimal, or in base64."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import json
 import shlex
 import urllib.parse
 
-LEAST = 4  # characters: a shorter text would take half of every log with it
+LEAST = 4  # characters: redacting a shorter text would remove half of every log
 
 
 def spellings(text: str) -> list[str]:
-    """Return the text as it is written in URLs, JSON (also JSON in JSON), YAML, HTML, a shell, Python, and hexadecimal."""
+    """Return the text's spellings in URLs, JSON (also JSON in JSON), YAML, HTML, a shell, Python, and hexadecimal."""
     escaped = [json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)]
     again = [json.dumps(each)[1:-1] for each in escaped]
     quoted = [urllib.parse.quote(text, safe=""), urllib.parse.quote(text), urllib.parse.quote_plus(text)]
@@ -26,7 +26,7 @@ def spellings(text: str) -> list[str]:
 
 
 def base64_cores(text: str) -> list[str]:
-    """Return what base64 makes of the text wherever it stands in what is coded: the characters that nothing beside it decides."""
+    """Return the text's base64 forms at any offset, without the characters that also depend on its neighbours."""
     data = text.encode()
     found = set()
     for before in range(3):

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take secrets, names, addresses and serial numbers out of texts, so that a reader still sees which host talks to which.
+"""Remove secrets, names, addresses and serial numbers from texts, so that a reader still sees which host talks to which.
 
-What is known to be private (inventory, nodes) is taken out in each of its forms; what merely looks like an address or a token
-is taken out as well. A secret becomes `***`; all else a pseudonym such as `addr-3`, the same one for the same thing. In doubt a
-text is taken out: a version of four numbers goes, too. What Redactor makes, it leaves as it is when it sees it again.
+Removes every form of what is known to be private (inventory, nodes), and whatever merely looks like an address or a token. A
+secret becomes `***`; anything else gets a pseudonym such as `addr-3`, the same one for the same thing. When in doubt, it removes:
+a version of four numbers goes too. Redaction is idempotent.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.addresses
 
 STARS = "***"
 KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id", "path")
-_ROUNDS = 6  # what is taken out may make visible what stood beside it
-_DEPTH = 3  # base64 in a URL in base64
+_ROUNDS = 6  # a replacement may expose the text beside it
+_DEPTH = 3  # levels of decoding: base64 in a URL in base64
 
-# A word begins after a JSON text's \n or \t, too.
+# A word may also begin after a JSON escape \n or \t.
 _BEGIN = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 _END = r"(?![A-Za-z0-9])"
 _PSEUDONYM = re.compile(rf"(?:{'|'.join(KINDS)})x*-\d+")
@@ -52,7 +52,7 @@ _SERIAL = re.compile(
 _HOME = re.compile(r"(?<=/home/)[^/\s\"'\\:,;]{2,64}|(?<=/Users/)[^/\s\"'\\:,;]{2,64}")
 _SESSION = re.compile(r"(?i)(?<=\bfor user )[\w.-]{2,64}|(?<=\baccepted publickey for )[\w.-]{2,64}")
 _URL_HOST = re.compile(r"(?<=://)(?:\*\*\*@)?([A-Za-z0-9_.-]{1,253})")
-# What is looked for in texts for everybody, where a host stands without a scheme: `user@host`, an image's registry, a whole name.
+# Only for texts for everybody, hosts without a scheme: `user@host`, an image's registry, a fully qualified name.
 _AT = re.compile(r"(?<![\w.@/+-])[A-Za-z0-9][\w.+-]{0,80}@(?!sha256:)[A-Za-z][A-Za-z0-9.-]*[A-Za-z0-9]")
 _REGISTRY = re.compile(
     r"(?<![\w./:@-])((?=[a-z0-9-]*[.:])[a-z0-9][a-z0-9.-]*[a-z0-9])(?=(?::\d{2,5})?/[a-z0-9._/-]+(?::[\w.-]+|@sha256:))"
@@ -63,7 +63,7 @@ _PATH = re.compile(r"(?<![\w.:/-])/(?:home|Users|srv|mnt|media|data|nfs|export|s
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """A text that must not come out. kind: `secret`, or what its pseudonym begins with. of: whose it is, if it has several names."""
+    """A text that must not get out. kind: `secret`, or the prefix of its pseudonym. of: its owner, if that has several names."""
 
     kind: str
     text: str
@@ -72,16 +72,16 @@ class Private:
 
 @functools.cache
 def public(kind: t.Literal["name", "domain", "ending"]) -> frozenset[str]:
-    """Return what stays, since nobody is found by it: names of users, hosts and domains, or domains of URLs.
+    """Return names that stay because they identify nobody: of users, hosts and domains, or domains of URLs.
 
-    ending: the last part of a name by which it is taken for a host's where no URL says so.
+    ending: last parts of a name that mark it as a host outside a URL.
     """
     entries = knowledge.load("redaction").values()
     return frozenset(name for entry in entries if entry["kind"] == kind for name in entry["names"])
 
 
 def private_names(text: str, kind: str, host: str) -> list[Private]:
-    """Return what is private of a name of a host: an address, or its first part and its domain."""
+    """Return what is private in a host's name: an address, or its first part and its domain."""
     if not text:
         return []
     try:
@@ -92,13 +92,13 @@ def private_names(text: str, kind: str, host: str) -> list[Private]:
 
 
 class Redactor:
-    """learn() all texts, then redact() each: pseudonyms do not depend on where a thing is seen in its plainest form."""
+    """learn() all texts, then redact() each, so that pseudonyms do not depend on where something appears in its plainest form."""
 
     def __init__(self, private: t.Iterable[Private] = (), *, everybody: bool = False) -> None:
-        """Know what is private.
+        """Set up what is private.
 
-        everybody: for texts that anybody reads, loopback addresses and the like go, too, ports behind addresses and names, paths of
-        the owner's disks, and hosts that are no public ones, wherever they stand.
+        everybody: for public texts, also replaces loopback addresses and the like, ports after addresses and names, paths of the
+        owner's disks, and any host that is not a public one.
         """
         self.counts: collections.Counter[str] = collections.Counter()
         self._names: dict[str, tuple[str, str]] = {}
@@ -124,7 +124,7 @@ class Redactor:
         self.learn(addresses)
 
     def learn(self, texts: t.Iterable[str]) -> None:
-        """Look at texts for addresses and users: what is seen here in one form is known in all."""
+        """Scan texts for addresses and users: what is seen in one form is then recognised in all."""
         known = list(texts)
         for text in known:
             for user in [*_HOME.findall(text), *_SESSION.findall(text)]:
@@ -133,7 +133,7 @@ class Redactor:
             for host in _URL_HOST.findall(text):
                 if "." in host and not _public_host(host):
                     self._name("host", host)
-            # Of a GUID it can be said whose it is only when the MACs are known.
+            # The MACs must be known before a GUID can be attributed to one.
             self._addresses.see(text)
         self._compile()
         self._learning = True
@@ -142,25 +142,25 @@ class Redactor:
         self._learning = False
 
     def redact(self, text: str) -> str:
-        """Return the text without them; what was put in is counted by kind in `counts`."""
+        """Return the redacted text; `counts` counts the replacements by kind."""
         return self._whole(text)
 
     def held(self, text: str) -> tuple[str, str] | None:
-        """Return kind and text of something known that is still in there, None as it should be: the last look before it is written."""
+        """Return kind and text of something private that is left, or None: the final check before writing."""
         if any(each in text for each in (*self._spelled, *self._cores)):
             return "secret", STARS
         found = self._named.search(text) if self._named else None
         return (self._names.get(found.group().lower(), ("host", ""))[0], found.group()) if found else None
 
     def plain(self, value: t.Any) -> t.Any:
-        """Return a plain value with the texts in it redacted; keys stay."""
+        """Return a plain value with its texts redacted; keys stay."""
         if isinstance(value, t.Mapping):
             return {key: self.plain(each) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.plain(each) for each in value]
         return self._whole(value) if isinstance(value, str) else value
 
-    # What is known
+    # Private texts
 
     def _secret(self, text: str) -> None:
         for line in {text.strip(), *(line.strip() for line in text.splitlines())}:
@@ -184,7 +184,7 @@ class Redactor:
         return self._labels.get((kind, text)) or self._new(kind, text)
 
     def _new(self, kind: str, text: str) -> Label:
-        # A pseudonym is no name of the owner's, nor has it one in it.
+        # A pseudonym must neither be nor contain one of the owner's names.
         word = kind
         while word in self._names:
             word += "x"
@@ -196,7 +196,7 @@ class Redactor:
         self._labels[(kind, text)] = label
         return label
 
-    # The way through a text
+    # Redaction of a text
 
     def _whole(self, text: str, depth: int = 0) -> str:
         text = _PEM.sub(lambda _found: self._stars(), text)
@@ -217,7 +217,7 @@ class Redactor:
                 line = _WORD.sub(lambda found: self._percent(found.group(), depth), line)
             line = _BASE64.sub(lambda found: self._base64(found.group(), depth), line)
         line = self._without_secrets(line)
-        # Most lines have nothing of most kinds: looking for a part of it first is many times faster.
+        # Most lines contain few kinds: a substring check first is many times faster.
         if "@" in line:
             line = _MAIL.sub(lambda found: self._label("mail", found.group().lower()), line)
         line = self._addresses.replace(line)
@@ -304,7 +304,7 @@ class Redactor:
 
 
 def _public_host(host: str) -> bool:
-    """Whether a URL's host may stay: a pseudonym, nobody's own, or a number (of addresses the others have been taken out)."""
+    """Whether a URL's host may stay: a pseudonym, a public name, or a number (addresses have been replaced already)."""
     host = host.strip(".").lower()
     parts = host.split(".")
     return (
@@ -316,7 +316,7 @@ def _public_host(host: str) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def _decoded(word: str) -> str | None:
-    """Return the text that a word is in base64, None for one that is none."""
+    """Return the text that a word encodes in base64, or None if it encodes none."""
     core = word.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         decoded = base64.b64decode(core + "=" * (-len(core) % 4), validate=True).decode("utf-8")

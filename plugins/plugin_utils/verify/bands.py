@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a collective's bus bandwidth says: the band that it lies in, and whether what that suggests is certain.
+"""Interprets a collective's bus bandwidth: which band it falls in, and how certain the suggested cause is.
 
 Bands are data (`knowledge/bands`). A band only suggests a cause; the transport log or the port counters confirm it or
-rule it out. Both are told as *signs*, whose names are in the bands' schema.
+rule it out. Both are given as *signs*, whose names are in the bands' schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Certainty = t.Literal["suspected", "confirmed", "ruled out"]
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A range of bus bandwidth in GB/s, both ends included; `high` None: no end."""
+    """A range of bus bandwidth in GB/s, both ends included; `high` None means unbounded."""
 
     verdict: t.Literal["pass", "warn", "suspect"]
     low: float
@@ -32,7 +32,7 @@ class Band:
     source: tuple[str, ...] = ()
 
     def holds(self, busbw: float) -> bool:
-        """Whether a figure lies in it."""
+        """Whether a figure is in the band."""
         return self.low <= busbw and (self.high is None or busbw <= self.high)
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class BandSet:
-    """The bands of an operation, for messages of `min_bytes` and more, the best first."""
+    """An operation's bands, for messages of at least `min_bytes`, the best first."""
 
     id: str
     min_bytes: int
@@ -49,16 +49,16 @@ class BandSet:
     source: tuple[str, ...] = ()
 
     def find(self, busbw: float) -> Band | None:
-        """Return the band of a figure; of two that meet, the first listed."""
+        """Return the band of a figure; where two bands meet, the first listed."""
         return next((band for band in self.bands if band.holds(busbw)), None)
 
 
 def choose(
     entries: t.Iterable[t.Mapping[str, t.Any]], hardware: str, operation: str, topology: str, nodes: int
 ) -> BandSet | None:
-    """Return the bands that hold for an operation on so many nodes of a hardware class; None where nobody knows.
+    """Return the bands for an operation on this many nodes of a hardware class, or None if none are known.
 
-    entries: of `knowledge/bands`. An entry for exactly so many nodes goes before one for any number.
+    entries: of `knowledge/bands`. An entry for this exact number of nodes beats one for any number.
     """
     fitting = [
         entry
@@ -93,7 +93,7 @@ def _band(entry: t.Mapping[str, t.Any]) -> Band:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a figure says. verdict `unknown`: outside every band, too small a message, or no band for such a cluster."""
+    """The interpretation of a figure. verdict `unknown`: outside every band, message too small, or no band for this cluster."""
 
     verdict: t.Literal["pass", "warn", "suspect", "unknown"]
     message: str
@@ -102,7 +102,7 @@ class Reading:
 
 
 def read(busbw: float, size: int, bands: BandSet | None, signs: t.Collection[str] = ()) -> Reading:
-    """Classify a bus bandwidth (GB/s) at a message size (bytes), and weigh the suspicion against the signs."""
+    """Classify a bus bandwidth (GB/s) at a message size (bytes), and weigh the suspected cause against the signs."""
     if bands is None:
         return Reading("unknown", "no band is known for this operation on such a cluster")
     if size < bands.min_bytes:
@@ -116,7 +116,7 @@ def read(busbw: float, size: int, bands: BandSet | None, signs: t.Collection[str
 
 
 def certainty(band: Band, signs: t.Collection[str]) -> Certainty:
-    """Say how sure a band's cause is. Signs that speak both ways leave it suspected."""
+    """Return how certain a band's cause is. Contradictory signs leave it suspected."""
     confirmed, refuted = band.confirmed_by & set(signs), band.refuted_by & set(signs)
     if confirmed and not refuted:
         return "confirmed"
@@ -124,7 +124,7 @@ def certainty(band: Band, signs: t.Collection[str]) -> Certainty:
 
 
 def bytes_text(size: int) -> str:
-    """Write a size in the largest binary unit of which it is a whole number."""
+    """Format a size in the largest binary unit that divides it evenly."""
     for exponent, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if size >= 1024**exponent and size % 1024**exponent == 0:
             return f"{size // 1024**exponent} {unit}"

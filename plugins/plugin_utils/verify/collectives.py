@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps that NCCL decides: on the nodes, and the same in the serving pod.
+"""The steps that NCCL decides: on the nodes, and in the serving pod.
 
-Their input, `nccl` and `pod` of the evidence, is what was measured and logged:
-`hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, where known `algbw` and `time_us`) or
-`output` (what roles/nccl/files/nccl_bench.py printed), `faults` (`host` and `message` of each rank that did not end well),
-`transport` (what module `nccl_transport` returned), `counters` (by host `before` and `after` of `roce_counters`),
-`readings` (what known lines are in the ranks' logs), `versions`, `image` (what `kube_running` returned of it); or `reason`: why it was not run.
+Their input, `nccl` and `pod` of the evidence, holds what was measured and logged:
+`hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, and if known `algbw` and `time_us`) or
+`output` (of roles/nccl/files/nccl_bench.py), `faults` (`host` and `message` of each rank that failed),
+`transport` (the result of module `nccl_transport`), `counters` (by host `before` and `after` of `roce_counters`),
+`readings` (known lines in the ranks' logs), `versions`, `image` (from the result of `kube_running`); or `reason`: why it was not run.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def nccl(evidence: Evidence) -> list[Result]:
 
 
 def pod(evidence: Evidence) -> list[Result]:
-    """Judge the same in the serving pod."""
+    """Judge the same benchmark in the serving pod."""
     return judge(evidence, "pod", "nothing was measured in the serving pod")
 
 
 def given(evidence: Evidence, name: str) -> Plain | None:
-    """Return what was done for a step, None for nothing. Raises CollectionError for a wrong form."""
+    """Return a step's input, or None if there is none. Raises CollectionError if it is malformed."""
     value = evidence.more.get(name)
     if value is not None and not isinstance(value, t.Mapping):
         raise CollectionError(f"{name}: a dictionary is needed, not {type(value).__name__}.")
@@ -50,7 +50,7 @@ def given(evidence: Evidence, name: str) -> Plain | None:
 
 
 def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
-    """Judge the transport and, by the bands of the hardware class, the bandwidth of each operation."""
+    """Judge the transport, and each operation's bandwidth by the bands of the hardware class."""
     done = given(evidence, name)
     if done is None and evidence.topology == "single":
         return []
@@ -68,7 +68,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
     results += _image(name, places, done.get("image") or {})
     runs, whole = runs_of(done)
     if transport and transport.get("verdict") == "failed":
-        pass  # which says why it did not end
+        pass  # its verdict says why the run did not finish
     elif done.get("faults"):
         results.append(_faults(name, done["faults"]))
     elif not whole:
@@ -82,7 +82,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
 
 
 def _image(name: str, places: tuple[Place, ...], image: Plain) -> list[Result]:
-    """Judge whether all ranks run one image, the one that came first."""
+    """Judge whether all ranks run the same image, that of the first."""
     if image.get("problems"):
         return [Result(f"{name} image", "fail", places, " ".join(image["problems"]), "kube.image-changed")]
     if not image.get("digest"):
@@ -91,7 +91,7 @@ def _image(name: str, places: tuple[Place, ...], image: Plain) -> list[Result]:
 
 
 def runs_of(done: Plain) -> tuple[list[Plain], bool]:
-    """Return what was measured, and whether the benchmark came to its end. Raises CollectionError for a line of no sense."""
+    """Return the measurements, and whether the benchmark finished. Raises CollectionError for a malformed line."""
     if done.get("output") is None:
         return list(done.get("runs") or ()), True
     rows, end = bandwidth.parse(done["output"])
@@ -99,7 +99,7 @@ def runs_of(done: Plain) -> tuple[list[Plain], bool]:
 
 
 def bands_for(evidence: Evidence, operation: str, nodes: int) -> BandSet | None:
-    """Return the bands of an operation on this cluster, whose hardware class the thresholds name."""
+    """Return an operation's bands on this cluster; the thresholds name its hardware class."""
     entries = evidence.more.get("bands") or {}
     return choose(entries.values(), str(evidence.thresholds["id"]), operation, evidence.topology, nodes)
 
@@ -131,7 +131,7 @@ def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result
 
 
 def _faults(name: str, faults: t.Sequence[Plain]) -> Result:
-    """Return the failure of ranks that did not end well, though their logs show no failure of NCCL's own."""
+    """Return the failure of ranks that did not end well although their logs show no NCCL failure."""
     places = tuple(Place(fault["host"]) for fault in faults)
     message = "; ".join(f"{fault['host']}: {fault['message']}" for fault in faults)
     return Result(f"{name} benchmark", "fail", places, message, "nccl.rank-failed", None, _REMEDY)
@@ -148,7 +148,7 @@ def _bandwidth(name: str, places: tuple[Place, ...], run: Plain, reading: Readin
     if reading.verdict == "pass":
         return Result(subject, "pass", places, f"{figure}, {reading.message}", figures=figures)
     if reading.certainty == "ruled out":
-        # Slow it is; but not for the reason that the figure suggests.
+        # It is slow, but not for the reason that the figure suggests.
         message = f"{figure}, {reading.message}; but the log or the counters rule that out, so something else is slow."
         return Result(subject, "fail", places, message, "nccl.slow", None, _REMEDY, figures=figures, suspected=True)
     message = f"{figure}, {reading.message} ({reading.certainty})."

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps that the nodes' facts decide: link and GID."""
+"""The steps decided by the nodes' facts: link and GID."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _vf(evidence: Evidence, end: End) -> t.Iterator[Result]:
 
 
 def gid(evidence: Evidence) -> list[Result]:
-    """Judge each VF's GID table, in a live pod too, where its facts could be read."""
+    """Judge each VF's GID table, including VFs in a live pod whose facts could be read."""
     results = []
     for name, host in evidence.plan.items():
         absent = evidence.not_here(name)

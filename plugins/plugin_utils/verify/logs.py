@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What known lines (`knowledge/signatures`) the logs of ranks hold: causes with their remedies, beside the verdict.
+"""Known lines (`knowledge/signatures`) in the ranks' logs: causes with remedies, beside the verdict.
 
-They explain a verdict and make none: a line of an error may stand in the log of a run that ended well.
+They explain a verdict but do not decide one: the log of a successful run may contain an error line.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PROVEN = ("socket", "mixed", "failed")  # verdicts of the transport log that ha
 
 
 def found(evidence: Evidence) -> list[Plain]:
-    """Return what the logs of each step hold, causes first; of each, the step, and whether it is only suspected.
+    """Return each step's log findings, causes first, with the step and whether the cause is only suspected.
 
-    A cause is suspected until the transport log confirms it: until its verdict is a failure, or a network other than the
-    fabric, and it names this cause for it. Raises CollectionError for readings of a wrong form.
+    A cause is suspected until the transport log confirms it, with a verdict of failure or of a network other than the
+    fabric, and names this cause. Raises CollectionError for malformed readings.
     """
     made: list[Plain] = []
     for name in _STEPS:
@@ -45,7 +45,7 @@ def _confirmed(transport: Plain) -> set[str]:
 
 
 def shown(findings: t.Sequence[Plain]) -> list[str]:
-    """Return the causes for a terminal."""
+    """Return the causes as lines for a terminal."""
     lines: list[str] = []
     for finding in findings:
         if finding["benign"] or not finding["root"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A mode of verify: which steps the verdict `passed` requires. Modes are data (`knowledge/modes`)."""
+"""A mode of verify: the steps that the verdict `passed` requires. Modes are data (`knowledge/modes`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The steps that must be run. Another one is judged where its results are given."""
+    """The required steps. Other steps are judged if their results are given."""
 
     id: str
     title: str
@@ -21,7 +21,7 @@ class Mode:
 
 
 def mode_of(entry: t.Any, known: t.Collection[str]) -> Mode:
-    """Build a mode of its entry. Raises CollectionError for a step that verify does not have."""
+    """Build a mode from its entry. Raises CollectionError for a step that verify does not have."""
     if not isinstance(entry, t.Mapping) or not {"id", "title", "required_steps"} <= set(entry):
         raise CollectionError("mode: an entry of the knowledge base's kind modes is needed.")
     strangers = [step for step in entry["required_steps"] if step not in known]

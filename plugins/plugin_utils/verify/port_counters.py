@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What RDMA port counters and NCCL's log prove of a run: which functions of which hosts carried it.
+"""What RDMA port counters and NCCL's log prove about a run: which functions of which hosts carried it.
 
-The *functions* of a port share its cable; a port whose traffic takes one of them alone has half its bandwidth.
+The *functions* of a port share its cable; a port whose traffic uses only one of them has half its bandwidth.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values imp
 class Carried:
     """What carried a run on one host.
 
-    used: the places (host and slot) that carried something. idle: those that did not, of which nothing else is known.
-    unknown: why nothing can be said, None where something can.
+    used: the places (host and slot) that carried traffic. idle: those known not to have. unknown: why the counters prove
+    nothing, or None if they do.
     """
 
     host: str
@@ -48,7 +48,7 @@ def ports_of(evidence: Evidence, host: str) -> dict[Place, int]:
 
 
 def hcas_of(evidence: Evidence, host: str) -> dict[str, Place]:
-    """Return the function of each HCA that the host's facts or its plan know, VFs' included."""
+    """Return the function of each HCA in the host's facts or plan, including VFs' HCAs."""
     found: dict[str, Place] = {}
     planned = evidence.plan.get(host)
     for function in planned.functions if planned else ():
@@ -62,11 +62,11 @@ def hcas_of(evidence: Evidence, host: str) -> dict[str, Place]:
 
 
 def carried(evidence: Evidence, counters: t.Any, where: str) -> dict[str, Carried]:
-    """Judge the counters of each host, read before and after a run.
+    """Judge each host's counters, read before and after a run.
 
-    counters: by host `before` and `after`, each what module `roce_counters` returned. A function has carried the run
-    where one of its HCAs moved `wire.min_bytes` of the thresholds; where the device counts packets only,
-    `wire.min_packets`. Raises CollectionError for a wrong form.
+    counters: by host `before` and `after`, each a result of module `roce_counters`. A function carried the run if one of
+    its HCAs moved at least `wire.min_bytes` of the thresholds, or `wire.min_packets` if the device counts packets only.
+    Raises CollectionError for malformed input.
     """
     if not isinstance(counters, t.Mapping):
         raise CollectionError(f"{where}: a dictionary by host is needed, not {type(counters).__name__}.")
@@ -108,10 +108,10 @@ def _busy(evidence: Evidence, delta: PortDelta) -> bool:
 
 
 def taken(transport: Plain, hosts: t.Sequence[str]) -> dict[str, list[str]]:
-    """Return the HCAs that channels between nodes took, by host, of what `nccl_transport` returned.
+    """Return the HCAs that channels between nodes used, by host, from the result of `nccl_transport`.
 
-    hosts: of the ranks, in order; the log knows but names of containers. Only the communicator of all ranks is looked at,
-    since its numbers are the ranks'.
+    hosts: of the ranks, in order, since the log knows only container names. Considers only the communicator of all ranks,
+    because its numbers are the ranks'.
     """
     whole = {c["id"] for c in transport.get("communicators") or () if c.get("nranks") == len(hosts)}
     found: dict[str, dict[str, None]] = {}
@@ -125,10 +125,10 @@ def taken(transport: Plain, hosts: t.Sequence[str]) -> dict[str, list[str]]:
 def signs(
     evidence: Evidence, hosts: t.Collection[str], transport: Plain | None, wire: t.Mapping[str, Carried]
 ) -> frozenset[str]:
-    """Return what the transport log and the counters of a run prove, by the names that bands use.
+    """Return what a run's transport log and counters prove, by the names that bands use.
 
-    hosts: of the run; what is known of some of them alone proves nothing of all. transport: what `nccl_transport`
-    returned, with `hcas` (see `taken`). wire: of the counters, by host.
+    hosts: of the run; evidence from only some of them proves nothing about all. transport: the result of
+    `nccl_transport`, with `hcas` (see `taken`). wire: the counters' verdict, by host.
     """
     found = set()
     if transport:
@@ -158,7 +158,7 @@ def _places(evidence: Evidence, host: str, names: t.Iterable[str]) -> frozenset[
 def _halves(
     evidence: Evidence, hosts: t.Collection[str], source: str, used: t.Mapping[str, t.Collection[Place]]
 ) -> set[str]:
-    """Return whether on some host a port was used by half, or on every host all functions of the ports in use."""
+    """Return whether some host used only half of a port, or every host used all functions of the ports in use."""
     if not used or not all(used.values()):
         return set()
     whole = []

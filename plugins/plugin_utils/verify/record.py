@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report records beside the steps: the hosts with their functions and GIDs, measured bandwidth, its bands."""
+"""What the report records beside the steps: hosts with their functions and GIDs, measured bandwidth and its bands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEASURED = ("nccl", "pod")
 
 
 def host(evidence: Evidence, name: str) -> Plain:
-    """Return what is known of a host: whether it was seen, its versions, its functions with their VFs and GIDs."""
+    """Return a host's record: whether it was seen, its versions, its functions with their VFs and GIDs."""
     seen = evidence.hosts.get(name)
     node = seen.node if seen else None
     status = "outside the limit" if seen is None else "seen" if node else "not seen"
@@ -61,7 +61,7 @@ def _functions(evidence: Evidence, name: str) -> list[Plain]:
 
 
 def bandwidth(evidence: Evidence) -> list[Plain]:
-    """Return what was measured over message size, one entry for each step and operation, the points by size."""
+    """Return the bandwidth over message size, one entry for each step and operation, its points sorted by size."""
     found = []
     for name in _MEASURED:
         runs, _whole = runs_of(given(evidence, name) or {})
@@ -76,7 +76,7 @@ def bandwidth(evidence: Evidence) -> list[Plain]:
 
 
 def bands(evidence: Evidence) -> list[Plain]:
-    """Return the bands that hold for this cluster, by operation: what the plot is drawn against."""
+    """Return this cluster's bands, by operation: the reference of the plot."""
     nodes = len(set((given(evidence, "nccl") or {}).get("hosts") or evidence.plan))
     chosen = {op: bands_for(evidence, op, nodes) for op in ("all_reduce", "all_gather")}
     return [_bands(operation, each) for operation, each in chosen.items() if each]
@@ -103,7 +103,7 @@ def _bands(operation: str, chosen: BandSet) -> Plain:
 
 
 def versions(evidence: Evidence) -> dict[str, str | None]:
-    """Return the versions of what measured, such as NCCL's."""
+    """Return the versions of the measuring software, such as NCCL's."""
     return {
         key: None if value is None else str(value)
         for name in _MEASURED
@@ -112,7 +112,7 @@ def versions(evidence: Evidence) -> dict[str, str | None]:
 
 
 def warnings(steps: t.Sequence[Step]) -> list[Plain]:
-    """Return what passed and should be looked at all the same."""
+    """Return the results that passed but need attention."""
     return [
         {
             "id": result.cause,

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verify: its steps in order, the report that comes of them, and the table for a terminal.
+"""Verify: its steps in order, the report that they make, and its table for a terminal.
 
-Who adds a step adds a `StepSpec` to `STEPS`: a function of the evidence that returns results. The verdict, the causes,
-the report and the table take it from there.
+To add a step, add a `StepSpec` to `STEPS`: a function that takes the evidence and returns results. The verdict, the
+causes, the report and the table pick it up from there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import Cause, Verdict, causes, verdict
 
 SCHEMA = "dgxspark.cluster/fabric-report/1"
-_ROWS = 48  # of the table of paths: more than four nodes with two functions and four VFs have
+_ROWS = 48  # most rows in the table of paths, more than four nodes with two functions and four VFs need
 _LISTED = 8
 
 
@@ -35,8 +35,8 @@ _LISTED = 8
 class StepSpec:
     """A step of verify.
 
-    required: whether the verdict is incomplete without it; where a mode is given, the mode says so. done: whether
-    anything of it was done, so that it is judged though the mode does not require it.
+    required: whether the verdict is incomplete without it, unless a mode is given, which then decides. done: whether any
+    of it was run, so that it is judged even if the mode does not require it.
     """
 
     id: str
@@ -75,7 +75,7 @@ STEP_IDS = tuple(spec.id for spec in STEPS)
 
 
 def run_steps(evidence: Evidence, specs: t.Sequence[StepSpec] = STEPS, mode: Mode | None = None) -> list[Step]:
-    """Judge the evidence, step by step. What the mode does not require and nobody did is not run, and says so."""
+    """Judge the evidence step by step. A step that the mode does not require and that has no input is reported as not run."""
     steps = []
     for spec in specs:
         required = spec.required if mode is None else spec.id in mode.required
@@ -93,9 +93,9 @@ def build_report(
     specs: t.Sequence[StepSpec] = STEPS,
     mode: Mode | None = None,
 ) -> Plain:
-    """Return the report in its plain form, and the table under `table`, as lines.
+    """Return the report in plain form, and under `table` its lines.
 
-    meta: `started` and `finished` (ISO 8601), `versions` (of what ran verify), anything else that is plain.
+    meta: `started` and `finished` (ISO 8601), `versions` (of the software that ran verify), and any other plain values.
     """
     steps = run_steps(evidence, specs, mode)
     found = causes(steps)
@@ -183,7 +183,7 @@ def _range(values: t.Sequence[float]) -> str:
 
 
 def reasons(steps: t.Sequence[Step], required: bool = True) -> list[tuple[str, int]]:
-    """Return why results were not run, with how many each time, the commonest first."""
+    """Return why results were not run, each with its count, the most frequent first."""
     counted = Counter(
         result.message
         for step in steps
@@ -222,7 +222,7 @@ def _count(number: int, what: str) -> str:
 
 
 def table(evidence: Evidence, steps: t.Sequence[Step], report: Plain) -> list[str]:
-    """Return the report for a terminal: plain ASCII, aligned."""
+    """Return the report's lines for a terminal: plain ASCII, aligned."""
     lines = [report["headline"], ""]
     rows = [("STEP", "STATUS", "SUMMARY")]
     rows += [(step.id, step.status.upper() if step.status != "pass" else "pass", _summary(step)) for step in steps]
@@ -260,7 +260,7 @@ _MARKS = {"pass": "ok", "fail": "FAIL", "not run": "-"}
 
 
 def _paths(evidence: Evidence, steps: t.Sequence[Step]) -> list[tuple[str, ...]]:
-    """One row for each pair and function, with the worst of its VFs; those with failures first."""
+    """Return one row per pair and function, with the worst of its VFs; rows with failures come first."""
     by_ends: dict[tuple[str, frozenset[t.Any]], list[Result]] = {}
     for step in steps:
         for result in step.results:

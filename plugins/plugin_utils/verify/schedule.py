@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who sends what to whom, and when: the probes of each host, and rounds of RDMA tests in which hosts meet in pairs."""
+"""Who sends what to whom, and when: each host's probes, and rounds of RDMA tests in which hosts are paired."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import End, Evidence, Path, Plain
 
 Pair = tuple[str, str]
-KINDS = tuple(PROGRAMS)  # of RDMA tests: write, pingpong
+KINDS = tuple(PROGRAMS)  # kinds of RDMA tests: write, pingpong
 
 
 def rounds(pairs: t.Collection[Pair], order: t.Sequence[str]) -> list[list[Pair]]:
-    """Spread pairs of hosts over rounds so that every pair meets once and no host has two peers in a round.
+    """Spread pairs of hosts over rounds so that each pair meets once and no host has two peers in one round.
 
-    Where all meet all it is a tournament: n - 1 rounds for an even number of hosts, n for an odd one. Otherwise each pair
-    gets the first round in which both are free, at most 2 x (most peers of a host) - 1 rounds.
+    If every host meets every other, it is a tournament: n - 1 rounds for an even number of hosts, n for an odd one.
+    Otherwise each pair gets the first round in which both are free, at most 2 x (most peers of a host) - 1 rounds.
     """
     place = {host: number for number, host in enumerate(order)}
     wanted = sorted({tuple(sorted(pair, key=place.__getitem__)) for pair in pairs}, key=lambda p: [place[h] for h in p])
@@ -38,7 +38,7 @@ def rounds(pairs: t.Collection[Pair], order: t.Sequence[str]) -> list[list[Pair]
 
 
 def _tournament(hosts: t.Sequence[str]) -> list[list[Pair]]:
-    """The circle method: one host stands still, the others move around it by one place each round."""
+    """The circle method: one host stays fixed, and the others rotate around it by one place per round."""
     place = {host: number for number, host in enumerate(hosts)}
     seats: list[str | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
     half = len(seats) // 2
@@ -51,7 +51,7 @@ def _tournament(hosts: t.Sequence[str]) -> list[list[Pair]]:
 
 
 def probes(evidence: Evidence) -> dict[str, Plain]:
-    """Return for each host that was seen the arguments `arp` and `ping` of fabric_probe: every peer, out of every VF."""
+    """Return fabric_probe's arguments `arp` and `ping` for each host that was seen: every peer, from every VF."""
     found: dict[str, Plain] = {name: {"arp": [], "ping": []} for name, seen in evidence.hosts.items() if seen.node}
     for path in evidence.paths:
         if evidence.blocked(path.ends):
@@ -64,7 +64,7 @@ def probes(evidence: Evidence) -> dict[str, Plain]:
 
 
 def netdev_of(evidence: Evidence, end: End) -> str:
-    """Return the netdev of a VF that is on the host."""
+    """Return the netdev of a VF on the host."""
     vf = evidence.vf(end)
     if vf is None or vf.netdev is None:
         raise CollectionError(f"{end}: it has no netdev.")
@@ -72,7 +72,7 @@ def netdev_of(evidence: Evidence, end: End) -> str:
 
 
 def rdma_reason(evidence: Evidence, path: Path, kind: str) -> tuple[str, bool] | None:
-    """Say why an RDMA test cannot run on a path, and whether it should have; None where it can."""
+    """Return why an RDMA test cannot run on a path, and whether it should have, or None if it can."""
     blocked = evidence.blocked(path.ends)
     if blocked:
         return blocked
@@ -94,7 +94,7 @@ def rdma_reason(evidence: Evidence, path: Path, kind: str) -> tuple[str, bool] |
 
 
 def program_of(evidence: Evidence, path: Path, kind: str) -> str | None:
-    """Return the test program of this kind that both ends have."""
+    """Return the test program of this kind that both ends have, or None."""
     have = [_programs(evidence, end.host) for end in path.ends]
     return next((name for name in PROGRAMS[kind] if all(names.get(name) for names in have)), None)
 
@@ -110,14 +110,14 @@ def directions(evidence: Evidence, path: Path, kind: str) -> list[tuple[End, End
 
 
 def test_id(kind: str, client: End, server: End) -> str:
-    """Return the name of a test, by which its two ends and the report find each other."""
+    """Return the test's id, by which its two ends and the report match up."""
     return f"{kind}/{client}>{server}".replace(" ", ":")
 
 
 def together(evidence: Evidence) -> list[tuple[Path, ...]]:
     """Return the paths that write at the same time: those of one VF index over all functions of a pair's port.
 
-    One group for each pair and port, of the first VF of which all can be tested; none where the thresholds ask for none.
+    One group per pair and port, of the first VF index that can be tested on all; none if the thresholds ask for none.
     """
     groups: dict[tuple[str, int, str, int, int], list[Path]] = {}
     for path in evidence.paths:
@@ -132,7 +132,7 @@ def together(evidence: Evidence) -> list[tuple[Path, ...]]:
 
 
 def least_together(evidence: Evidence, paths: t.Sequence[Path]) -> float | None:
-    """Return the Gb/s due of these paths together, None where none is: of the largest listed MTU that all have."""
+    """Return the Gb/s required of these paths together, from the largest listed MTU that all support; None if none is."""
     size = min(min(path.a.vf.mtu, path.b.vf.mtu) for path in paths)
     listed = evidence.thresholds["rdma"]["write"].get("min_gbps_together", ())
     fitting = [entry for entry in listed if entry["mtu"] <= size]
@@ -140,7 +140,7 @@ def least_together(evidence: Evidence, paths: t.Sequence[Path]) -> float | None:
 
 
 def rdma_rounds(evidence: Evidence) -> list[dict[str, list[Plain]]]:
-    """Return the rounds of RDMA tests: for each the arguments `rdma` of fabric_probe by host."""
+    """Return the rounds of RDMA tests: for each, fabric_probe's argument `rdma` by host."""
     ready: dict[Pair, list[tuple[Path, str]]] = {}
     for path in evidence.paths:
         for kind in KINDS:
@@ -189,7 +189,7 @@ def _test(evidence: Evidence, path: Path, kind: str, end: End, peer: End, number
         "size": wanted["size"],
     }
     length = "duration" if "duration" in wanted else "iterations"
-    # ibv_rc_pingpong counts only.
+    # ibv_rc_pingpong takes a number of iterations only.
     if test["program"] == "ibv_rc_pingpong":
         length = "iterations"
     test[length] = wanted.get(length, 1000)
@@ -198,7 +198,7 @@ def _test(evidence: Evidence, path: Path, kind: str, end: End, peer: End, number
 
 
 def _path_mtu(evidence: Evidence, path: Path) -> int | None:
-    """Return the RDMA path MTU that both ends' ports are at, None where one of them does not say."""
+    """Return the RDMA path MTU of both ends' ports, or None if one of them does not report it."""
     found = []
     for end in path.ends:
         vf, entry = evidence.vf(end), evidence.gid_entries[end.place]

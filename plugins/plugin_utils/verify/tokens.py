@@ -1,12 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last steps: tokens that come, and the proof that a real request took the fabric.
+"""The last steps: the model returns tokens, and a real request uses the fabric.
 
-`tokens` of the evidence is what module `serving_canary` returned: `groups`, each with `name`, `status`, `cause`,
-`message`, `remedy` and figures, and under `together` what module `bench` returned as `workloads`; `wire` has `counters`, by
-host `before` and `after` of `roce_counters`, read around the canary's requests. Each may be `reason` alone: why it was not
-done.
+`tokens` of the evidence is the result of module `serving_canary`: `groups`, each with `name`, `status`, `cause`,
+`message`, `remedy` and figures, and under `together` the `workloads` of module `bench`; `wire` has `counters`, by host
+`before` and `after` of `roce_counters`, read around the canary's requests. Each may be `reason` alone: why it was not run.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def tokens(evidence: Evidence) -> list[Result]:
 
 
 def _together(asked: Plain | None) -> list[Result]:
-    """Judge requests that ran at once, by the benchmark's guards. None: the mode does not ask for it."""
+    """Judge the concurrent requests by the benchmark's guards. None: the mode does not ask for them."""
     if asked is None:
         return []
     if asked.get("reason"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps that test traffic decides: MTU, ARP and RDMA."""
+"""The steps decided by test traffic: MTU, ARP and RDMA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values imp
 
 
 def _directed(evidence: Evidence, kind: str, judge: t.Callable[[Evidence, End, End, Plain], Result]) -> list[Result]:
-    """Judge the probes' answers of a kind, both ways of every path."""
+    """Judge the probes' answers of one kind, in both directions of every path."""
     results = []
     for path in evidence.paths:
         blocked = evidence.blocked(path.ends)
@@ -61,7 +61,7 @@ def _failed(
 
 
 def mtu(evidence: Evidence) -> list[Result]:
-    """Judge the pings: a full packet that must not be fragmented gets through, both ways."""
+    """Judge the pings: a full-size packet that must not be fragmented gets through, in both directions."""
     return _directed(evidence, "ping", _mtu)
 
 
@@ -109,7 +109,7 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
 
 
 def _narrow(evidence: Evidence, end: End, size: int) -> str | None:
-    """Say which interface of an end has an MTU below `size`, by its facts."""
+    """Return which interface of an end has an MTU below `size` according to its facts."""
     vf, function = evidence.vf(end), evidence.function(end.host, end.function)
     for netdev in (vf and vf.netdev, function and function.netdev):
         if netdev and netdev.mtu is not None and netdev.mtu < size:
@@ -121,16 +121,16 @@ def _narrow(evidence: Evidence, end: End, size: int) -> str | None:
 
 
 def arp(evidence: Evidence) -> list[Result]:
-    """Judge who answered ARP for each planned address: the planned MAC, and nobody else."""
+    """Judge who answers ARP for each planned address: only the planned MAC may."""
     owners = _owners(evidence)
     return _directed(evidence, "arp", lambda e, end, peer, answer: _arp(e, end, peer, answer, owners))
 
 
-Owner = tuple[Place, str]  # and its netdev's name
+Owner = tuple[Place, str]  # with the name of its netdev
 
 
 def _owners(evidence: Evidence) -> dict[str, Owner]:
-    """Return who has which MAC: as the plan says, and before that as the nodes' facts do."""
+    """Return the owner of each MAC, by the nodes' facts first, then by the plan."""
     found: dict[str, Owner] = {}
     for name, host in evidence.plan.items():
         for planned in host.functions:
@@ -179,7 +179,7 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
 
 
 def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> tuple[str, Place | None, str, str]:
-    """Say who answered in place of `peer`, or besides it: cause, where it lies, the words, the remedy."""
+    """Return who answered in place of `peer` or besides it: cause, place, message, remedy."""
     if owner is None:
         remedy = (
             "Look for a foreign device with this address on the segment, or a node with another MAC than it showed."
@@ -214,7 +214,7 @@ def _arp_ignore(evidence: Evidence, place: Place, netdev: str) -> int | None:
 # --- RDMA -----------------------------------------------------------------------------------------------------------
 
 _NAMES = {"write": "RDMA write", "pingpong": "RDMA ping-pong"}
-# What the programs say of their failures, and what it means.
+# What the programs print when they fail, and what it means.
 _SAID: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)modify .*QP.* to RTR|Network is unreachable|ENETUNREACH",
@@ -250,7 +250,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
 
 
 def rdma(evidence: Evidence) -> list[Result]:
-    """Judge RDMA write and ping-pong over every path: data arrives, and as fast as the hardware class allows."""
+    """Judge RDMA write and ping-pong over every path: data arrives, as fast as the hardware class allows."""
     answers = {(a["id"], a["role"]): a for seen in evidence.hosts.values() for a in seen.rdma}
     results = []
     lost: dict[Place, collections.Counter[str]] = {}
@@ -274,7 +274,7 @@ def rdma(evidence: Evidence) -> list[Result]:
 
 
 def _lost(lost: t.Mapping[Place, t.Mapping[str, int]]) -> t.Iterator[Result]:
-    """Warn of what was lost during the tests: RDMA sends it again, so that they pass all the same, only slower."""
+    """Warn of packets lost during the tests: RDMA resends them, so the tests pass, only slower."""
     for place, counts in lost.items():
         if counts:
             grown = ", ".join(f"{name} +{count}" for name, count in sorted(counts.items()))
@@ -290,7 +290,7 @@ _REPEATED = (
 def _together(
     evidence: Evidence, group: t.Sequence[Path], answers: t.Mapping[tuple[str, str], Plain]
 ) -> t.Iterator[Result]:
-    """Judge what the functions of a port carry at the same time, where each of them is well alone."""
+    """Judge what a port's functions carry at the same time, if each of them works alone."""
     least = least_together(evidence, group) or 0.0
     for way in zip(*(directions(evidence, path, "write") for path in group), strict=True):
         client, server = way[0]
@@ -359,7 +359,7 @@ def _rdma(
 
 
 def _least(evidence: Evidence, path: Path, kind: str) -> float:
-    """Return the least Gb/s due at the path's MTU: of the largest listed MTU that is not above it."""
+    """Return the Gb/s required at the path's MTU: that of the largest listed MTU not above it."""
     if kind != "write":
         return 0.0
     size = min(path.a.vf.mtu, path.b.vf.mtu)

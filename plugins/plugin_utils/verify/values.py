@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values of verify: what there is to prove (paths), what was seen (evidence), the outcome (results, steps)."""
+"""Verify's values: what to prove (paths), what was seen (evidence), and the outcome (results, steps)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     from_plain,
 )
 
-# warn: it passed and something should be looked at. unknown: it was run, and nobody can say what it means.
+# warn: passed, but needs attention. unknown: it ran, but the result proves nothing.
 Status = t.Literal["pass", "warn", "fail", "unknown", "not run", "not applicable"]
 Plain = dict[str, t.Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A host, a function of it, or a VF of that: what a result is about, and where a cause lies."""
+    """A host, one of its functions, or a VF of that: the subject of a result, and where its cause lies."""
 
     host: str
     slot: str | None = None
@@ -71,7 +71,7 @@ class Path:
 
     @property
     def id(self) -> str:
-        """A name that both ends and the report use."""
+        """A name shared by both ends and the report."""
         return f"{self.a}-{self.b}".replace(" ", ":")
 
     @property
@@ -85,9 +85,9 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One thing that was to be shown. A failure has a `cause` (a stable id), where it lies (`blame`), and a remedy.
+    """One thing to prove. A failure has a `cause` (a stable id), the place at fault (`blame`), and a remedy.
 
-    required: whether the verdict is incomplete when it was not run. ends: the places that take part. suspected: whether
+    required: whether the verdict is incomplete if it was not run. ends: the places that take part. suspected: whether
     the cause is only likely.
     """
 
@@ -118,7 +118,7 @@ class Step:
 
     @property
     def status(self) -> Status:
-        """fail before not run before unknown before pass. A step of which nothing was run is not run, not passed."""
+        """fail beats not run beats unknown beats pass. A step with nothing run is not run, not passed."""
         if not self.results:
             return "not applicable"
         if self.count("fail"):
@@ -134,7 +134,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class HostEvidence:
-    """What was seen on one host within the limit. error: why nothing was (unreachable, or its facts failed)."""
+    """What was seen on one host within the limit. error: why nothing was (unreachable, or gathering facts failed)."""
 
     node: Node | None = None
     error: str | None = None
@@ -146,10 +146,10 @@ class HostEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that verify judges. `hosts` has the hosts within the limit only.
+    """All the input that verify judges. `hosts` has only the hosts within the limit.
 
-    `more`: `plan_fault`; `bands` (entries of `knowledge/bands`); `knowledge_dirs` (the owner's); and what was done beyond the fabric, by step: `nccl`,
-    `pod`, `tokens`, `wire`, each a dictionary whose form its judge documents, or absent where it was not done.
+    `more`: `plan_fault`; `bands` (entries of `knowledge/bands`); `knowledge_dirs` (the owner's); and the input of the steps
+    `nccl`, `pod`, `tokens`, `wire` beyond the fabric: each a dictionary documented by its judge, or absent if it was not run.
     """
 
     topology: str
@@ -160,13 +160,13 @@ class Evidence:
     more: Plain = field(default_factory=dict)
 
     def node(self, host: str) -> Node | None:
-        """Return what the host has, None where it was not seen."""
+        """Return the host's facts, or None if it was not seen."""
         seen = self.hosts.get(host)
         return seen.node if seen else None
 
     @functools.cached_property
     def functions(self) -> dict[Place, Function]:
-        """The hosts' functions that are planned ones, by these."""
+        """The hosts' functions that are in the plan, by their planned place."""
         return {
             Place(name, planned.slot): function
             for name, seen in self.hosts.items()
@@ -176,20 +176,20 @@ class Evidence:
 
     @functools.cached_property
     def vfs(self) -> dict[Place, Vf]:
-        """The hosts' VFs of planned functions, planned or not."""
+        """The hosts' VFs of planned functions, whether or not the VFs are planned."""
         return {Place(p.host, p.slot, vf.index): vf for p, function in self.functions.items() for vf in function.vfs}
 
     def function(self, host: str, planned: PlannedFunction) -> Function | None:
-        """Return the host's function of a planned one."""
+        """Return the host's function for a planned one."""
         return self.functions.get(Place(host, planned.slot))
 
     def vf(self, end: End) -> Vf | None:
-        """Return the host's VF of a planned one."""
+        """Return the host's VF for a planned one."""
         return self.vfs.get(end.place)
 
     @functools.cached_property
     def gids(self) -> dict[str, tuple[list[GidEntry], list[Finding]]]:
-        """By host that was seen: its valid GID entries, and what is wrong with the others."""
+        """For each host that was seen: its valid GID entries, and what is wrong with the others."""
         return {
             name: judge(seen.node, self.plan[name].functions)
             for name, seen in self.hosts.items()
@@ -203,7 +203,7 @@ class Evidence:
 
     @functools.cached_property
     def answers(self) -> dict[tuple[str, str, str, str], Plain]:
-        """The probes' answers by kind (`arp`, `ping`), host, netdev and address asked for."""
+        """The probes' answers by kind (`arp`, `ping`), host, netdev and requested address."""
         return {
             (kind, name, answer["netdev"], answer["address"]): answer
             for name, seen in self.hosts.items()
@@ -212,7 +212,7 @@ class Evidence:
         }
 
     def not_here(self, host: str) -> tuple[str, bool] | None:
-        """Say why nothing can be shown of a host, and whether it should have been; None where it was seen."""
+        """Return why nothing can be proven about a host, and whether it should have been, or None if it was seen."""
         seen = self.hosts.get(host)
         if seen is None:
             return f"{host} is outside the limit", False
@@ -221,7 +221,7 @@ class Evidence:
         return None
 
     def not_on_host(self, end: End) -> tuple[str, bool] | None:
-        """Say why an end cannot send test traffic, and whether it should; None where it can."""
+        """Return why an end cannot send test traffic, and whether it should, or None if it can."""
         absent = self.not_here(end.host)
         if absent:
             return absent
@@ -235,12 +235,12 @@ class Evidence:
         return None
 
     def blocked(self, ends: t.Iterable[End]) -> tuple[str, bool] | None:
-        """Say why a test between these ends cannot run. A reason for which it need not run goes before the others."""
+        """Return why a test between these ends cannot run. Reasons that make it not required come first."""
         reasons = [reason for end in ends if (reason := self.not_on_host(end))]
         return min(reasons, key=lambda reason: reason[1]) if reasons else None
 
 
-EARLIER = {"error": "an earlier part of this run failed on it"}  # of a host that this run did not come to
+EARLIER = {"error": "an earlier part of this run failed on it"}  # for a host that this run did not get to
 
 
 def evidence_of(
@@ -251,10 +251,10 @@ def evidence_of(
 ) -> Evidence:
     """Build the evidence from plain values.
 
-    plan: of `fabric_plan`. hosts: by name, for each host within the limit, `facts` (a plain Node or None), `error`,
-    `probe` and `probe_error` (what `fabric_probe` returned, or why it did not), `rdma` (a list of its answers) and
+    plan: of `fabric_plan`. hosts: by name, for each host within the limit: `facts` (a plain Node or None), `error`,
+    `probe` and `probe_error` (the result of `fabric_probe`, or why there is none), `rdma` (a list of its answers) and
     `rdma_error` (why some are missing).
-    thresholds: an entry of `knowledge/thresholds`. Raises CollectionError for a wrong form.
+    thresholds: an entry of `knowledge/thresholds`. Raises CollectionError for malformed input.
     """
     for name, value in (("plan", plan), ("hosts", hosts), ("thresholds", thresholds)):
         if not isinstance(value, t.Mapping):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From results to a verdict and its causes: what lies deepest comes first, what follows from it is listed under it."""
+"""From results to a verdict and its causes: root causes come first, each with its consequences listed under it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values imp
 
 Verdict = t.Literal["passed", "failed", "incomplete"]
 
-# What ranks do over the fabric.
+# What the ranks do over the fabric.
 _BEYOND = ("nccl.", "tokens.", "wire.")
-# Kinds of causes from the deepest up. A cause explains failures of later kinds at the places that it covers; where a
-# second entry is given, of these kinds only.
+# Kinds of causes, the lowest layer first. A cause explains failures of later kinds at the places it covers; if the second
+# entry is given, only of these kinds.
 _LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("plan.", ()),
     ("function.", ()),
@@ -40,7 +40,7 @@ _RDMA = next(number for number, (prefix, _explains) in enumerate(_LAYERS) if pre
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why something failed: its id, where it lies, the words, the remedy, the results that show it, and what follows.
+    """Why something failed: its id, its place, the message, the remedy, the results that show it, and the consequences.
 
     suspected: whether it is only likely.
     """
@@ -55,7 +55,7 @@ class Cause:
 
 
 def verdict(steps: t.Sequence[Step]) -> Verdict:
-    """failed where anything failed, incomplete where a required step was not run or tells nothing, else passed."""
+    """failed if anything failed, incomplete if a required step was not run or is unknown, else passed."""
     if any(step.status == "fail" for step in steps):
         return "failed"
     if any(step.required and step.status in ("not run", "unknown") for step in steps):
@@ -64,15 +64,15 @@ def verdict(steps: t.Sequence[Step]) -> Verdict:
 
 
 def layer(cause: str) -> int:
-    """Return how deep a kind of cause lies (0 is the deepest); kinds that others add come last."""
+    """Return the layer of a kind of cause (0 is the lowest); unlisted kinds come last."""
     return next((n for n, (prefix, _explains) in enumerate(_LAYERS) if cause.startswith(prefix)), len(_LAYERS))
 
 
 def locate(results: t.Sequence[Result]) -> list[Result]:
-    """Blame a function for failures that have no place of their own, where everything that it took part in failed.
+    """Blame a function for failures without a place of their own, if everything it took part in failed.
 
-    Two different peers at least must be out of its reach, and some other function must be well: one path alone does not
-    say which end is at fault, and when all fail, no function is.
+    It must have failed to reach at least two different peers, and some other function must be fine: one path alone does
+    not say which end is at fault, and if all paths fail, no single function is to blame.
     """
     loose = [r for r in results if r.status == "fail" and r.blame is None and len(r.ends) == 2]
     passed = {Place(end.host, end.slot) for r in results if r.status == "pass" and len(r.ends) == 2 for end in r.ends}
@@ -96,7 +96,7 @@ class _Fault:
     key: tuple[str, str]
     results: list[Result]
     follows: list[str]
-    between: set[frozenset[Place]]  # the ends between which it was seen
+    between: set[frozenset[Place]]  # the pairs of ends that showed it
 
     @property
     def cause(self) -> str:
@@ -110,12 +110,12 @@ class _Fault:
         """Whether a failure of the kind `cause` follows from this one."""
         if self.blame is None or self.key == _key(result):
             return False
-        # A failure that knows where it lies follows from what lies there; else from what lies at one of its ends, and
-        # from what was wrong between the same two ends.
+        # A failure with a known place follows from causes at that place; one without follows from causes at one of its
+        # ends, or between the same two ends.
         places = [result.blame] if result.blame else list(result.ends)
         same = result.blame is None and len(result.ends) == 2 and frozenset(result.ends) in self.between
         depth = layer(self.cause)
-        # What ranks do takes all of a host: any fault of its fabric may show there.
+        # Ranks use the whole host, so any fault of its fabric may show there.
         whole = depth <= _RDMA < layer(cause) and any(place.host == self.blame.host for place in places)
         if not same and not whole and not any(self.blame.covers(place) for place in places):
             return False
@@ -127,7 +127,7 @@ class _Fault:
 
 
 def causes(steps: t.Sequence[Step]) -> list[Cause]:
-    """Return the root causes, the deepest first, each with the failures that follow from it."""
+    """Return the root causes, the lowest layer first, each with the failures that follow from it."""
     failed = [result for step in steps for result in locate(step.results) if result.status == "fail"]
     faults: dict[tuple[str, str], _Fault] = {}
     index = _Index(defaultdict(dict), defaultdict(dict))
@@ -146,7 +146,7 @@ def causes(steps: t.Sequence[Step]) -> list[Cause]:
             roots[_key(result)].append(result)
         else:
             root.follows.append(f"{result.subject}: {result.cause}")
-    # The same at several places of a host is one cause: an owner mends it in one go.
+    # The same cause at several places of a host counts once: an owner fixes it in one go.
     of_host: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for key, group in roots.items():
         blame = group[0].blame
@@ -159,21 +159,21 @@ def causes(steps: t.Sequence[Step]) -> list[Cause]:
 
 
 def _key(result: Result) -> tuple[str, str]:
-    # Without a place, failures of one kind belong together when they are of the same hosts.
+    # Without a place, failures of one kind are grouped by their hosts.
     where = str(result.blame or " - ".join(sorted({end.host for end in result.ends})) or result.subject)
     return result.cause or "", where
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Faults that know where they lie, by that host, and by the ends between which they were seen."""
+    """Faults with a known place, by its host and by the pair of ends that showed them."""
 
     by_host: dict[str, dict[tuple[str, str], _Fault]]
     by_ends: dict[frozenset[Place], dict[tuple[str, str], _Fault]]
 
 
 def _root(result: Result, index: _Index) -> _Fault | None:
-    """Follow explanations down to a fault that nothing explains; None where nothing explains the failure itself."""
+    """Follow explanations to a fault that nothing explains, or None if nothing explains the failure itself."""
     found: _Fault | None = None
     while True:
         near = dict(index.by_ends.get(frozenset(result.ends), {}))
