@@ -55,9 +55,7 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
     """One way through; each step begins where the one before it ended."""
     code, said, changed = owner.run("--check")
     assert (code, changed > 0) == (0, True), said
-    assert f"{OLD}: digest not known yet; to be pulled on spark1, spark2, spark3, spark4." in " ".join(
-        said.split()
-    )
+    assert f"{OLD}: digest not known yet; to be pulled on spark1, spark2, spark3, spark4." in " ".join(said.split())
     assert owner.pulls() == [] and owner.cluster.told == []
     # Pulled by a pod on each node, which is gone afterwards, before any rank is there.
     code, said, _changed = owner.run()
