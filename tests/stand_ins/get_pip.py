@@ -1,6 +1,8 @@
-"""Stands in for the get-pip.py that `ansible-test --venv/--local` would download: the interpreter's own pip does the job.
+"""Stand-in for the get-pip.py that `ansible-test --venv/--local` downloads, where GitHub cannot be reached.
 
-ansible-test keeps it as ~/.ansible/test/cache/get_pip_<version>.py; tools/sanity.py puts it there.
+Imitated: get-pip.py 24.2 and 25.2 as ansible-test calls them: pip installs the packages named, with the interpreter's own pip.
+Not imitated: the pip, setuptools and wheel that it carries. ansible-test keeps it as ~/.ansible/test/cache/get_pip_<version>.py;
+tools/sanity.py puts it there.
 """
 
 import ensurepip

@@ -223,7 +223,7 @@ def clash_with_another_network() -> t.Iterator[Case]:
 @mutator
 def overlap_with_itself() -> t.Iterator[Case]:
     twins = {"switch/p0f0/0": "172.30.0.0/24", "switch/p0f1/0": "172.30.0.0/24"}
-    yield ("twins", *setting("subnets", twins, "switch/p0f0/0", "switch/p0f1/0", "Twins"))
+    yield ("twins", *setting("subnets", twins, "switch/p0f0/0", "switch/p0f1/0", "Twin functions"))
     nested = {"switch/p0f0/0": "172.30.0.0/16", "switch/p0f0/1": "172.30.9.0/24"}
     yield ("nested", *setting("subnets", nested, "switch/p0f0/0", "switch/p0f0/1"))
     yield ("pool", *setting("subnets", {"switch/p0f0/0": "10.100.8.0/24"}, "switch/p0f0/0", "switch/p0f1/0"))

@@ -69,7 +69,7 @@ def test_the_hub_s_files_are_all_of_one_commit(endpoint: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "said"),
-    [("gated/model", "dgxspark_hub_token_file"), ("own/none", "404"), ("own/page", "no JSON"), ("none", "org/name")],
+    [("gated/model", "dgxspark_hub_token_file"), ("own/none", "404"), ("own/page", "not JSON"), ("none", "org/name")],
 )
 def test_what_the_hub_refuses_is_said_with_a_way_out(endpoint: str, model: str, said: str) -> None:
     with pytest.raises(CollectionError, match=said):
