@@ -42,7 +42,7 @@ class Stage:
     """One stage: commands run in order in the environment of one core.
 
     `long` ones run only in `make test-long`. `light` ones have no time limits that a busy machine would break.
-    `beside`: which others may run at the same time. `seconds`: approximate duration, used only to order the stages.
+    `alone`: nothing else runs at the same time. `seconds`: approximate duration, used only to order the stages.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Stage:
     core: str = NEWEST
     long: bool = False
     light: bool = False
-    beside: t.Literal["any", "light", "none"] = "any"
+    alone: bool = False
     seconds: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ def stages() -> list[Stage]:
                 ["shellcheck", ".ci/run"],
             ],
             light=True,
-            seconds=120,
+            seconds=250,
         ),
         Stage("types", [["python", "tools/check_types.py", *package]], light=True),
         # Full runs of roles and playbooks take long, so the older core runs only the marked ones, one or two per playbook. What
@@ -142,7 +142,7 @@ def stages() -> list[Stage]:
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", light=True, seconds=90),
         Stage("sanity-2.21", [[*sanity, str(ROOT / ".venv" / "2.21")]], light=True, seconds=370),
         Stage(
-            "sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", light=True, seconds=170
+            "sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", light=True, seconds=60
         ),
         # The lab's tests do on four nodes what Molecule's scenario does on two, and then run the scenario's own checks.
         Stage(
@@ -156,10 +156,10 @@ def stages() -> list[Stage]:
             [[*lab, "4", "pytest", "tests/lab", "tests/testinfra/fabric", "-m", "not long", "--durations=10"]],
             # Four emulated nodes keep both cores busy, and their time limits are real: light stages beside them cost the lab
             # more than they save (939 s instead of about half of it).
-            beside="none",
+            alone=True,
             seconds=500,
         ),
-        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, beside="none"),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, alone=True),
         Stage("molecule", [["molecule", "test", "-s", name] for name in ON_STAND_INS], long=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
         *(
@@ -170,7 +170,7 @@ def stages() -> list[Stage]:
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], long=True),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", long=True),
         Stage("engine", [["pytest", "tests/engine", "-m", "long", "-s"]], "2.19", long=True),
-        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], long=True, beside="none"),
+        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], long=True, alone=True),
         Stage(
             "site",
             [
@@ -188,7 +188,7 @@ def stages() -> list[Stage]:
                 ],
             ],
             long=True,
-            beside="none",
+            alone=True,
             environment=guest,
         ),
         # Needs GitHub and its registry; reports "not run" if they cannot be reached.
@@ -196,7 +196,7 @@ def stages() -> list[Stage]:
             "releases",
             [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", "-m", "long", "-s"]],
             long=True,
-            beside="none",
+            alone=True,
             environment={
                 "DGXSPARK_LAB_GUEST": str(ROOT / "tests" / "site" / "guest"),
                 "DGXSPARK_LAB_MEMORY": "3072",
@@ -204,10 +204,8 @@ def stages() -> list[Stage]:
                 "DGXSPARK_LAB_NAME": "releases",
             },
         ),
-        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, beside="none"),
-        Stage(
-            "lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, beside="none"
-        ),
+        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, alone=True),
+        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, alone=True),
     ]
 
 
@@ -330,15 +328,10 @@ def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | No
 
     Light ones start last, and those that need the whole machine after all others.
     """
-    free = [stage for stage in waiting if all(bears(stage, other) and bears(other, stage) for other in running)]
-    if any(stage.beside != "none" for stage in waiting):
-        free = [stage for stage in free if stage.beside != "none"]
-    return max(free, key=lambda stage: (not stage.light, stage.beside == "any", stage.seconds), default=None)
-
-
-def bears(stage: Stage, other: Stage) -> bool:
-    """Return whether a stage may run at the same time as another."""
-    return stage.beside == "any" or (stage.beside == "light" and other.light)
+    together = [stage for stage in waiting if not stage.alone]
+    if any(stage.alone for stage in running) or (running and not together):
+        return None
+    return max(together or waiting, key=lambda stage: (not stage.light, stage.seconds), default=None)
 
 
 def run_all(chosen: Sequence[Stage], lanes: int) -> list[Result]:

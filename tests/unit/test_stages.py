@@ -1,4 +1,4 @@
-"""The order of the test stages: the longest first, light ones last, and the lab beside light ones only."""
+"""The order of the test stages: the longest first, light ones last, and after them those that need the machine to themselves."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ sys.modules[SPEC.name] = run_tests
 SPEC.loader.exec_module(run_tests)
 
 SHORT, LONG = run_tests.Stage("short", [], seconds=1), run_tests.Stage("long", [], seconds=9)
-LAB = run_tests.Stage("lab", [], beside="light", seconds=99)
 LIGHT = run_tests.Stage("light", [], light=True, seconds=50)
-ALONE = run_tests.Stage("alone", [], beside="none", seconds=99)
+ALONE = run_tests.Stage("alone", [], alone=True, seconds=99)
 
 
 @pytest.mark.parametrize(
@@ -29,11 +28,8 @@ ALONE = run_tests.Stage("alone", [], beside="none", seconds=99)
         ([SHORT, LONG], [], LONG),
         ([SHORT], [LONG], SHORT),
         ([LIGHT, SHORT], [], SHORT),
-        ([LIGHT, SHORT, LAB], [LONG], SHORT),
-        ([LIGHT, LAB], [LONG], LIGHT),
-        ([LIGHT, LAB], [LIGHT], LAB),
-        ([LIGHT, SHORT], [LAB], LIGHT),
-        ([SHORT], [LAB, LIGHT], None),
+        ([LIGHT], [LONG, SHORT], LIGHT),
+        ([SHORT], [ALONE], None),
         ([SHORT, ALONE], [], SHORT),  # what is alone comes last
         ([LIGHT, ALONE], [], LIGHT),
         ([LIGHT, ALONE], [ALONE], None),
@@ -56,13 +52,12 @@ def test_every_stage_is_run_once_and_never_beside_what_it_must_not_be(
     def tell(stage: object) -> object:
         now.append(stage)
         beside = [other for other in now if other is not stage]
-        assert not (beside and stage.beside == "none")
-        assert stage.beside == "any" or all(other.light for other in beside)
+        assert not (beside and any(each.alone for each in now))
         now.remove(stage)
         return run_tests.Result(stage.name, "passed", 0.0, 0.0)
 
     monkeypatch.setattr(run_tests, "tell", tell)
-    chosen = [ALONE, LIGHT, LAB, SHORT, LONG]
+    chosen = [ALONE, LIGHT, SHORT, LONG]
     done = run_tests.run_all(chosen, lanes)
     assert sorted(each.name for each in done) == sorted(stage.name for stage in chosen)
 
