@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import pathlib
 
-from harness import NODES, WHOLE, play, prove, sh
+import pytest
+from harness import NODES, WHOLE, make_so, play, prove, sh
 
 INVENTORY_OF_A_NODE = (
     "cat /sys/class/net/*/device/sriov_numvfs; ls /etc/netplan /etc/systemd/system /etc/udev/rules.d /etc/sysctl.d"
@@ -18,8 +19,10 @@ def snapshot() -> dict[str, str]:
 
 
 def test_plan_then_check_touch_nothing_and_show_the_change(tmp_path: pathlib.Path) -> None:
-    assert play("playbooks/teardown.yml").code == 0
     before = snapshot()
+    if not all("cannot access '/etc/dgxspark'" in seen for seen in before.values()):  # a lab that was used before
+        assert play("playbooks/teardown.yml").code == 0
+        before = snapshot()
     plan = tmp_path / "plan.json"
     planned = play("playbooks/plan.yml", "-e", f"dgxspark_plan_file={plan}")
     assert planned.code == 0, planned.output
@@ -31,6 +34,7 @@ def test_plan_then_check_touch_nothing_and_show_the_change(tmp_path: pathlib.Pat
     assert snapshot() == before
 
 
+@pytest.mark.long
 def test_without_addresses_the_gid_check_names_the_cause() -> None:
     """The VFs exist, netplan has not spoken yet: the very state in which NCCL would fall back to sockets."""
     made = play("tests/lab/playbooks/vfs_only.yml")
@@ -61,7 +65,9 @@ def test_nccl_finds_both_functions_in_its_own_file() -> None:
     assert sh("spark1", "systemctl show --property=DefaultLimitMEMLOCK").strip() == "DefaultLimitMEMLOCK=infinity"
 
 
+@pytest.mark.long
 def test_with_addresses_the_gid_check_passes() -> None:
+    make_so()
     judged = play("tests/lab/playbooks/gid.yml")
     assert judged.code == 0, judged.output
 

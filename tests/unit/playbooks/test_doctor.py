@@ -67,7 +67,6 @@ def test_a_node_that_answers_and_cannot_be_read_is_not_down(owner: Owner) -> Non
     assert "power" not in finding["remedy"]
 
 
-@pytest.mark.older_core
 def test_a_fabric_that_drifted_on_one_of_two_nodes(owner: Owner) -> None:
     """The facts are given (as `roce_info` returns them); how the nodes are doing is read of this machine."""
     cluster = Cluster(2)

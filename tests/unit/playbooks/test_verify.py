@@ -55,7 +55,6 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     assert "Start a rank" not in output and "Query the cluster" not in output
 
 
-@pytest.mark.older_core
 def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: Owner) -> None:
     file = owner.folder / "reports" / "fabric-here.json"
     code, output, report = owner.verify(
@@ -220,7 +219,6 @@ def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner
     assert "Read the nodes" not in output
 
 
-@pytest.mark.older_core
 def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
