@@ -94,5 +94,5 @@ if __name__ == "__main__":
     print(f"{platform.machine()}, {multiprocessing.cpu_count()} cores, Python {platform.python_version()}")
     print("   n  each/s  all/s   client's share  µs/token  bad")
     for level in sys.argv[1:] or ("1:40", "8:40", "32:10", "32:20", "32:50"):
-        requests, _, speed = level.partition(":")
+        requests, _colon, speed = level.partition(":")
         print(measured(int(requests), float(speed)), flush=True)

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import shutil
 import stat
+import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 SECRET = "(secret)"
+_LIST = "list.json"  # in the folder of what was kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,37 +116,54 @@ def free_mib(path: str) -> int:
 
 
 class Undo:
-    """What a run replaces, for a rollback. Copies are kept in a folder of the same disk."""
+    """What a run replaces, for a rollback: copies in a folder of the same disk, and a list of them for the run after a killed one.
+
+    notes: what the caller needs to know for the rollback; the list has them too.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = pathlib.Path(folder)
-        self._kept: dict[str, pathlib.Path | None] = {}
+        self.notes: dict[str, t.Any] = {}
+        self._kept: dict[str, str | None] = {}
+
+    def resume(self) -> bool:
+        """Take over what a killed run has kept; return whether there is anything."""
+        there = read(str(self.folder / _LIST))
+        if there is None:
+            return False
+        found = json.loads(there[0])
+        self.notes, self._kept = found["notes"], found["kept"]
+        return True
 
     def keep(self, path: str) -> None:
         """Save the current state of a file or folder, once."""
         if path in self._kept:
             return
-        source = pathlib.Path(path)
-        if not source.exists():
-            self._kept[path] = None
-            return
-        copy = self.folder / f"{len(self._kept)}-{source.name}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if source.is_dir():
-                shutil.copytree(source, copy, symlinks=True)
-            else:
-                shutil.copy2(source, copy)
-        except OSError as exc:
-            raise cannot_write(str(copy), exc) from exc
-        self._kept[path] = copy
+        source, copy = pathlib.Path(path), None
+        if source.exists():
+            copy = self.folder / f"{len(self._kept)}-{source.name}"
+            remove(str(copy))  # of a killed run
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                if source.is_dir():
+                    shutil.copytree(source, copy, symlinks=True)
+                else:
+                    shutil.copy2(source, copy)
+            except OSError as exc:
+                raise cannot_write(str(copy), exc) from exc
+        self._kept[path] = copy.name if copy else None
+        listed = json.dumps({"notes": self.notes, "kept": self._kept})
+        write(str(self.folder / _LIST), listed.encode(), 0o600)
 
     def restore(self) -> list[str]:
         """Restore everything; return the restored paths."""
         done = []
-        for path, copy in reversed(self._kept.items()):
+        for path, name in reversed(self._kept.items()):
+            copy = self.folder / name if name else None
+            if copy and not copy.exists():
+                continue  # restored by a run that was killed meanwhile
             remove(path)
-            if copy is not None:
+            if copy:
                 pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(copy, path)
             done.append(path)
@@ -153,7 +173,7 @@ class Undo:
     def forget(self) -> None:
         """Delete what was kept."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._kept.clear()
+        self.notes, self._kept = {}, {}
 
 
 def remove(path: str) -> bool:

@@ -44,6 +44,8 @@ options:
     type: list
     elements: path
     default: []
+requirements:
+  - netaddr (Python library, on the controller)
 seealso:
   - module: dgxspark.cluster.node_survey
   - plugin: dgxspark.cluster.fabric_plan

@@ -102,6 +102,7 @@ changes:
   elements: dict
 """
 
+import signal
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -184,6 +185,8 @@ def main() -> None:
         required_if=[("state", "present", ["role", "version", "file"])],
         supports_check_mode=True,
     )
+    # With become, a command has a terminal, and is hung up when the connection breaks: the node must not stay half changed.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         changes = present(module) if module.params["state"] == "present" else absent(module)
     except CollectionError as exc:

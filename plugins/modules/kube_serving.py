@@ -36,7 +36,7 @@ options:
 seealso:
   - module: dgxspark.cluster.kube_change
 requirements:
-  - jsonschema (Python library, on the controller)
+  - jsonschema and netaddr (Python libraries, on the controller)
 """
 
 EXAMPLES = r"""

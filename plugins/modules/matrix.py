@@ -79,6 +79,7 @@ options:
 requirements:
   - jsonschema (Python library, on the controller)
   - jmespath (Python library, on the controller)
+  - netaddr (Python library, on the controller)
 seealso:
   - module: dgxspark.cluster.bench
   - module: dgxspark.cluster.launch_plan

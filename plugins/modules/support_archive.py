@@ -63,6 +63,8 @@ options:
     description: How much of each file goes in, the newest, in KiB. A report that is larger than eight times that is left out.
     type: int
     default: 512
+requirements:
+  - netaddr (Python library, on the controller)
 seealso:
   - module: dgxspark.cluster.node_health
 """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pathlib
+import signal
 from collections.abc import Iterator
 
 import pytest
 import yaml
-from harness import NODES, make_so, sh
+from harness import NODES, make_so, sh, wait_for
 from kube import BAD, NEXT, UNITS, VERSION, Cluster, plain, release
 
 pytestmark = pytest.mark.long
@@ -105,6 +108,25 @@ def test_a_failed_upgrade_goes_back_and_a_good_one_goes_through(cluster: Cluster
     assert cluster.nodes() == dict.fromkeys(NODES, NEXT)
     refused = cluster.run()
     assert refused.code != 0 and "downgrade" in plain(refused)
+
+
+def test_a_node_goes_back_by_itself_after_its_controller_died(cluster: Cluster) -> None:
+    broken = "v1.36.10+k3s1"
+    release(cluster.releases, broken, broken="starting kubernetes: failed to find memory cgroup (v2)")
+
+    def upgrade() -> None:
+        os.setsid()
+        cluster.run(k3s_version=broken, k3s_checksums={})
+
+    controller = multiprocessing.get_context("fork").Process(target=upgrade)
+    controller.start()
+    assert controller.pid
+    wait_for(lambda: broken in sh("spark1", "k3s --version", check=False), 300, "spark1: the new binary")
+    os.killpg(controller.pid, signal.SIGKILL)  # ansible-playbook and its ssh
+    controller.join()
+    wait_for(lambda: NEXT in sh("spark1", "k3s --version", check=False), 120, "spark1: the binary from before")
+    wait_for(lambda: sh("spark1", "systemctl is-active k3s", check=False) == "active", 60, "spark1: k3s")
+    assert sh("spark1", "ls /var/lib/dgxspark/k3s") == "record.json"
 
 
 def test_absent_leaves_nothing(cluster: Cluster) -> None:

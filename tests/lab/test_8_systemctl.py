@@ -70,7 +70,7 @@ def laid() -> Iterator[None]:
 def ask(which: str, words: str) -> tuple[str, list[str]]:
     """Return the exit status, and what was said: the properties of each unit in one order, and no line of links."""
     out = sh(NODE, f"{PROGRAMS[which]}{words} 2>&1; code=$?; echo; echo $code", check=False)
-    text, _, code = out.rpartition("\n")
+    text, _newline, code = out.rpartition("\n")
     blocks = ABSENT.sub(r"\1file \2.", LINKS.sub("", text)).strip().split("\n\n")
     return code, ["\n".join(sorted(block.splitlines())) for block in blocks]
 

@@ -166,8 +166,8 @@ M3 = {"architectures": ["MiniMaxM3SparseForConditionalGeneration"], "model_type"
     "n_shared_experts": 1, "tie_word_embeddings": False, "num_mtp_modules": 1, "moe_layer_freq": [0] * 3 + [1] * 57,
     "sparse_attention_config": {"sparse_num_index_heads": 4, "sparse_index_dim": 128, "sparse_topk_blocks": 16,
                                 "sparse_block_size": 128, "sparse_attention_freq": [0] * 3 + [1] * 57}},
-    "vision_config": {"num_hidden_layers": 32, "hidden_size": 1280, "intermediate_size": 5120, "patch_size": 14,
-                      "num_channels": 3, "projection_dim": 6144}}  # fmt: skip
+      "vision_config": {"num_hidden_layers": 32, "hidden_size": 1280, "intermediate_size": 5120, "patch_size": 14,
+                        "num_channels": 3, "projection_dim": 6144}}  # fmt: skip
 M3_LAYERS = "language_model.model.layers"
 M3_QUANT = mixed(
     dict.fromkeys(every(3, "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", prefix=M3_LAYERS), "MXFP8")

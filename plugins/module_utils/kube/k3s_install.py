@@ -1,7 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Install K3s on a node: all of it or nothing; and roll back a change that does not come up."""
+"""Install K3s on a node: all of it or nothing; and roll back a change that does not come up.
+
+All in one module execution: a node whose connection breaks meanwhile goes back by itself, while Ansible runs no `rescue` for a host
+that is unreachable. What a killed run has kept serves the next one.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +127,11 @@ class Installation:
             k3s.RECORD,
         ]
         kept += [self.wanted.images_path] if images and self.wanted.images_path else []
-        self.undo.forget()
+        # A running K3s is a state to go back to; a stopped one may be what a killed run has left.
+        if self.installed.active == "active" or not self.undo.resume():
+            self.undo.forget()
+            before = self.installed
+            self.undo.notes = {"version": before.version, "active": before.active, "data": before.data}
         try:
             for path in kept:
                 self.undo.keep(path)
@@ -227,10 +235,11 @@ class Installation:
         for path, text in _tokens(self.wanted).items():
             token = self._token(path, text)
             node_files.write(path, token.content.encode(), token.mode)
-        if binary:
-            _move(binary, pathlib.Path(k3s.BINARY), 0o755)
         if self.wanted.cdi:
             self._make_cdi()
+        # The record follows at once: a binary without one is another's.
+        if binary:
+            _move(binary, pathlib.Path(k3s.BINARY), 0o755)
         record = {
             "version": self.wanted.version,
             "role": self.wanted.role,
@@ -268,8 +277,9 @@ class Installation:
 
     def _go_back(self) -> str:
         """Restore the previous state; return a message about it."""
-        if self.installed.version is None:
-            k3s_remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=self.installed.data)
+        before = self.undo.notes
+        if before["version"] is None:
+            k3s_remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=before["data"])
             self.undo.restore()
             k3s_remove.forget()
             return "Everything that was installed has been removed: the node is in its previous state."
@@ -277,12 +287,12 @@ class Installation:
         self.undo.restore()
         node_files.remove(k3s.STAGING)
         self.service.systemctl("daemon-reload")
-        if self.installed.active != "active":
+        if before["active"] != "active":
             return "What was there before has been put back."
         again = self.service.start(self.wanted.timeout, [])
         if again:
-            return f"{self.installed.version} has been put back, but does not come up either: {again}"
-        return f"The node has gone back to {self.installed.version}, which runs."
+            return f"{before['version']} has been put back, but does not come up either: {again}"
+        return f"The node has gone back to {before['version']}, which runs."
 
 
 def _token_file(text: str, path: str) -> NodeFile:

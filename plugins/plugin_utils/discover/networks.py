@@ -5,23 +5,23 @@
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Function, Netdev
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Seen
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import DEFAULTS, RESERVED
 
-Net = ipaddress.IPv4Network
+Net = t.Any  # netaddr.IPNetwork
 
 # In order of preference; the first is the settings' default.
 _POOLS = [f"10.{n}.0.0/16" for n in (*range(100, 200), *range(200, 251))]
 _POOLS += [f"172.{n}.0.0/16" for n in range(18, 32)] + ["192.168.0.0/16"]
 _PODS = [f"10.{n}.0.0/16" for n in range(42, 99, 2)] + [f"172.{n}.0.0/16" for n in range(18, 31, 2)]
 _SERVICES = [f"10.{n}.0.0/16" for n in range(43, 99, 2)] + [f"172.{n}.0.0/16" for n in range(19, 32, 2)]
-_IGNORED = [Net(text) for text in ("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "0.0.0.0/8")]
+_IGNORED = ("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "0.0.0.0/8")
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
     own: list[Net] = []
     for host in seen:
         own += _in_use(host, functions.get(host.name, ()), made, used)
-    kept = {Net((int(net.network_address) >> 16 << 16, 16)) for net in own if net.is_private}
+    kept = {ip.network(f"{net.ip}/16") for net in own if not net.ip.is_global()}
     k3s: dict[str, str] = {}
     for host in seen:
         if _has_k3s(host):
@@ -56,18 +56,18 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
             k3s |= (host.survey.k3s if host.survey else None) or {}
     for name in ("pods", "services"):
         if name in k3s:
-            setattr(made, name, str(Net(k3s[name], strict=False)))
+            setattr(made, name, str(ip.network(k3s[name])))
             if k3s[name] != RESERVED[name]:
                 made.why[name] = "as K3s has it there"
-            for net in [net for net in used if net.subnet_of(Net(k3s[name], strict=False))]:
+            for net in [net for net in used if net in ip.network(k3s[name])]:
                 del used[net]
     made.others = {
-        name: text for name, text in made.others.items() if Net(text) in used and text not in made.management
+        name: text for name, text in made.others.items() if ip.network(text) in used and text not in made.management
     }
     for name, wanted in (("pods", _PODS), ("services", _SERVICES)):
         if name not in k3s:
             _choose(made, name, wanted, used)
-        used.setdefault(Net(getattr(made, name), strict=False), f"the {name}")
+        used.setdefault(ip.network(getattr(made, name)), f"the {name}")
     keeps = [str(net) for net in kept] if len(kept) == 1 else []
     _choose(made, "pool", keeps + _POOLS, used)
     if keeps and made.pool == keeps[0] and made.pool != DEFAULTS["address_pool"]:
@@ -97,14 +97,14 @@ def _in_use(host: Seen, functions: t.Collection[Function], made: Networks, used:
     uplinks = {netdev.name for netdev in netdevs if any(text.split("/")[0] == address for text in netdev.ipv4)}
     uplinks |= {survey.uplink} if survey and survey.uplink and not uplinks else set()
     for dev, text, where in listed:
-        net = Net(text, strict=False)
-        if net.prefixlen and not any(net.subnet_of(ignored) for ignored in _IGNORED):
+        net = ip.network(text)
+        if net.prefixlen and not any(net in ip.network(ignored) for ignored in _IGNORED):
             used.setdefault(net, where)
             if dev in uplinks and net.prefixlen < 31:
                 made.management += [str(net)] if str(net) not in made.management else []
             elif net.prefixlen < 31 and str(net) not in made.others.values():
                 made.others[_free_name(made.others, dev or "docker")] = str(net)
-    return [Net(text, strict=False) for netdev in ours for text in netdev.ipv4]
+    return [ip.network(text) for netdev in ours for text in netdev.ipv4]
 
 
 def _free_name(taken: t.Container[str], name: str) -> str:
@@ -122,11 +122,11 @@ def _choose(made: Networks, name: str, wanted: t.Sequence[str], used: t.Mapping[
     """Choose the first free network."""
     default = getattr(made, name)
     for text in wanted:
-        if not _clash(Net(text), used):
+        if not _clash(ip.network(text), used):
             setattr(made, name, text)
             break
     else:
-        where = _clash(Net(default), used)
+        where = _clash(ip.network(default), used)
         made.findings.append(
             Finding(
                 "networks.none-free",
@@ -137,10 +137,10 @@ def _choose(made: Networks, name: str, wanted: t.Sequence[str], used: t.Mapping[
             )
         )
         return
-    clash = _clash(Net(default), used)
+    clash = _clash(ip.network(default), used)
     if getattr(made, name) != default and clash:
         made.why[name] = f"as {default} overlaps {clash}"
 
 
 def _clash(net: Net, used: t.Mapping[Net, str]) -> str | None:
-    return next((f"{other} ({where})" for other, where in used.items() if net.overlaps(other)), None)
+    return next((f"{other} ({where})" for other, where in used.items() if net in other or other in net), None)

@@ -1,37 +1,19 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan's arithmetic on IPv4 networks, the pool's subnets and VF MACs, done with netaddr."""
+"""The plan's arithmetic on IPv4 networks, the pool's subnets and VF MACs."""
 
 from __future__ import annotations
 
 import bisect
-import ipaddress
 import re
 import typing as t
 from dataclasses import dataclass
 
-try:
-    import netaddr
-except ImportError as exc:
-    netaddr = None
-    NETADDR_ERROR: ImportError | None = exc
-else:
-    NETADDR_ERROR = None
-
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 
 _CIDR = re.compile(r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$")
 _ADDRESS = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
-
-
-def require_netaddr() -> None:
-    """Raise CollectionError with the install command if the Python package netaddr is missing."""
-    if NETADDR_ERROR is not None:
-        raise CollectionError(
-            f"The Python package netaddr is missing on the controller ({NETADDR_ERROR}). "
-            "Install it: pip install 'netaddr>=1.0'"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,46 +39,43 @@ class Network:
 
 def address(number: int) -> str:
     """Return the dotted form of an address."""
-    return str(netaddr.IPAddress(number, 4))
+    return str(ip.of_number(number, 4))
 
 
 def parse_network(text: str) -> Network:
     """Parse `10.100.0.0/16`. Raises ValueError that says what is wrong."""
-    network = _parse(text)
-    if network.value != network.first:
-        raise ValueError(f"has host bits set: the network is {network.network}/{network.prefixlen}")
-    return Network(network.first, network.last, network.prefixlen)
+    network = parse_interface(text)
+    if not text.startswith(f"{address(network.first)}/"):
+        raise ValueError(f"has host bits set: the network is {network}")
+    return network
 
 
 def ipv6_network(value: t.Any) -> bool:
     """Whether a value is an IPv6 network. The fabric is IPv4 only, so it cannot overlap one."""
+    if not isinstance(value, str) or "/" not in value:
+        return False
     try:
-        return isinstance(value, str) and "/" in value and bool(ipaddress.IPv6Network(value))
+        network = ip.network(value)
     except ValueError:
         return False
+    return bool(network.version == 6 and network.ip == ip.address(value.partition("/")[0]))
 
 
 def parse_interface(text: str) -> Network:
     """Return the network of an interface's `10.100.0.7/24`. Raises ValueError that says what is wrong."""
-    network = _parse(text)
-    return Network(network.first, network.last, network.prefixlen)
-
-
-def _parse(text: str) -> t.Any:
     if not _CIDR.match(text):
         raise ValueError("is not an IPv4 network such as 10.100.0.0/16")
     try:
-        return netaddr.IPNetwork(text)
-    except netaddr.AddrFormatError as exc:
+        network = ip.network(text)
+    except ValueError as exc:
         raise ValueError("is not an IPv4 network: an octet or the prefix is out of range") from exc
+    return Network(network.first, network.last, network.prefixlen)
 
 
 def parse_host(text: str | None) -> Network | None:
     """Return a single address as a /32 network; None for a host name, an IPv6 address or None, which do not matter here."""
-    if text is None or not _ADDRESS.match(text) or not netaddr.valid_ipv4(text):
-        return None
-    number = int(netaddr.IPAddress(text, 4))
-    return Network(number, number, 32)
+    found = ip.address(text, 4) if text is not None and _ADDRESS.match(text) else None
+    return Network(int(found), int(found), 32) if found is not None else None
 
 
 def unusable(network: Network) -> str | None:

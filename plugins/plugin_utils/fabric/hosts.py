@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import typing as t
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Function, Node
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import (
     VARIABLE,
     Hardware,
@@ -123,18 +123,15 @@ def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
 def _spelt(address: str) -> str:
     """Return an address or a name in its canonical spelling."""
     plain = address.strip("[]").rstrip(".").lower()
-    try:
-        found = ip_address(plain)
-    except ValueError:
+    found = ip.address(plain)
+    if found is None:
         return plain
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    return str(found.ipv4() if found.is_ipv4_mapped() else found)
 
 
 def _loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+    found = ip.address(address)
+    return address == "localhost" if found is None else bool(found.is_loopback())
 
 
 def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], list[Finding]]:

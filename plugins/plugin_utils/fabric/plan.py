@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedVf,
     to_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import addresses, hosts, segments, subnets
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import Expected, HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import (
@@ -55,7 +56,7 @@ def fabric_plan(inputs: t.Sequence[HostInput], raw: t.Any, entry: t.Mapping[str,
     inputs: the hosts of the fabric's group in inventory order. raw: `dgxspark_fabric` as the owner wrote it. entry: the
     hardware class. Raises CollectionError with all findings at once if the plan would be wrong.
     """
-    addresses.require_netaddr()
+    ip.require_netaddr()
     hardware = Hardware.of(entry)
     settings, findings = read_settings(raw, hardware)
     numbers, more = hosts.indexes(inputs)

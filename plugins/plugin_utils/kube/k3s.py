@@ -9,7 +9,6 @@ Pure. Facts about other nodes come from the inventory; the server's release come
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import typing as t
 import urllib.parse
@@ -19,7 +18,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Installed, Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, from_plain, to_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives, k3s_config, versions
@@ -236,7 +235,7 @@ def _address_findings(
     if fabric.get("address_pool"):
         reserved["the RoCE fabric"] = str(fabric["address_pool"])
     for whose, network in reserved.items():
-        if ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False):
+        if ip.address(address) in ip.network(network):
             message = f"its address {address} is in the network of {whose}, {network}."
             findings.append(
                 Finding("k3s.node-ip", "error", name, message, "Set k3s_node_ip to one of the management network.")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import pathlib
 import re
 import typing as t
@@ -15,6 +14,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import RESERVED, near
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_archives import Archive
 
@@ -114,17 +114,14 @@ def networks(fabric: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 def cluster_dns(services: str) -> str:
     """Return the tenth address of the services' network, K3s's choice for its default network."""
-    return str(ipaddress.ip_network(services)[10])
+    return str(ip.network(services)[10])
 
 
 def node_ip(own: str | None, ansible_host: t.Any, name: str) -> tuple[str | None, list[Finding]]:
     """Return a node's address: the owner's setting, else `ansible_host` if that is an address that others can reach."""
     text = own if own is not None else ansible_host
-    try:
-        address = ipaddress.ip_address(str(text))
-    except ValueError:
-        address = None
-    if address is None or address.is_loopback or address.is_unspecified or address.is_link_local:
+    address = ip.address(text)
+    if address is None or address.is_loopback() or not int(address) or address.is_link_local():
         found = (
             f"its address on the management network is not known: k3s_node_ip is not set and ansible_host is {text!r}."
         )

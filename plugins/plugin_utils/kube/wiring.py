@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Settings
 
@@ -59,9 +59,9 @@ def distinct(members: t.Sequence[pod.Member]) -> None:
             )
 
 
-def subnet(rail: pod.Rail) -> ipaddress.IPv4Network:
+def subnet(rail: pod.Rail) -> str:
     """Return the subnet of a VF's address: the VFs of one wire share it."""
-    return ipaddress.IPv4Interface(f"{rail.address}/{rail.prefix}").network
+    return str(ip.network(f"{rail.address}/{rail.prefix}"))
 
 
 def way_to(head: pod.Member, member: pod.Member, elsewhere: str) -> str:

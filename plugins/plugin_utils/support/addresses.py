@@ -10,9 +10,10 @@ and other hexadecimal identifiers. Labels are canonical: `mapped(addr-3)` is the
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 
 Label = str
 _H = "[0-9A-Fa-f]"
@@ -34,7 +35,7 @@ _PUBLIC_DIGEST = re.compile(r"(?:sha256[:=/-]|sha256sum[:=]? ?)$", re.IGNORECASE
 _PUBLIC_REVISION = re.compile(
     r"(?:revision|commit)\\?[\"']?\s{0,2}[:=]?\s{0,2}\\?[\"']?$|(?:snapshots|resolve)/$", re.I
 )
-_SHARED_MULTICAST = {ipaddress.IPv6Address(each) for each in ("ff02::1", "ff02::2", "ff02::fb", "ff02::16")}
+_SHARED_MULTICAST = ("ff02::1", "ff02::2", "ff02::fb", "ff02::16")
 
 
 class Addresses:
@@ -46,7 +47,7 @@ class Addresses:
         self._all = loopback
         self._macs: set[str] = set()
         self._guids: set[str] = set()
-        self._v4: dict[str, ipaddress.IPv4Address] = {}
+        self._v4: dict[str, t.Any] = {}
 
     def see(self, text: str) -> None:
         """Record the MACs in a text."""
@@ -105,10 +106,8 @@ class Addresses:
             return self._guid(text)
         if len(groups) == 20 and octets:
             return self._guid(":".join(groups[12:]))
-        try:
-            return self._v6(ipaddress.IPv6Address(text), text)
-        except ValueError:
-            return None
+        address = ip.address(text, 6)
+        return None if address is None else self._v6(address, text)
 
     def _mac(self, text: str) -> str:
         bare = re.sub(r"[^0-9a-f]", "", text.lower())
@@ -129,33 +128,32 @@ class Addresses:
 
     def _v4_label(self, text: str) -> str | None:
         """Return the label, or None if it is no address or identifies nobody."""
-        try:
-            address = ipaddress.IPv4Address(".".join(str(int(octet)) for octet in text.split(".")))
-        except ValueError:
+        address = ip.address(".".join(str(int(octet)) for octet in text.split(".")), 4)
+        if address is None:
             return None
-        nobody_s = address.is_unspecified or address.is_loopback or address.is_multicast or address.packed[0] == 255
+        nobody_s = not int(address) or address.is_loopback() or address.is_multicast() or address.packed[0] == 255
         if nobody_s and not self._all:
             return None
         digits = address.packed.hex()
         self._v4[digits] = self._v4[address.packed[::-1].hex()] = self._v4[str(address).replace(".", "-")] = address
         return self._label("addr", str(address))
 
-    def _v6(self, address: ipaddress.IPv6Address, text: str) -> str:
+    def _v6(self, address: t.Any, text: str) -> str:
         prefix_only = text.endswith("::") and text.count(":") == 2
         if (
-            address.is_unspecified
-            or (address.is_loopback and not self._all)
+            not int(address)
+            or (address.is_loopback() and not self._all)
             or prefix_only
-            or address in _SHARED_MULTICAST
+            or str(address) in _SHARED_MULTICAST
         ):
             return text
-        if address.ipv4_mapped is not None:
-            label = self._v4_label(str(address.ipv4_mapped))
+        if address.is_ipv4_mapped():
+            label = self._v4_label(str(address.ipv4()))
             return f"mapped({label})" if label else text
         made = address.packed[8:].hex()
-        if made[6:10] == "fffe" and address.is_link_local and not any(address.packed[2:8]):
+        if made[6:10] == "fffe" and address.is_link_local() and not any(address.packed[2:8]):
             return f"link-local({self._mac(_macs_of(made)[0])})"
-        return self._label("addr", address.exploded)
+        return self._label("addr", address.format(ip.VERBOSE))
 
     def _dashed(self, found: re.Match[str]) -> str:
         known = self._v4.get(found.group())
@@ -175,10 +173,10 @@ class Addresses:
         if size == 16 and (digits in self._guids or self._macs.intersection(_macs_of(digits))):
             return self._guid(digits)
         if size == 32:
-            address = ipaddress.IPv6Address(int(digits, 16))
+            address = ip.of_number(int(digits, 16), 6)
             if not digits.strip("0"):
                 return None
-            if address.ipv4_mapped is not None or address.is_link_local:
+            if address.is_ipv4_mapped() or address.is_link_local():
                 label = self._v6(address, digits)
                 return None if label == digits else label
         if size in (40, 64) and (_PUBLIC_DIGEST if size == 64 else _PUBLIC_REVISION).search(before):

@@ -14,14 +14,13 @@ import base64
 import binascii
 import collections
 import functools
-import ipaddress
 import re
 import typing as t
 import urllib.parse
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import mask
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support import forms
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.addresses import Addresses, Label
 
@@ -84,11 +83,11 @@ def private_names(text: str, kind: str, host: str) -> list[Private]:
     """Return what is private in a host's name: an address, or its first part and its domain."""
     if not text:
         return []
-    try:
-        return [Private("addr", str(ipaddress.ip_address(text)))]
-    except ValueError:
-        short, _dot, domain = text.partition(".")
-        return [Private(kind, short, host), *([Private("domain", domain)] if domain else [])]
+    address = ip.address(text)
+    if address is not None:
+        return [Private("addr", str(address))]
+    short, _dot, domain = text.partition(".")
+    return [Private(kind, short, host), *([Private("domain", domain)] if domain else [])]
 
 
 class Redactor:

@@ -6,8 +6,10 @@ import hashlib
 import json
 import pathlib
 import platform
+import signal
 import subprocess
 import sys
+import time
 import typing as t
 from collections.abc import Iterator
 
@@ -32,30 +34,34 @@ with patch_module_args(json.load(sys.stdin)):
 """
 
 
+def begin(host: Host, module: str, check: bool = False, **arguments: t.Any) -> subprocess.Popen[str]:
+    """Start a module on a host, as Ansible would, without Ansible."""
+    words = [
+        "nsenter",
+        "-t",
+        str(host.process.pid),
+        "-m",
+        "-n",
+        "--",
+        sys.executable,
+        "-c",
+        CALL,
+        json.dumps(sys.path),
+        module,
+    ]
+    started = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stdin
+    started.stdin.write(json.dumps({**arguments, "_ansible_check_mode": check}))
+    started.stdin.close()
+    started.stdin = None
+    return started
+
+
 def call(host: Host, module: str, check: bool = False, **arguments: t.Any) -> dict[str, t.Any]:
-    """Run a module on a host, as Ansible would, without Ansible."""
-    done = subprocess.run(
-        [
-            "nsenter",
-            "-t",
-            str(host.process.pid),
-            "-m",
-            "-n",
-            "--",
-            sys.executable,
-            "-c",
-            CALL,
-            json.dumps(sys.path),
-            module,
-        ],
-        input=json.dumps({**arguments, "_ansible_check_mode": check}),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.stdout, done.stderr
-    return t.cast(dict[str, t.Any], json.loads(done.stdout.splitlines()[-1]))
+    """Run a module on a host; return its result."""
+    out, err = begin(host, module, check, **arguments).communicate(timeout=600)
+    assert out, err
+    return t.cast(dict[str, t.Any], json.loads(out.splitlines()[-1]))
 
 
 def stage(host: Host, version: str, broken: str = "", images: bool = False) -> str:
@@ -143,6 +149,49 @@ def test_a_failed_upgrade_puts_back_binary_files_and_data(host: Host) -> None:
     assert host.sh("ls /var/lib/dgxspark/k3s") == "record.json"
     assert call(host, "k3s_node", **server(host, stage(host, NEW), NEW))["changed"]
     assert call(host, "k3s_info")["machine"]["k3s"]["version"] == NEW
+
+
+BROKEN = "starting kubernetes: failed to find memory cgroup (v2)"
+
+
+def interrupt(host: Host, number: signal.Signals, wanted: t.Mapping[str, t.Any]) -> None:
+    """Start an installation, and send it a signal once its binary is in place."""
+    running, until = begin(host, "k3s_node", **wanted), time.monotonic() + 60
+    while wanted["version"] not in host.sh("cat /usr/local/bin/k3s", check=False) and time.monotonic() < until:
+        time.sleep(0.05)
+    running.send_signal(number)
+    running.communicate(timeout=120)
+
+
+def test_an_upgrade_whose_connection_breaks_ends_by_itself(host: Host) -> None:
+    """Ansible gives a command with become a terminal; when the connection breaks, its processes get SIGHUP."""
+    assert call(host, "k3s_node", **server(host, stage(host, OLD)))["changed"]
+    interrupt(host, signal.SIGHUP, server(host, stage(host, NEW, broken=BROKEN), NEW))
+    seen = call(host, "k3s_info")["machine"]["k3s"]
+    assert (seen["version"], seen["active"]) == (OLD, "active")
+    assert host.sh("ls /var/lib/dgxspark/k3s") == "record.json"
+
+
+def test_the_run_after_a_killed_upgrade_goes_back_to_what_was_before_both(host: Host) -> None:
+    assert call(host, "k3s_node", **server(host, stage(host, OLD)))["changed"]
+    host.sh('echo \'{"kept": {"labels": {}}}\' > /var/lib/rancher/k3s/server/db/state.db')
+    wanted = server(host, stage(host, NEW, broken=BROKEN), NEW)
+    interrupt(host, signal.SIGKILL, wanted)
+    failed = call(host, "k3s_node", **wanted)
+    assert failed["failed"] and f"The node has gone back to {OLD}, which runs." in failed["msg"], failed
+    seen = call(host, "k3s_info")["machine"]["k3s"]
+    assert (seen["version"], seen["active"]) == (OLD, "active")
+    assert "kept" in host.sh("cat /var/lib/rancher/k3s/server/db/state.db")
+    assert host.sh("ls /var/lib/dgxspark/k3s") == "record.json"
+
+
+def test_the_run_after_a_killed_installation_leaves_a_bare_node_if_it_fails(host: Host) -> None:
+    before = host.tree(*PLACES)
+    wanted = server(host, stage(host, OLD, broken=BROKEN))
+    interrupt(host, signal.SIGKILL, wanted)
+    failed = call(host, "k3s_node", **wanted)
+    assert failed["failed"] and "the node is in its previous state" in failed["msg"], failed
+    assert host.tree(*PLACES) == before
 
 
 @pytest.mark.parametrize("fault", ["corrupted", "another-version", "unknown-key", "no-binary"])

@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedHost,
     from_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import addresses as arithmetic
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan
@@ -462,7 +462,7 @@ def test_ipv6_networks_of_others_are_taken_and_overlap_nothing() -> None:
 
 
 def test_without_netaddr_there_is_one_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arithmetic, "NETADDR_ERROR", ImportError("No module named 'netaddr'"))
+    monkeypatch.setattr(ip, "NETADDR_ERROR", ImportError("No module named 'netaddr'"))
     with pytest.raises(CollectionError, match=r"pip install 'netaddr>=1\.0'"):
         make(2, {"topology": "switch"})
 
