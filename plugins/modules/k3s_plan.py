@@ -31,7 +31,7 @@ options:
     elements: dict
     default: []
 requirements:
-  - jsonschema and netaddr (Python libraries, on the controller)
+  - jsonschema, netaddr and packaging (Python libraries, on the controller)
 seealso:
   - module: dgxspark.cluster.k3s_turns
   - module: dgxspark.cluster.k3s_ready

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, Node, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, release
 
 
 def platform_findings(

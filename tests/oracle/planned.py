@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 UNKNOWN = "what only the running engine decides"
 # What a parser still says of a setting that is decided when the model is loaded; None of all others.

@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import ve
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import load_tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 # What a stock release says of a launch that its profile's image can do: (profile, versions, the engine's words, why).
 BACK_PORTS = (

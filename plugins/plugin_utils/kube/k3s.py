@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fin
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives, k3s_config, versions
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives, k3s_config, k3s_releases
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import SPARK
 
@@ -108,7 +108,7 @@ def plan(
     role: k3s.Role = "server" if name in servers else "agent"
     first = name == servers[0]
     release = releases.get(settings.version, {})
-    versions.release(settings.version)
+    k3s_releases.release(settings.version)
     findings += k3s_config.check(settings, role, name, _config_keys(releases, settings.version))
     pods, services = k3s_config.networks(fabric)
     address, more = k3s_config.node_ip(settings.node_ip, variables[name].get("ansible_host"), name)
@@ -133,7 +133,7 @@ def plan(
         findings.append(Finding("k3s.architecture", "error", name, message, f"Known: {', '.join(ARCHITECTURES)}."))
     if architecture is None or flannel is None:
         return _refused(findings)
-    step, more = versions.step(machine.k3s.version, settings.version, name)
+    step, more = k3s_releases.step(machine.k3s.version, settings.version, name)
     findings += more
     archives, more = k3s_archives.plan(settings.image_archives, archives_seen, name)
     findings += more
@@ -142,7 +142,7 @@ def plan(
     findings += node_findings(name, role, settings, machine, release, etcd=len(servers) > 1, archives_mib=laid)
     findings += _platform(name, machine, known_bad, settings.known_bad)
     if role == "agent" and server is not None and server.k3s.version and servers[0] != name:
-        findings += versions.skew(settings.version, server.k3s.version, name) if step != "refused" else []
+        findings += k3s_releases.skew(settings.version, server.k3s.version, name) if step != "refused" else []
     spark = name in sparks
     config = k3s_config.node_config(
         settings,
@@ -202,9 +202,9 @@ def _host(address: str) -> str:
 
 def _config_keys(releases: t.Mapping[str, Plain], version: str) -> t.Mapping[str, t.Sequence[str]] | None:
     """Return the settings that K3s knows: those of this release, else of the newest known one of its minor."""
-    wanted = versions.release(version)
-    fitting = [name for name in releases if versions.release(name).minor == wanted.minor]
-    known = releases.get(version) or (releases[max(fitting, key=versions.release)] if fitting else None)
+    wanted = k3s_releases.release(version)
+    fitting = [name for name in releases if k3s_releases.release(name).minor == wanted.minor]
+    known = releases.get(version) or (releases[max(fitting, key=k3s_releases.release)] if fitting else None)
     return known["config_keys"] if known else None
 
 
@@ -381,7 +381,7 @@ def dump(config: Plain) -> str:
     return head + yaml.safe_dump(plain, default_flow_style=False, sort_keys=True, width=1000)
 
 
-def changed(role: k3s.Role, step: versions.Step, fetch: bool, text: str, machine: Machine) -> bool:
+def changed(role: k3s.Role, step: k3s_releases.Step, fetch: bool, text: str, machine: Machine) -> bool:
     """Tell on the controller whether the node differs from its plan, from the digests read there."""
     there = machine.k3s
     if step != "keep" or fetch:

@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures i
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 COMPONENTS = ("nccl", "torch")
 _FIELDS = {field.name for field in dataclasses.fields(Signature)}

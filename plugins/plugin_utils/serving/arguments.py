@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables, read_layer
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import counted, release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import counted, release, same_release
 
 __all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "say"]
 Entry = t.Mapping[str, t.Any]

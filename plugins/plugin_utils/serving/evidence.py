@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
     load_tables,
     read_layer,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release, same_release
 
 KIND = "evidence"
 

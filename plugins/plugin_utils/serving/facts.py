@@ -40,8 +40,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, names_release
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cache import MLA_TOKEN_BYTES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, names_release
 
 CLASSES = "model_classes"
 # What a model's class supports, by its entry in `knowledge/model_classes`.

@@ -14,7 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import ev
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import same_release
 
 
 def _changes(found: evidence.Comparison) -> str:

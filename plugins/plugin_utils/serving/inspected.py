@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import Patch, concerned, load_patches
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import of_image
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import of_image
 
 Plain = dict[str, t.Any]
 

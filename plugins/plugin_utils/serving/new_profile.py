@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_fa
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Facts, tensors
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_source import GENERATION, INDEX, Source
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
 
 Plain = dict[str, t.Any]
 PARSERS = ("reasoning_parser", "tool_call_parser")

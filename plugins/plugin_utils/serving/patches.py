@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.condition
     failure,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.facts import image_features
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 KIND = "patches"
 # The patch keys that go into a plan: all the applier needs, and the reason for the patch.

@@ -27,7 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings 
     laid_over,
     load_tables,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 KIND = "profile"
 Entry = dict[str, t.Any]

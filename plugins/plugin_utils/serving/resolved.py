@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.condition
     compiled,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 KIND = "choices"
 By = t.Literal["asked", "added", "default", "unknown"]

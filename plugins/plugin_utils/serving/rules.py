@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.condition
     compiled,
     failure,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches, names_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, names_release
 
 KIND = "rules"
 TOOL = ("quant", "tool")

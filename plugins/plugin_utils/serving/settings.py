@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import Images, find_image, load_images
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import (
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import (
     counted,
     is_of_image,
     release,

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 # SGLang's own names. NEXTN is reported as EAGLE; the engine adjusts the draft tokens of the first set itself.
 FORCED = frozenset({"EAGLE", "EAGLE3", "NEXTN"})

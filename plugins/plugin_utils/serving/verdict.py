@@ -32,7 +32,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Nvfp4Layout
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Drafter, Engine, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.versions import matches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 Verdict = t.Literal["blocked", "unproven", "proven"]
 # The parts of a plan's document that depend only on the model.

@@ -23,14 +23,19 @@ _OF_IMAGE = re.compile(r"[+.]image\.[0-9a-f]{12}$")
 _LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
 
 
-def _release(version: str) -> Version | None:
+def exact(version: str) -> Version:
+    """Return a whole version: with its candidate (`1.36.0rc2`) and its build (`1.36.4+1`)."""
     if PACKAGING_ERROR is not None:
         raise CollectionError(
             f"The Python package packaging is missing on the controller ({PACKAGING_ERROR}). "
             "Install it: pip install 'packaging>=22'"
         )
+    return Version(version)
+
+
+def _release(version: str) -> Version | None:
     match = _LEADING.match(version)
-    return Version(match.group(1)) if match else None
+    return exact(match.group(1)) if match else None
 
 
 @functools.cache

@@ -8,48 +8,27 @@ from __future__ import annotations
 import functools
 import re
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import versions
 
-_RELEASE = re.compile(r"^v(\d+)\.(\d+)\.(\d+)(?:-(?:rc|alpha|beta)\.?(\d+))?\+k3s(\d+)$")
+_RELEASE = re.compile(r"^v(\d+\.\d+\.\d+)(-(?:rc|alpha|beta)\.?\d+)?\+k3s(\d+)$")
 # A kubelet may be three minors older than its API server, and never newer (Kubernetes version skew policy).
 AGENT_SKEW = 3
 
 Step = t.Literal["install", "keep", "upgrade", "refused"]
 
 
-@functools.total_ordering
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A K3s release. `candidate` is the number of a release candidate, and None for a final release, which sorts after them."""
-
-    major: int
-    minor: int
-    patch: int
-    candidate: int | None
-    build: int
-
-    @property
-    def order(self) -> tuple[int, int, int, bool, int, int]:
-        """Sort key of releases."""
-        return (self.major, self.minor, self.patch, self.candidate is None, self.candidate or 0, self.build)
-
-    def __lt__(self, other: Release) -> bool:
-        return self.order < other.order
-
-
 @functools.cache
-def release(text: str) -> Release:
-    """Parse a release; CollectionError for anything else, such as a channel's name."""
+def release(text: str) -> versions.Version:
+    """Return a release as a version; CollectionError for anything else, such as a channel's name."""
     match = _RELEASE.match(text) if isinstance(text, str) else None
     if not match:
         raise CollectionError(
             f"k3s_version: {text!r} is not a K3s release. Write it in full, such as v1.36.4+k3s1 (a channel such as "
             "stable would be another version tomorrow)."
         )
-    major, minor, patch, candidate, build = match.groups()
-    return Release(int(major), int(minor), int(patch), int(candidate) if candidate else None, int(build))
+    return versions.exact("{}{}+{}".format(*match.groups("")))
 
 
 def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[Finding]]:
