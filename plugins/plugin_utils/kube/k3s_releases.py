@@ -12,6 +12,9 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import versions
 
+if t.TYPE_CHECKING:
+    from packaging.version import Version
+
 _RELEASE = re.compile(r"^v(\d+\.\d+\.\d+)(-(?:rc|alpha|beta)\.?\d+)?\+k3s(\d+)$")
 # A kubelet may be three minors older than its API server, and never newer (Kubernetes version skew policy).
 AGENT_SKEW = 3
@@ -20,7 +23,7 @@ Step = t.Literal["install", "keep", "upgrade", "refused"]
 
 
 @functools.cache
-def release(text: str) -> versions.Version:
+def release(text: str) -> Version:
     """Return a release as a version; CollectionError for anything else, such as a channel's name."""
     match = _RELEASE.match(text) if isinstance(text, str) else None
     if not match:
