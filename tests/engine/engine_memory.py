@@ -43,6 +43,7 @@ def main(folder: str, length: int) -> None:
         "weights": loaded[0],
         "blocks": config.cache_config.num_gpu_blocks,
         "block_size": config.cache_config.block_size,
+        "states": config.cache_config.mamba_ssm_cache_dtype,
         "batched": config.scheduler_config.max_num_batched_tokens,
     }
     print(json.dumps(held))
