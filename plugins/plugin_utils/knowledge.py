@@ -134,13 +134,34 @@ def validate(kind: str, entry: t.Any, where: str) -> None:
         raise KnowledgeError(f"{where}: {'; '.join(dict.fromkeys(found))}. See knowledge/schema/{kind}.json.")
 
 
+def require_jsonschema() -> None:
+    """Raise KnowledgeError with the install command if the Python package jsonschema is missing."""
+    if JSONSCHEMA_ERROR is not None:
+        raise KnowledgeError(
+            f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
+            "Install it: pip install 'jsonschema>=4.18'"
+        )
+
+
+def errors(form: t.Mapping[str, t.Any], value: t.Any, *, typed: bool = False) -> list[t.Any]:
+    """Validate a value against a JSON Schema (2020-12); return the jsonschema.ValidationErrors in the order of their keys.
+
+    typed: an integer is one in YAML, too; to JSON Schema 4.0 is one.
+    """
+    require_jsonschema()
+    validator = jsonschema.Draft202012Validator
+    if typed:
+        checker = validator.TYPE_CHECKER.redefine(
+            "integer", lambda _checker, each: isinstance(each, int) and not isinstance(each, bool)
+        )
+        validator = jsonschema.validators.extend(validator, type_checker=checker)
+    found = validator(form).iter_errors(value)
+    return sorted(found, key=lambda each: (list(map(str, each.absolute_path)), each.message))
+
+
 def faults(form: t.Mapping[str, t.Any], value: t.Any) -> list[str]:
     """Validate a value against a JSON Schema (2020-12) and return the faults, each with its key."""
-    errors = jsonschema.Draft202012Validator(form).iter_errors(value)
-    best = [
-        jsonschema.exceptions.best_match([each])
-        for each in sorted(errors, key=lambda e: (list(map(str, e.absolute_path)), e.message))
-    ]
+    best = [jsonschema.exceptions.best_match([each]) for each in errors(form, value)]
     return [f"{'.'.join(str(p) for p in each.absolute_path) or '(top level)'}: {each.message}" for each in best]
 
 
@@ -201,11 +222,7 @@ def _check_overlay(root: pathlib.Path) -> None:
 
 def _owners(kind: str, overlays: t.Sequence[str]) -> list[pathlib.Path]:
     """Return the owner's folders. KnowledgeError if a folder, the kind or jsonschema is missing."""
-    if jsonschema is None:
-        raise KnowledgeError(
-            f"The Python package jsonschema is missing on the controller ({JSONSCHEMA_ERROR}). "
-            "Install it: pip install 'jsonschema>=4.18'"
-        )
+    require_jsonschema()
     schema(kind)
     folders = [pathlib.Path(overlay).expanduser() for overlay in overlays]
     for folder in folders:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import difflib
-import re
+import functools
+import json
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses import (
     Network,
     ipv6_network,
@@ -19,14 +21,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses 
 )
 
 VARIABLE = "dgxspark_fabric"
-TOPOLOGIES = ("single", "direct", "triangle", "ring", "switch")
 GUIDE = "See docs/docsite/rst/guide_fabric.rst."
 
 Cable = tuple[tuple[str, int], tuple[str, int]]
 
-_MAC_PREFIX = re.compile(r"^[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}$")
-_WORD = re.compile(r"^[a-z][a-z0-9-]*$")
-_CABLE_END = re.compile(r"^(?P<host>.+):(?P<port>\d+)$")
+_SCHEMA = knowledge.COLLECTION / "docs" / "schema" / "dgxspark-fabric.json"
 _BYTE = 256
 ANY_MTU = 65535
 
@@ -141,45 +140,62 @@ def hardware_name(raw: t.Any) -> str:
 
 
 class _Reader:
-    """Takes values from the raw settings and records what is wrong with them; a bad value becomes its default."""
+    """The settings that the schema accepts, and what is wrong with the others, which become their defaults."""
 
     def __init__(self, raw: t.Mapping[str, t.Any]) -> None:
-        self.raw = raw
         self.findings: list[Finding] = []
+        bad = set()
+        for error in knowledge.errors(_schema(), dict(raw), typed=True):
+            bad |= set(list(error.absolute_path)[:1])
+            self._refuse(error)
+        self.given = {key: value for key, value in raw.items() if key in DEFAULTS and key not in bad}
+
+    def _refuse(self, error: t.Any) -> None:
+        path, value = list(error.absolute_path), error.instance
+        key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+        if not path and error.validator == "additionalProperties":
+            for name in value:
+                if name not in DEFAULTS:
+                    self.wrong("unknown-key", str(name), "there is no such key.", near(name, DEFAULTS))
+        elif error.validator == "required":
+            for name in error.validator_value:
+                if name not in value:
+                    remedy = f"Set it to one of {', '.join(topologies())}." if name == "topology" else GUIDE
+                    self.wrong("missing", f"{key}.{name}".lstrip("."), "it is not set.", remedy)
+        elif value is None and len(path) == 1:
+            self.wrong("missing", key, "it has no value.", "Give it one, or leave the key out for its default.")
+        else:
+            remedy = near(value, error.validator_value) if error.validator == "enum" else GUIDE
+            self.wrong("type", key, f"{type_name(value)} {show(value)} is not {error.schema['description']}.", remedy)
 
     def wrong(self, kind: str, key: str, message: str, remedy: str = GUIDE) -> None:
         self.findings.append(Finding(f"settings.{kind}", "error", f"{VARIABLE}.{key}", message, remedy))
 
     def get(self, key: str) -> t.Any:
-        value = self.raw.get(key)
-        return DEFAULTS[key] if value is None else value
-
-    def typed(self, key: str, kind: type | tuple[type, ...], wanted: str, remedy: str = GUIDE) -> t.Any:
-        """Return the value if it has the type; else record the fault and return the default."""
-        value = self.get(key)
-        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            self.wrong("type", key, f"{wanted} is needed, not {type_name(value)} {show(value)}.", remedy)
-            return DEFAULTS[key]
-        return value
+        return self.given.get(key, DEFAULTS[key])
 
     def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        value = self.typed(key, int, "a whole number")
-        if value is None:
-            value = default if default is not None else low
+        value = self.given.get(key, DEFAULTS[key] if default is None else default)
         if not low <= value <= high:
             self.wrong("range", key, f"{value} is out of range: it must be between {low} and {high}.")
-            value = DEFAULTS[key] if DEFAULTS[key] is not None else (default if default is not None else low)
         return int(value)
 
     def network(self, key: str, value: t.Any) -> Network | None:
-        if not isinstance(value, str):
-            self.wrong("type", key, f"a network in words is needed, not {type_name(value)} {show(value)}.")
-            return None
         try:
             return parse_network(value)
         except ValueError as exc:
             self.wrong("network", key, f"{show(value)} {exc}.")
             return None
+
+
+@functools.cache
+def _schema() -> dict[str, t.Any]:
+    return t.cast(dict[str, t.Any], json.loads(_SCHEMA.read_text(encoding="utf-8")))
+
+
+def topologies() -> list[str]:
+    """Return the topologies."""
+    return list(_schema()["properties"]["topology"]["enum"])
 
 
 def type_name(value: t.Any) -> str:
@@ -200,18 +216,12 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
         found = f"a dictionary is needed, not {type_name(raw)} {show(raw)}."
         return None, [Finding("settings.type", "error", VARIABLE, found, GUIDE)]
     reader = _Reader(raw)
-    for key in raw:
-        if key not in DEFAULTS:
-            reader.wrong("unknown-key", str(key), "there is no such key.", near(key, DEFAULTS))
-        elif raw[key] is None and key != "topology":
-            reader.wrong("missing", key, "it has no value.", "Give it one, or leave the key out for its default.")
-    reader.typed("hardware", str, "the name of a hardware class")
-    topology = _topology(reader)
+    topology = str(reader.get("topology") or "") or None
     stride = reader.number("vf_stride", 1, _BYTE, hardware.vf_stride)
     pool = _pool(reader)
     settings = Settings(
         topology=topology or "switch",
-        group=str(reader.typed("group", str, "the name of a group")),
+        group=str(reader.get("group")),
         ports=_ports(reader, hardware, topology),
         cables=_cables(reader, topology),
         purposes=_purposes(reader, stride),
@@ -235,17 +245,6 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
     return (settings if topology else None), reader.findings
 
 
-def _topology(reader: _Reader) -> str | None:
-    value = reader.raw.get("topology")
-    if value is None:
-        reader.wrong("missing", "topology", "it is not set.", f"Set it to one of {', '.join(TOPOLOGIES)}.")
-    elif not isinstance(value, str) or value not in TOPOLOGIES:
-        reader.wrong("choice", "topology", f"there is no topology {show(value)}.", near(value, TOPOLOGIES))
-    else:
-        return str(value)
-    return None
-
-
 def _pool(reader: _Reader) -> Network:
     pool = reader.network("address_pool", reader.get("address_pool"))
     why = unusable(pool) if pool else None
@@ -258,85 +257,56 @@ def _pool(reader: _Reader) -> Network:
 
 
 def _ports(reader: _Reader, hardware: Hardware, topology: str | None) -> tuple[int, ...]:
-    value = reader.typed("ports", (list, tuple), "a list of port numbers")
     default = hardware.default_ports.get(topology or "", ())
+    value = reader.get("ports")
     if value is None:
         return default
     for port in value:
-        if not isinstance(port, int) or isinstance(port, bool):
-            reader.wrong("type", "ports", f"a port's number is needed, not {type_name(port)} {show(port)}.")
-        elif port not in hardware.ports:
+        if port not in hardware.ports:
             has = ", ".join(map(str, hardware.ports))
             reader.wrong("range", "ports", f"hardware class {hardware.id} has no port {port}; it has {has}.")
-    if not value:
-        reader.wrong("range", "ports", "the list is empty.", "Name a port, or leave the key out.")
-    elif len({str(port) for port in value}) != len(value):
+    if len(set(value)) != len(value):
         reader.wrong("duplicate", "ports", f"{show(list(value))} names a port twice.", "Name each once.")
-    elif all(isinstance(port, int) and port in hardware.ports for port in value):
-        return tuple(sorted(int(port) for port in value))
-    return default
+    return tuple(sorted({int(port) for port in value} & set(hardware.ports))) or default
 
 
 def _cables(reader: _Reader, topology: str | None) -> tuple[Cable, ...] | None:
-    value = reader.typed("cables", (list, tuple), "a list of cables, each a list of two ends such as spark1:0,")
+    value = reader.get("cables")
     if value is None:
         return None
     if topology in ("single", "switch"):
         reader.wrong("cables", "cables", f"topology {topology} has no cables between nodes.", "Leave the key out.")
         return None
-    cables = []
-    for number, cable in enumerate(value):
-        key = f"cables[{number}]"
-        if not isinstance(cable, (list, tuple)) or len(cable) != 2:
-            reader.wrong("type", key, f"a list of two ends is needed, such as [spark1:0, spark2:0], not {show(cable)}.")
-            continue
-        ends = [_CABLE_END.match(end) if isinstance(end, str) else None for end in cable]
-        for end, match in zip(cable, ends, strict=True):
-            if match is None:
-                reader.wrong("type", key, f"{show(end)} is not a cable's end: host:port is needed, such as spark1:0.")
-        if ends[0] and ends[1]:
-            cables.append(((ends[0]["host"], int(ends[0]["port"])), (ends[1]["host"], int(ends[1]["port"]))))
-    return tuple(cables)
+    ends = [[end.rpartition(":") for end in cable] for cable in value]
+    return tuple(((one[0], int(one[2])), (other[0], int(other[2]))) for one, other in ends)
 
 
 def _purposes(reader: _Reader, stride: int) -> tuple[str, ...]:
     most = min(stride, _BYTE)
-    count = reader.typed("vf_count", int, "a whole number")
-    if not 1 <= count <= most:
+    count = reader.get("vf_count")
+    if count > most:
+        message = f"{count} is out of range: it must be between 1 and vf_stride {most}."
         remedy = (
             f"Configure fewer, or raise {VARIABLE}.vf_stride (which renumbers the subnets) if the nodes have as many."
-            if count > most
-            else GUIDE
         )
-        reader.wrong(
-            "range", "vf_count", f"{count} is out of range: it must be between 1 and vf_stride {most}.", remedy
-        )
+        reader.wrong("range", "vf_count", message, remedy)
         count = 1
     default = [{"index": index, "purpose": purpose} for index, purpose in enumerate(PURPOSES[:count])]
-    value = reader.typed("vfs", (list, tuple), "a list of {index, purpose}")
     named: dict[int, str] = {}
-    for number, entry in enumerate(default if value is None else value):
-        key = f"vfs[{number}]"
-        if not isinstance(entry, t.Mapping) or not set(entry) <= {"index", "purpose"}:
-            reader.wrong("type", key, f"a dictionary of index and purpose is needed, not {show(entry)}.")
-            continue
-        index, purpose = entry.get("index"), entry.get("purpose")
-        if not isinstance(index, int) or isinstance(index, bool):
-            reader.wrong("type", f"{key}.index", f"a whole number is needed, not {type_name(index)} {show(index)}.")
-        elif not 0 <= index < count:
-            reader.wrong("range", f"{key}.index", f"{index} is not one of the {count} VFs (vf_count), counted from 0.")
-        elif not isinstance(purpose, str) or not _WORD.match(purpose):
-            reader.wrong("type", f"{key}.purpose", f"a word such as serving or bench is needed, not {show(purpose)}.")
+    for number, entry in enumerate(default if reader.get("vfs") is None else reader.get("vfs")):
+        key, index = f"vfs[{number}].index", entry["index"]
+        if index >= count:
+            reader.wrong("range", key, f"{index} is not one of the {count} VFs (vf_count), counted from 0.")
         elif index in named:
-            reader.wrong("duplicate", f"{key}.index", f"VF {index} is {named[index]} already.", "Name each VF once.")
+            reader.wrong("duplicate", key, f"VF {index} is {named[index]} already.", "Name each VF once.")
         else:
-            named[index] = str(purpose)
+            named[index] = str(entry["purpose"])
     return tuple(named.get(index, SPARE) for index in range(count))
 
 
 def _networks(reader: _Reader, key: str) -> dict[str, Network]:
     found = {}
-    for name, value in reader.typed(key, t.cast(type, t.Mapping), "a dictionary of networks").items():
+    for name, value in reader.get(key).items():
         network = reader.network(f"{key}.{name}", value)
         if network and network.prefix > 30:
             reader.wrong(
@@ -350,11 +320,8 @@ def _networks(reader: _Reader, key: str) -> dict[str, Network]:
 
 
 def _mac_prefix(reader: _Reader) -> str:
-    quoted = 'Write two octets in quotes, such as "02:d6" (unquoted, YAML may read a number).'
-    value = str(reader.typed("mac_prefix", str, "a text of two octets", quoted)).lower()
-    if not _MAC_PREFIX.match(value):
-        reader.wrong("type", "mac_prefix", f"{show(value)} is not two octets.", quoted)
-    elif int(value[:2], 16) & 1:
+    value = str(reader.get("mac_prefix")).lower()
+    if int(value[:2], 16) & 1:
         reader.wrong(
             "range", "mac_prefix", f"{value} is of multicast addresses.", "Choose 02, 06, 0a … as first octet."
         )
@@ -367,19 +334,17 @@ def _mac_prefix(reader: _Reader) -> str:
 
 
 def _management(reader: _Reader) -> tuple[Network, ...]:
-    listed = reader.typed("management_networks", (list, tuple), "a list of networks")
     networks = [
         reader.network(f"management_networks[{number}]", value)
-        for number, value in enumerate(listed)
+        for number, value in enumerate(reader.get("management_networks"))
         if not ipv6_network(value)
     ]
     return tuple(network for network in networks if network)
 
 
 def _reserved(reader: _Reader) -> dict[str, Network]:
-    given = reader.typed("reserved_networks", t.cast(type, t.Mapping), "a dictionary of networks by name")
     found = {}
-    for name, value in {**RESERVED, **given}.items():
+    for name, value in {**RESERVED, **reader.get("reserved_networks")}.items():
         # The two defaults are passed to K3s, which gives pods IPv4 addresses.
         skipped = value is None or (name not in RESERVED and ipv6_network(value))
         network = None if skipped else reader.network(f"reserved_networks.{name}", value)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import TOPOLOGIES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import DEFAULTS, topologies
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make
 
 SCHEMAS = sorted((knowledge.SHIPPED / "schema").glob("*.json"))
@@ -45,6 +45,21 @@ def test_a_schema_is_one_and_lets_no_unknown_key_pass(path: pathlib.Path) -> Non
     assert "verified" in schema["required"] or "verified" in each_source
 
 
+def test_the_fabrics_schema_has_every_setting_and_what_to_say_of_it() -> None:
+    schema = json.loads((knowledge.COLLECTION / "docs" / "schema" / "dgxspark-fabric.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert set(schema["properties"]) == set(DEFAULTS)
+
+    def silent(value: t.Any) -> t.Iterator[t.Any]:
+        if isinstance(value, dict):
+            if ("type" in value and value["type"] != "null") or "enum" in value or "anyOf" in value:
+                yield from [] if "description" in value else [value]
+            for each in value.values():
+                yield from silent(each)
+
+    assert not list(silent(schema))
+
+
 def test_every_folder_has_a_schema_and_every_schema_a_folder() -> None:
     folders = sorted(p.name for p in knowledge.SHIPPED.iterdir() if p.is_dir() and p.name != "schema")
     assert folders == [kind for kind in KINDS if kind not in knowledge.ELSEWHERE]
@@ -70,12 +85,12 @@ def test_a_hardware_class_fits_together(name: str) -> None:
     assert [slot["slot"] for slot in slots] == [f"p{slot['port']}f{slot['function']}" for slot in slots]
     for key in ("slot", "netdev", "pci"):
         assert len({slot[key] for slot in slots}) == len(slots), key
-    assert set(ports) | {"single"} == set(TOPOLOGIES)
+    assert set(ports) | {"single"} == set(topologies())
     assert {port for used in ports.values() for port in used} <= {slot["port"] for slot in slots}
 
 
 @pytest.mark.parametrize("name", HARDWARE)
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", topologies())
 def test_a_hardware_class_can_be_planned_with_defaults(name: str, topology: str) -> None:
     ports = {slot["port"] for slot in HARDWARE[name]["slots"]}
     if topology in ("triangle", "ring") and len(ports) < 2:

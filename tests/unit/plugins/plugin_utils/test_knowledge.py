@@ -144,7 +144,7 @@ def test_an_unknown_kind_and_an_unknown_entry_are_told_with_what_there_is() -> N
 
 
 def test_without_jsonschema_there_is_one_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knowledge, "jsonschema", None)
+    monkeypatch.setattr(knowledge, "JSONSCHEMA_ERROR", ImportError("No module named 'jsonschema'"))
     with pytest.raises(KnowledgeError, match=r"pip install 'jsonschema>=4\.18'"):
         load("hardware")
 

@@ -200,7 +200,7 @@ def test_the_picture_ties_every_function_to_its_segment(topology: str, hosts: in
             for vf in function["vfs"]:
                 vf |= {"gid_index": 3, "place": "host"}
     drawn = picture({"hosts": functions, "topology": topology, "steps": []})
-    assert topology in settings.TOPOLOGIES
+    assert topology in settings.topologies()
     count = sum(len(host["functions"]) for host in functions)
     assert drawn.count('class="tie"') == count
     segments = {function["segment"] for host in functions for function in host["functions"]}
