@@ -131,7 +131,10 @@ class Undo:
         there = read(str(self.folder / _LIST))
         if there is None:
             return False
-        found = json.loads(there[0])
+        try:
+            found = json.loads(there[0])
+        except ValueError:
+            return False  # of a node that lost power while it was written
         self.notes, self._kept = found["notes"], found["kept"]
         return True
 
