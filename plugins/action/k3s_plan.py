@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.k3s_plan import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s, k3s_config
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import config, plan
 
 
 class ActionModule(ControllerAction):
@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
         """Return the plan."""
         groups, fabric = self.variable("groups"), self.variable("dgxspark_fabric", {})
         given = {
-            "settings": k3s_config.settings_of(self.variable),
+            "settings": config.settings_of(self.variable),
             "servers": groups.get(self.variable("k3s_server_group"), []),
             "agents": groups.get(self.variable("k3s_agent_group"), []),
             "fabric": fabric,
@@ -29,4 +29,4 @@ class ActionModule(ControllerAction):
             "archives_seen": [result.get("stat") for result in asked["archives"]],
         }
         name, hostvars = self.variable("inventory_hostname"), self.task_vars["hostvars"]
-        return k3s.plan_of_inventory(name, given, hostvars, self.owner_dirs())
+        return plan.plan_of_inventory(name, given, hostvars, self.owner_dirs())

@@ -10,7 +10,7 @@ import time
 
 from ansible_collections.dgxspark.cluster.plugins.modules.k3s_ready import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_nodes import problems
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.nodes import problems
 
 INTERVAL_S = 2
 ASK = ["get", "nodes", "--output=json"]

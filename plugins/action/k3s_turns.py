@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.k3s_turns import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.plan import turns
 
 
 class ActionModule(ControllerAction):

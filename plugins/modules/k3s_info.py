@@ -98,7 +98,8 @@ machine:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import DATA, read_machine
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.layout import DATA
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import read_machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
 

@@ -108,8 +108,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, k3s_install, k3s_remove
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Sign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import install, layout, machine, remove
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.service import Sign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
@@ -124,10 +124,8 @@ WANTED += ("agent_token", "first", "cdi")
 def present(module: t.Any) -> list[Change]:
     """Bring K3s to what is wanted; return what differed."""
     given, run = module.params, module_runner(module)
-    wanted = k3s_install.Wanted(
-        **{name: given[name] for name in WANTED}, data=given["data_dir"], timeout=given["timeout"]
-    )
-    installed = k3s.read_installed(run, data=wanted.data, registries=wanted.registries)
+    wanted = install.Wanted(**{name: given[name] for name in WANTED}, data=given["data_dir"], timeout=given["timeout"])
+    installed = machine.read_installed(run, data=wanted.data, registries=wanted.registries)
     if installed.version and installed.ours is None:
         raise CollectionError(foreign("Nothing was changed."))
     if installed.role not in (None, wanted.role):
@@ -135,26 +133,26 @@ def present(module: t.Any) -> list[Change]:
             f"The node is a K3s {installed.role}, and is planned as {wanted.role}. Nothing was changed. Run with "
             "k3s_state=absent for this node first."
         )
-    found = k3s_install.changes(wanted, installed)
+    found = install.changes(wanted, installed)
     if found and not module.check_mode:
         signs = [from_plain(Sign, sign, f"signs[{number}]") for number, sign in enumerate(given["signs"])]
-        k3s_install.Installation(run, wanted, installed).apply(found, signs)
+        install.Installation(run, wanted, installed).apply(found, signs)
     return found
 
 
 def absent(module: t.Any) -> list[Change]:
     """Take K3s away; return what went."""
     run, data = module_runner(module), module.params["data_dir"]
-    installed = k3s.read_installed(run, data=data)
+    installed = machine.read_installed(run, data=data)
     if installed.version and installed.ours is None:
         raise CollectionError(foreign("It is left alone."))
     if installed.ours is None:
         return []
     data = str(installed.ours.get("data", data))
-    found = k3s_remove.leftovers(data)
+    found = remove.leftovers(data)
     if not module.check_mode:
-        k3s_remove.remove(run, data)
-        k3s_remove.forget(cdi=bool(installed.ours.get("cdi")))
+        remove.remove(run, data)
+        remove.forget(cdi=bool(installed.ours.get("cdi")))
     return found
 
 
@@ -178,7 +176,7 @@ def main() -> None:
             "agent_token": secret,
             "first": {"type": "bool", "default": False},
             "cdi": {"type": "bool", "default": False},
-            "data_dir": {"type": "path", "default": k3s.DATA},
+            "data_dir": {"type": "path", "default": layout.DATA},
             "timeout": {"type": "int", "default": 600},
             "signs": {"type": "list", "elements": "dict", "default": []},
         },

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import supervisor
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive, free_port
 
 ENGINE = """

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.tests.nodes import image, real
 from ansible_collections.dgxspark.cluster.tests.stand_ins import scripted_engine
 
@@ -358,7 +358,7 @@ class Lane:
             config = json.loads(json.dumps(CLUSTER_NETWORK))
             config["plugins"][0]["ipam"]["ranges"] = [[{"subnet": f"10.42.{node}.0/24"}]]
         files["cni/net.d/10-lab.conflist"] = json.dumps(config)
-        files[k3s.AT_BOOT.removeprefix("/etc/")] = k3s.at_boot()  # the role k3s has no part in this lane
+        files[layout.AT_BOOT.removeprefix("/etc/")] = layout.at_boot()  # the role k3s has no part in this lane
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as made:
             for path, text in files.items():

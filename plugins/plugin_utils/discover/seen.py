@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.link_probe import Heard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Machine
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.survey import Survey
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,

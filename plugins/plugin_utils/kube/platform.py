@@ -10,7 +10,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import multus, networks
@@ -72,7 +72,7 @@ class Platform:
     gpu_shares: int = 1
     images: dict[str, str] = field(default_factory=dict)
     image_pull: t.Literal["IfNotPresent", "Never", "Always"] = "IfNotPresent"
-    data_dir: str = k3s.DATA
+    data_dir: str = layout.DATA
     cni_bin_dir: str | None = None
     cni_conf_dir: str | None = None
 
@@ -148,7 +148,7 @@ def platform(
 
 
 def _paths(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:
-    usual, own = k3s.DATA, chosen.data_dir.rstrip("/")
+    usual, own = layout.DATA, chosen.data_dir.rstrip("/")
     paths: dict[str, str] = {key: own + path.removeprefix(usual) for key, path in known["k3s_cni"]["paths"].items()}
     if chosen.cni_bin_dir:
         paths |= {"cni_bin": chosen.cni_bin_dir, "cni_bin_parent": chosen.cni_bin_dir}

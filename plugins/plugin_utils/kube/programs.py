@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import door, meeting, preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door, meeting, preflight, supervisor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 

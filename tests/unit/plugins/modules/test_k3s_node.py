@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import start_signs
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.plan import start_signs
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import STAND_INS, Host, Lan, needed
 
 pytestmark = needed()

@@ -11,7 +11,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact, artefacts
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import archives as k3s_archives
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 

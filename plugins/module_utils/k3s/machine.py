@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where K3s is on a node, its systemd unit, and what a node reports of itself before K3s is installed."""
+"""What a node reports of itself before K3s is installed, and of the K3s that it has."""
 
 from __future__ import annotations
 
@@ -14,81 +14,8 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import FileState
-
-BINARY = "/usr/local/bin/k3s"
-ETC = "/etc/rancher/k3s"
-CONFIG = f"{ETC}/config.yaml"
-TOKEN = f"{ETC}/token"
-AGENT_TOKEN = f"{ETC}/agent-token"  # on servers: agents can join with it, servers cannot
-REGISTRIES = f"{ETC}/registries.yaml"
-DATA = "/var/lib/rancher/k3s"
-OURS = "/var/lib/dgxspark/k3s"
-RECORD = f"{OURS}/record.json"
-STAGING = "/var/lib/dgxspark-k3s-staging"  # a folder of its own, so that it can be deleted as a whole
-BEFORE = f"{OURS}/before"
-CDI = "/etc/cdi/nvidia.yaml"
-AT_BOOT = "/etc/tmpfiles.d/dgxspark-k3s.conf"
-UNITS = {"server": "k3s.service", "agent": "k3s-agent.service"}
-RUNTIME = "/usr/bin/nvidia-container-runtime"
-TOOLKIT = "/usr/bin/nvidia-ctk"
-
-Role = t.Literal["server", "agent"]
-
-_HEAD = "# Written by the Ansible role dgxspark.cluster.k3s; its next run undoes changes by hand.\n"
-
-
-def unit_path(role: str) -> str:
-    """Return the path of a role's unit."""
-    return f"/etc/systemd/system/{UNITS[role]}"
-
-
-def unit(role: Role) -> str:
-    """Return the systemd unit. All of K3s's settings are in its config file: no secret, no flag, no environment.
-
-    KillMode is `process` so that pods survive a restart of K3s. Limits, and Delegate for cgroups, are K3s's own
-    (install.sh of k3s-io/k3s). After several failed starts the unit keeps trying, as K3s's own does.
-    """
-    return f"""{_HEAD}[Unit]
-Description=K3s {role}
-Documentation=https://docs.k3s.io
-Wants=network-online.target
-After=network-online.target dgxspark-fabric.service
-
-[Service]
-Type=notify
-ExecStartPre=-/sbin/modprobe -a br_netfilter overlay
-ExecStart={BINARY} {role}
-KillMode=process
-Delegate=yes
-UMask=0022
-LimitNOFILE=1048576
-LimitNPROC=infinity
-LimitCORE=infinity
-TasksMax=infinity
-TimeoutStartSec=0
-Restart=always
-RestartSec=5s
-
-[Install]
-WantedBy=multi-user.target
-"""
-
-
-def at_boot() -> str:
-    """Return what systemd-tmpfiles removes at each boot: CNI's cached results of pods that ended with the node.
-
-    A node that loses power within half a minute of a pod's start finds zeros there. libcni before 1.2 can then neither
-    tear that pod down nor start it again, until someone removes the file (containernetworking/cni, issue 1055 and pull
-    1072; containerd 1.7 has libcni 1.1). Without the file it uses the network's configuration; address leases are kept
-    elsewhere. Multus removes an unreadable file of its own itself.
-    """
-    return f"{_HEAD}R! /var/lib/cni/results\n"
-
-
-def fixed(role: Role) -> dict[str, str]:
-    """Return the files, by path, that are the same on all nodes of a role. Their mode is 0644."""
-    return {unit_path(role): unit(role), AT_BOOT: at_boot()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +62,7 @@ class Machine:
     k3s: Installed = Installed()
 
 
-def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -> Machine:
+def read_machine(run: Run, *, data: str = layout.DATA, registries: str | None = None) -> Machine:
     """Read a node with two or three commands; the rest comes from files.
 
     data: K3s's folder. registries: the wanted content of registries.yaml (a secret: the answer is only whether it matches).
@@ -152,22 +79,26 @@ def read_machine(run: Run, *, data: str = DATA, registries: str | None = None) -
         memory_controller=_memory_controller(),
         addresses=_addresses(run),
         listening=tuple(sorted(_listening())),
-        free_mib={path: node_files.free_mib(path) for path in (str(pathlib.Path(BINARY).parent), OURS, data)},
+        free_mib={
+            path: node_files.free_mib(path) for path in (str(pathlib.Path(layout.BINARY).parent), layout.OURS, data)
+        },
         gpu=gpu,
         k3s=read_installed(run, data=data, registries=registries),
     )
 
 
-def read_installed(run: Run, *, data: str = DATA, registries: str | None = None) -> Installed:
+def read_installed(run: Run, *, data: str = layout.DATA, registries: str | None = None) -> Installed:
     """Read the K3s installation of a node."""
     record = _record()
-    roles: list[Role] = [role for role in t.get_args(Role) if pathlib.Path(unit_path(role)).exists()]
+    roles: list[layout.Role] = [
+        role for role in t.get_args(layout.Role) if pathlib.Path(layout.unit_path(role)).exists()
+    ]
     role = roles[0] if roles else None
-    active, enabled = _unit(run, UNITS[role]) if role else ("inactive", "not-found")
+    active, enabled = _unit(run, layout.UNITS[role]) if role else ("inactive", "not-found")
     version = None
-    if pathlib.Path(BINARY).exists():
-        version = binary_version(run, BINARY) or "unknown"
-    files = tuple(_state(path) for path in (CONFIG, *(fixed(role) if role else ())))
+    if pathlib.Path(layout.BINARY).exists():
+        version = binary_version(run, layout.BINARY) or "unknown"
+    files = tuple(_state(path) for path in (layout.CONFIG, *(layout.fixed(role) if role else ())))
     return Installed(
         version=version,
         role=role,
@@ -176,7 +107,7 @@ def read_installed(run: Run, *, data: str = DATA, registries: str | None = None)
         enabled=enabled,
         ours=record,
         token=_tokens(role),
-        registries=same_secret(REGISTRIES, registries),
+        registries=same_secret(layout.REGISTRIES, registries),
         images=(record or {}).get("images"),
         archives=_names(pathlib.Path(data, "agent/images")),
         data=pathlib.Path(data).exists(),
@@ -190,9 +121,9 @@ def _names(folder: pathlib.Path) -> tuple[str, ...]:
 
 def _tokens(role: str | None) -> bool:
     """Whether a node has the right tokens: a server its own and the agents', an agent only the agents'."""
-    if role == "server" and _mode(AGENT_TOKEN) != 0o600:
+    if role == "server" and _mode(layout.AGENT_TOKEN) != 0o600:
         return False
-    there = node_files.read(TOKEN)
+    there = node_files.read(layout.TOKEN)
     # K10<digest of the CA>::<user>:<password>, where the user is `server` or `node`.
     return there is not None and there[1] == 0o600 and not (role == "agent" and b"::server:" in there[0])
 
@@ -212,22 +143,22 @@ def binary_version(run: Run, path: str) -> str | None:
 
 def _binary_digest(record: dict[str, t.Any] | None) -> str | None:
     """Return the binary's digest; the recorded one if neither its size nor its time has changed since."""
-    seen = pathlib.Path(BINARY).stat()
+    seen = pathlib.Path(layout.BINARY).stat()
     stamp = [seen.st_size, seen.st_mtime_ns]
     if record and record.get("stamp") == stamp:
         return str(record["sha256"])
-    return node_files.digest(BINARY)
+    return node_files.digest(layout.BINARY)
 
 
 def binary_stamp() -> list[int]:
     """Return size (bytes) and time (ns) of the installed binary, to detect a change."""
-    seen = pathlib.Path(BINARY).stat()
+    seen = pathlib.Path(layout.BINARY).stat()
     return [seen.st_size, seen.st_mtime_ns]
 
 
 def _record() -> dict[str, t.Any] | None:
     try:
-        found = json.loads(_text(RECORD) or "null")
+        found = json.loads(_text(layout.RECORD) or "null")
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
@@ -266,11 +197,11 @@ def _platform(kernel: str, driver: str | None) -> dict[str, str]:
 
 
 def _gpu(driver: str) -> Gpu:
-    specs = (CDI, "/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.json")
+    specs = (layout.CDI, "/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.json")
     return Gpu(
         driver=driver,
-        toolkit=os.access(TOOLKIT, os.X_OK),
-        runtime=os.access(RUNTIME, os.X_OK),
+        toolkit=os.access(layout.TOOLKIT, os.X_OK),
+        runtime=os.access(layout.RUNTIME, os.X_OK),
         cdi=any(driver in _text(path) for path in specs),
     )
 

@@ -9,32 +9,33 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s as node
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed, Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s import plan_of_inventory, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.plan import plan_of_inventory, turns
 
 VERSION = "v1.36.4+k3s1"
 Plain = dict[str, t.Any]
 
 
 def machine(address: str, architecture: str = "aarch64", **more: t.Any) -> Plain:
-    made = node.Machine(
+    made = Machine(
         architecture=architecture,
         platform={"kernel": "6.17.0-1014-nvidia", "cmdline": "quiet"},
         memory_mib=124000,
         memory_controller=True,
         addresses={"enP7s7": (address,), "enp1s0f0v0": ("10.100.0.1",)},
         listening=(22,),
-        free_mib={"/usr/local/bin": 90000, node.OURS: 90000, node.DATA: 90000},
+        free_mib={"/usr/local/bin": 90000, layout.OURS: 90000, layout.DATA: 90000},
     )
     return {**t.cast(Plain, to_plain(made)), **more}
 
 
 def installed(version: str = VERSION, role: str = "agent", **more: t.Any) -> Plain:
-    there = node.Installed(
+    there = Installed(
         version=version, role=role, active="active", enabled="enabled", token=True, registries=True, data=True,
-        sha256=knowledge.get("k3s", VERSION)["sha256"]["arm64"], ours={"version": version, "data": node.DATA},
+        sha256=knowledge.get("k3s", VERSION)["sha256"]["arm64"], ours={"version": version, "data": layout.DATA},
     )  # fmt: skip
     return {**t.cast(Plain, to_plain(there)), **more}
 
@@ -127,7 +128,7 @@ def test_archives_of_images_get_a_name_with_their_digest(cluster: Cluster) -> No
     assert re.search(made["older"], f"engine-{'0' * 12}.tar.zst") and not re.search(made["older"], "engine.tar.zst")
     # The one that is there already is not copied; a digest that is given is not read of the file.
     given = [{"path": "engine.tar.zst", "sha256": DIGEST, "name": "e.tgz"}]
-    there = to_plain(node.Installed(archives=(f"e-{DIGEST[:12]}.tgz",)))
+    there = to_plain(Installed(archives=(f"e-{DIGEST[:12]}.tgz",)))
     assert archives(cluster, given, [{**stat, "checksum": None}], k3s=there)["archives"] == []
 
 
@@ -239,10 +240,10 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "architecture": (on(seen=machine("192.0.2.12", "riscv64")), "k3s.architecture", "riscv64"),
     "cgroup": (on(seen=machine("192.0.2.12", memory_controller=False)), "k3s.cgroup", "cgroup"),
     "port": (on(seen=machine("192.0.2.12", listening=(22, 10250))), "k3s.port", "10250"),
-    "disk": (on(seen=machine("192.0.2.12", free_mib={node.DATA: 12})), "k3s.disk", "the disk is full"),
+    "disk": (on(seen=machine("192.0.2.12", free_mib={layout.DATA: 12})), "k3s.disk", "the disk is full"),
     "foreign": (on(seen=machine("192.0.2.12", k3s=installed(ours=None))), "k3s.foreign", "k3s-uninstall.sh"),
     "role": (on(seen=machine("192.0.2.12", k3s=installed(role="server"))), "k3s.role", "k3s_state=absent"),
-    "data": (on(seen=machine("192.0.2.12", k3s=installed()), data_dir="/data/k3s"), "k3s.data-dir", node.DATA),
+    "data": (on(seen=machine("192.0.2.12", k3s=installed()), data_dir="/data/k3s"), "k3s.data-dir", layout.DATA),
     "downgrade": (on(seen=machine("192.0.2.12", k3s=installed("v1.36.9+k3s1"))), "k3s.downgrade", "v1.36.9+k3s1"),
     "skip": (on(seen=machine("192.0.2.12", k3s=installed("v1.34.1+k3s1"))), "k3s.skipped-minor", "v1.35"),
     "no-driver": (on(seen=machine("192.0.2.12"), gpu=True), "k3s.gpu", "nvidia-smi"),
@@ -333,8 +334,8 @@ def converged(cluster: Cluster, name: str) -> Plain:
     """Return a machine that is as its plan says."""
     plan = cluster.plan(name)
     seen = machine(cluster.hostvars[name]["ansible_host"])
-    contents = {node.CONFIG: (plan["text"], "0600")}
-    contents |= {path: (text, "0644") for path, text in node.fixed(plan["role"]).items()}
+    contents = {layout.CONFIG: (plan["text"], "0600")}
+    contents |= {path: (text, "0644") for path, text in layout.fixed(plan["role"]).items()}
     files = [
         {"path": path, "sha256": __import__("hashlib").sha256(text.encode()).hexdigest(), "mode": mode}
         for path, (text, mode) in contents.items()

@@ -15,28 +15,34 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 # What K3s, its kubelet, containerd and flannel create on a node (k3s-killall.sh and k3s-uninstall.sh of k3s-io/k3s).
 _MOUNTS = ("/run/k3s", "/var/lib/kubelet", "/run/netns/cni-")
 _INTERFACES = ("cni0", "flannel.1", "flannel-v6.1", "kube-ipvs0", "flannel-wg", "flannel-wg-v6")
-_FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/run/k3s", "/run/flannel", "/etc/rancher/node", k3s.ETC)
+_FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/run/k3s", "/run/flannel", "/etc/rancher/node", layout.ETC)
 _CHAIN = re.compile(r"^(KUBE-|CNI-|FLANNEL-)")
 _KILL_S = 10.0
 
 
 def leftovers(data: str) -> list[Change]:
     """Return what removal would delete."""
-    paths = [k3s.unit_path(role) for role in k3s.UNITS] + [k3s.AT_BOOT, k3s.BINARY, *_FOLDERS, data, k3s.OURS]
+    paths = [layout.unit_path(role) for role in layout.UNITS] + [
+        layout.AT_BOOT,
+        layout.BINARY,
+        *_FOLDERS,
+        data,
+        layout.OURS,
+    ]
     return [Change(path, "file", "there", None) for path in paths if pathlib.Path(path).exists()]
 
 
 def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"), keep_data: bool = False) -> None:
     """Stop K3s and remove it. keep_data: leave its folder, which existed before it."""
     for role in roles:
-        run(["systemctl", "disable", "--now", k3s.UNITS[role]])
-        run(["systemctl", "reset-failed", k3s.UNITS[role]])
+        run(["systemctl", "disable", "--now", layout.UNITS[role]])
+        run(["systemctl", "reset-failed", layout.UNITS[role]])
     _end(_shims(data))
     for mount in _mounts():
         run(["umount", "--lazy", "--force", mount])
@@ -54,13 +60,13 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
     for program in ("iptables", "ip6tables"):
         _clean_rules(run, program)
     for role in roles:
-        node_files.remove(k3s.unit_path(role))
+        node_files.remove(layout.unit_path(role))
     run(["systemctl", "daemon-reload"])
-    for path in (*_FOLDERS, k3s.AT_BOOT, k3s.BINARY, *([] if keep_data else [data])):
+    for path in (*_FOLDERS, layout.AT_BOOT, layout.BINARY, *([] if keep_data else [data])):
         # A separate disk stays mounted, empty.
         for inner in pathlib.Path(path).iterdir() if os.path.ismount(path) else [path]:
             node_files.remove(str(inner))
-    for parent in ("/etc/rancher", str(pathlib.Path(k3s.DATA).parent)):
+    for parent in ("/etc/rancher", str(pathlib.Path(layout.DATA).parent)):
         with contextlib.suppress(OSError):
             pathlib.Path(parent).rmdir()  # only if it is empty
 
@@ -68,11 +74,11 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
 def forget(*, cdi: bool = False) -> None:
     """Remove this collection's own files; cdi: the CDI specification, too, which it made."""
     if cdi:
-        node_files.remove(k3s.CDI)
-    node_files.remove(k3s.STAGING)
-    node_files.remove(k3s.OURS)
+        node_files.remove(layout.CDI)
+    node_files.remove(layout.STAGING)
+    node_files.remove(layout.OURS)
     with contextlib.suppress(OSError):
-        pathlib.Path(k3s.OURS).parent.rmdir()
+        pathlib.Path(layout.OURS).parent.rmdir()
 
 
 def clean(saved: str) -> str:
@@ -103,7 +109,7 @@ def _clean_rules(run: Run, program: str) -> None:
     commands = clean(saved) if rc == 0 else ""
     if not commands:
         return
-    path = pathlib.Path(k3s.OURS, f"{program}.rules")
+    path = pathlib.Path(layout.OURS, f"{program}.rules")
     node_files.write(str(path), commands.encode(), 0o600)
     run([f"{program}-restore", "--noflush", str(path)])
     node_files.remove(str(path))

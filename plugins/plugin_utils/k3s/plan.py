@@ -15,14 +15,16 @@ import urllib.parse
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Installed, Machine
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed, Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import archives as k3s_archives
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import config as k3s_config
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import releases as k3s_releases
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import k3s_archives, k3s_config, k3s_releases
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import SPARK
 
 Plain = dict[str, t.Any]
@@ -105,7 +107,7 @@ def plan(
     findings = cluster_findings(name, servers, agents)
     if findings:
         return _refused(findings)
-    role: k3s.Role = "server" if name in servers else "agent"
+    role: layout.Role = "server" if name in servers else "agent"
     first = name == servers[0]
     release = releases.get(settings.version, {})
     k3s_releases.release(settings.version)
@@ -245,7 +247,7 @@ def _address_findings(
 
 def node_findings(
     name: str,
-    role: k3s.Role,
+    role: layout.Role,
     settings: Settings,
     machine: Machine,
     release: Plain,
@@ -296,7 +298,7 @@ def node_findings(
         message = "k3s_gpu is true, and it has no NVIDIA driver running."
         findings.append(Finding("k3s.gpu", "error", name, message, "See nvidia-smi there, or set k3s_gpu to auto."))
     elif gpu and settings.gpu and not (gpu.toolkit and gpu.runtime):
-        message = f"it has a GPU and no {k3s.TOOLKIT if not gpu.toolkit else k3s.RUNTIME}: no pod could use it."
+        message = f"it has a GPU and no {layout.TOOLKIT if not gpu.toolkit else layout.RUNTIME}: no pod could use it."
         remedy = "Install the package nvidia-container-toolkit, or set k3s_gpu to false."
         findings.append(Finding("k3s.gpu", "error", name, message, remedy))
     return findings
@@ -308,7 +310,7 @@ def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archi
     new = machine.k3s.version != settings.version
     images = need["images"] if settings.airgap and machine.k3s.images != settings.version else 0
     wanted = {
-        k3s.OURS: (need["binary"] if new else 0) + images,
+        layout.OURS: (need["binary"] if new else 0) + images,
         settings.data_dir: (need["unpacked"] if new else 0) + images + archives_mib * (1 + IMPORTED),
     }
     findings = []
@@ -381,12 +383,12 @@ def dump(config: Plain) -> str:
     return head + yaml.safe_dump(plain, default_flow_style=False, sort_keys=True, width=1000)
 
 
-def changed(role: k3s.Role, step: k3s_releases.Step, fetch: bool, text: str, machine: Machine) -> bool:
+def changed(role: layout.Role, step: k3s_releases.Step, fetch: bool, text: str, machine: Machine) -> bool:
     """Tell on the controller whether the node differs from its plan, from the digests read there."""
     there = machine.k3s
     if step != "keep" or fetch:
         return True
-    wanted = {k3s.CONFIG: (text, "0600")} | {path: (fixed, "0644") for path, fixed in k3s.fixed(role).items()}
+    wanted = {layout.CONFIG: (text, "0600")} | {path: (fixed, "0644") for path, fixed in layout.fixed(role).items()}
     seen = {state.path: (state.sha256, state.mode) for state in there.files}
     same = all(
         seen.get(path) == (hashlib.sha256(content.encode()).hexdigest(), mode)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, fields
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import RESERVED, near
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_archives import Archive
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.archives import Archive
 
 Config = dict[str, t.Any]
 
@@ -66,7 +66,7 @@ class Settings:
 
     version: str
     source: str
-    data_dir: str = k3s.DATA
+    data_dir: str = layout.DATA
     airgap: bool = False
     image_archives: tuple[Archive, ...] = ()
     embedded_registry: bool = False
@@ -150,7 +150,7 @@ def node_config(
     settings: Settings,
     *,
     name: str,
-    role: k3s.Role,
+    role: layout.Role,
     first: bool,
     servers: int,
     address: str,
@@ -169,16 +169,16 @@ def node_config(
         "node-name": name,
         "node-ip": address,
         "flannel-iface": flannel,
-        "token-file": k3s.TOKEN,
+        "token-file": layout.TOKEN,
         "node-label": [f"{key}={word(value)}" for key, value in sorted(all_labels.items())],
         "node-taint": list(settings.taints),
         "kubelet-arg": [f"{key}={word(value)}" for key, value in sorted(arguments.items())],
     }
-    if settings.data_dir != k3s.DATA:
+    if settings.data_dir != layout.DATA:
         config["data-dir"] = settings.data_dir
     if role == "server":
         config |= {
-            "agent-token-file": k3s.AGENT_TOKEN,
+            "agent-token-file": layout.AGENT_TOKEN,
             "cluster-cidr": pods,
             "service-cidr": services,
             "cluster-dns": cluster_dns(services),
@@ -197,7 +197,9 @@ def node_config(
     return {key: value for key, value in config.items() if value not in ([], None)}
 
 
-def check(settings: Settings, role: k3s.Role, name: str, keys: t.Mapping[str, t.Sequence[str]] | None) -> list[Finding]:
+def check(
+    settings: Settings, role: layout.Role, name: str, keys: t.Mapping[str, t.Sequence[str]] | None
+) -> list[Finding]:
     """Find what is wrong with the settings themselves. keys: the settings of this K3s release, by role; None if unknown."""
 
     def wrong(kind: str, variable: str, message: str, remedy: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import door, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door, supervisor
 from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive, free_port
 

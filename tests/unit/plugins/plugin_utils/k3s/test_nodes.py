@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_nodes import problems
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.nodes import problems
 
 PLANS = {
     "spark1": {"node_name": "spark1", "role": "server", "version": "v1.36.4+k3s1", "node_ip": "192.0.2.11"},

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube import k3s, k3s_remove
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s import Installed
-from ansible_collections.dgxspark.cluster.plugins.module_utils.kube.k3s_service import Service, Sign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout, machine, remove
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.service import Service, Sign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.node_files import NodeFile, Undo
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
@@ -36,11 +36,11 @@ class Wanted:
     keeps what a node has. agent_token: for a server that joins: the one that agents join with. timeout: seconds.
     """
 
-    role: k3s.Role
+    role: layout.Role
     version: str
     file: str
     config: str
-    data: str = k3s.DATA
+    data: str = layout.DATA
     sha256: str | None = None
     sums: str | None = None
     images: str | None = None
@@ -54,10 +54,10 @@ class Wanted:
     @property
     def files(self) -> list[NodeFile]:
         """The files, except the tokens."""
-        found = [NodeFile(k3s.CONFIG, self.config, 0o600)]
-        found += [NodeFile(path, text) for path, text in k3s.fixed(self.role).items()]
+        found = [NodeFile(layout.CONFIG, self.config, 0o600)]
+        found += [NodeFile(path, text) for path, text in layout.fixed(self.role).items()]
         if self.registries is not None:
-            found.append(NodeFile(k3s.REGISTRIES, self.registries, 0o600, secret=True))
+            found.append(NodeFile(layout.REGISTRIES, self.registries, 0o600, secret=True))
         return found
 
     @property
@@ -72,12 +72,12 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
     if installed.version != wanted.version:
         found.append(Change("k3s", "version", installed.version, wanted.version))
     elif wanted.sha256 and installed.sha256 != wanted.sha256:
-        found.append(Change(k3s.BINARY, "sha256", installed.sha256, wanted.sha256))
+        found.append(Change(layout.BINARY, "sha256", installed.sha256, wanted.sha256))
     found += [change for file in wanted.files if (change := node_files.difference(file))]
-    if wanted.registries is None and node_files.read(k3s.REGISTRIES):
-        found.append(Change(k3s.REGISTRIES, "file", node_files.SECRET, None))
+    if wanted.registries is None and node_files.read(layout.REGISTRIES):
+        found.append(Change(layout.REGISTRIES, "file", node_files.SECRET, None))
     for path, text in _tokens(wanted).items():
-        there = k3s.same_secret(path, None)
+        there = machine.same_secret(path, None)
         if there:
             found.append(Change(path, "file", None, node_files.SECRET))
         elif text is not None and node_files.difference(_token_file(text, path)):
@@ -85,18 +85,18 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
     if wanted.images_path and installed.images != wanted.version:
         found.append(Change(wanted.images_path, "images", installed.images, wanted.version))
     if wanted.cdi:
-        found.append(Change(k3s.CDI, "file", None, "made by nvidia-ctk for the running driver"))
+        found.append(Change(layout.CDI, "file", None, "made by nvidia-ctk for the running driver"))
     if installed.enabled != "enabled":
-        found.append(Change(k3s.UNITS[wanted.role], "unit", installed.enabled, "enabled"))
+        found.append(Change(layout.UNITS[wanted.role], "unit", installed.enabled, "enabled"))
     if installed.active != "active":
-        found.append(Change(k3s.UNITS[wanted.role], "state", installed.active, "active"))
+        found.append(Change(layout.UNITS[wanted.role], "state", installed.active, "active"))
     return found
 
 
 def _tokens(wanted: Wanted) -> dict[str, str | None]:
     """Return the token files of a node with their wanted contents; None leaves the content to the node."""
-    own = {k3s.TOKEN: wanted.token}
-    return own | {k3s.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
+    own = {layout.TOKEN: wanted.token}
+    return own | {layout.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
 
 
 class Installation:
@@ -104,8 +104,8 @@ class Installation:
 
     def __init__(self, run: Run, wanted: Wanted, installed: Installed, service: Service | None = None) -> None:
         self.run, self.wanted, self.installed = run, wanted, installed
-        self.service = service or Service(run, k3s.UNITS[wanted.role])
-        self.undo = Undo(k3s.BEFORE)
+        self.service = service or Service(run, layout.UNITS[wanted.role])
+        self.undo = Undo(layout.BEFORE)
         self.new_binary = installed.version != wanted.version or bool(
             wanted.sha256 and installed.sha256 != wanted.sha256
         )
@@ -120,11 +120,11 @@ class Installation:
             self._clear_staging()
             raise
         kept = [f.path for f in self.wanted.files] + [
-            k3s.TOKEN,
-            k3s.AGENT_TOKEN,
-            k3s.REGISTRIES,
-            k3s.BINARY,
-            k3s.RECORD,
+            layout.TOKEN,
+            layout.AGENT_TOKEN,
+            layout.REGISTRIES,
+            layout.BINARY,
+            layout.RECORD,
         ]
         kept += [self.wanted.images_path] if images and self.wanted.images_path else []
         # A running K3s is a state to go back to; a stopped one may be what a killed run has left.
@@ -146,19 +146,19 @@ class Installation:
         except CollectionError as exc:
             raise CollectionError(f"K3s {self.wanted.version}: {exc} {self._go_back()}") from exc
         self.undo.forget()
-        node_files.remove(k3s.STAGING)
+        node_files.remove(layout.STAGING)
 
     def _clear_staging(self) -> None:
         """Delete what was downloaded; on a node that had nothing of ours, its folder, too."""
-        node_files.remove(k3s.STAGING)
+        node_files.remove(layout.STAGING)
         if self.installed.ours is None:
-            k3s_remove.forget()
+            remove.forget()
 
     def _new_images(self, found: t.Sequence[Change]) -> bool:
         return any(change.what == "images" for change in found)
 
     def _staged(self, name: str | None) -> pathlib.Path:
-        path = pathlib.Path(k3s.STAGING, name or "")
+        path = pathlib.Path(layout.STAGING, name or "")
         if not name or not path.is_file():
             raise CollectionError(
                 f"{name} of K3s {self.wanted.version} did not reach the node ({path} is not there). "
@@ -185,7 +185,7 @@ class Installation:
                 f"{expected}. Nothing was changed. Download the file again from k3s_source (a mirror may have a broken copy)."
             )
         path.chmod(0o755)
-        said = k3s.binary_version(self.run, str(path))
+        said = machine.binary_version(self.run, str(path))
         if said != self.wanted.version:
             raise CollectionError(
                 f"{self.wanted.file} says that it is {said or 'nothing that runs here'}, not {self.wanted.version}. "
@@ -230,8 +230,8 @@ class Installation:
         for file in self.wanted.files:
             node_files.write(file.path, file.content.encode(), file.mode)
         if self.wanted.registries is None:
-            node_files.remove(k3s.REGISTRIES)
-        pathlib.Path(k3s.ETC).chmod(0o755)
+            node_files.remove(layout.REGISTRIES)
+        pathlib.Path(layout.ETC).chmod(0o755)
         for path, text in _tokens(self.wanted).items():
             token = self._token(path, text)
             node_files.write(path, token.content.encode(), token.mode)
@@ -239,24 +239,24 @@ class Installation:
             self._make_cdi()
         # The record follows at once: a binary without one is another's.
         if binary:
-            _move(binary, pathlib.Path(k3s.BINARY), 0o755)
+            _move(binary, pathlib.Path(layout.BINARY), 0o755)
         record = {
             "version": self.wanted.version,
             "role": self.wanted.role,
             "data": self.wanted.data,
-            "sha256": node_files.digest(k3s.BINARY),
-            "stamp": k3s.binary_stamp(),
+            "sha256": node_files.digest(layout.BINARY),
+            "stamp": machine.binary_stamp(),
             "images": self.wanted.version if self.wanted.images else None,
             "cdi": self.wanted.cdi or bool((self.installed.ours or {}).get("cdi")),
         }
-        node_files.write(k3s.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+        node_files.write(layout.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
 
     def _token(self, path: str, text: str | None) -> NodeFile:
         """Return a token's file: the cluster's for a node that joins, else the existing one, else a new one."""
         if text is not None:
             return _token_file(text, path)
         there = node_files.read(path)
-        if there is None and path == k3s.TOKEN:
+        if there is None and path == layout.TOKEN:
             there = node_files.read(f"{self.wanted.data}/server/token")
         if there:
             return _token_file(there[0].decode(), path)
@@ -267,9 +267,9 @@ class Installation:
         return _token_file(secrets.token_hex(32), path)
 
     def _make_cdi(self) -> None:
-        self.undo.keep(k3s.CDI)
-        pathlib.Path(k3s.CDI).parent.mkdir(parents=True, exist_ok=True)
-        rc, _out, err = self.run([k3s.TOOLKIT, "cdi", "generate", f"--output={k3s.CDI}"])
+        self.undo.keep(layout.CDI)
+        pathlib.Path(layout.CDI).parent.mkdir(parents=True, exist_ok=True)
+        rc, _out, err = self.run([layout.TOOLKIT, "cdi", "generate", f"--output={layout.CDI}"])
         if rc:
             raise CollectionError(
                 f"nvidia-ctk made no CDI specification: {err.strip()[:300]} Look at nvidia-smi first."
@@ -279,13 +279,13 @@ class Installation:
         """Restore the previous state; return a message about it."""
         before = self.undo.notes
         if before["version"] is None:
-            k3s_remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=before["data"])
+            remove.remove(self.run, self.wanted.data, roles=[self.wanted.role], keep_data=before["data"])
             self.undo.restore()
-            k3s_remove.forget()
+            remove.forget()
             return "Everything that was installed has been removed: the node is in its previous state."
         self.run(["systemctl", "stop", self.service.name])
         self.undo.restore()
-        node_files.remove(k3s.STAGING)
+        node_files.remove(layout.STAGING)
         self.service.systemctl("daemon-reload")
         if before["active"] != "active":
             return "What was there before has been put back."

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.k3s_releases import release, skew, step
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.releases import release, skew, step
 
 RELEASES = st.builds("v1.{}.{}+k3s{}".format, st.integers(20, 45), st.integers(0, 20), st.integers(1, 4))
 
