@@ -35,11 +35,18 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
     # Not get(): for an unknown host, Ansible's hostvars returns an undefined value instead of the default.
     variables = {name: hostvars[name] if name in hostvars else {} for name in names}  # noqa: SIM401
     _check_one_fabric(variables)
+    dirs, hardware = _names(knowledge_dirs, "knowledge_dirs"), hardware_name(settings)
     try:
-        entry = knowledge.get("hardware", hardware_name(settings), _names(knowledge_dirs, "knowledge_dirs"))
+        entry = knowledge.get("hardware", hardware, dirs)
     except CollectionError as exc:
         raise CollectionError(f"{VARIABLE}.hardware: {exc}") from exc
-    return fabric_plan([_input(name, variables[name]) for name in names], settings, entry)
+    made = fabric_plan([_input(name, variables[name]) for name in names], settings, entry)
+    if hardware not in knowledge.load("thresholds", dirs):
+        made["notes"].append(
+            f"Hardware class {hardware} has no thresholds, so verify refuses to judge this fabric: add an entry of the kind thresholds "
+            f"with the id {hardware} to your knowledge folder."
+        )
+    return made
 
 
 def _names(value: t.Any, what: str) -> list[str]:

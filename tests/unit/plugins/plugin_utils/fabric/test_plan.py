@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedHost,
     from_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan
@@ -495,3 +495,14 @@ def test_purposes_are_as_named_and_the_rest_is_spare() -> None:
 def test_the_class_is_no_real_one() -> None:
     """Else these tests would hold by the shipped numbers alone."""
     assert not {slot["netdev"] for slot in CLASS["slots"]} & {"enp1s0f0np0", "enP2p1s0f0np0"}
+
+
+def test_a_hardware_class_that_verify_cannot_judge_is_noted_in_the_plan(tmp_path: pathlib.Path) -> None:
+    mine = {key: value for key, value in knowledge.get("hardware", "spark").items() if key != "origin"} | {"id": "mine"}
+    place = tmp_path / "hardware" / "mine.yml"
+    place.parent.mkdir()
+    place.write_text(json.dumps(mine), encoding="utf-8")
+    settings = {"topology": "switch", "hardware": "mine"}
+    noted = plan_of_inventory(names(2), settings, {}, [str(tmp_path)])["notes"]
+    assert "no thresholds" in noted[-1] and "id mine" in noted[-1]
+    assert not any("thresholds" in note for note in plan_of_inventory(names(2), {"topology": "switch"}, {})["notes"])
