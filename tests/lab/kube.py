@@ -59,7 +59,8 @@ def release(folder: pathlib.Path, version: str, *, broken: str = "", images: byt
     text += f"# BROKEN {broken}\n" if broken else ""
     (place / BINARY).write_text(text, encoding="utf-8")
     digest = hashlib.sha256(text.encode()).hexdigest()
-    (place / SUMS).write_text(f"{digest}  {BINARY}\n", encoding="utf-8")
+    sums = f"{digest}  {BINARY}\n{hashlib.sha256(images).hexdigest()}  {ARCHIVE}\n"
+    (place / SUMS).write_text(sums, encoding="utf-8")
     (place / ARCHIVE).write_bytes(images)
     return digest
 
