@@ -111,22 +111,22 @@ def test_a_failed_upgrade_goes_back_and_a_good_one_goes_through(cluster: Cluster
 
 
 def test_a_node_goes_back_by_itself_after_its_controller_died(cluster: Cluster) -> None:
-    broken = "v1.36.10+k3s1"
-    release(cluster.releases, broken, broken="starting kubernetes: failed to find memory cgroup (v2)")
+    release(cluster.releases, BAD, broken="starting kubernetes: failed to find memory cgroup (v2)")
+    before = cluster.nodes()["spark1"]
 
     def upgrade() -> None:
         os.setsid()
-        cluster.run(k3s_version=broken, k3s_checksums={})
+        cluster.run(k3s_version=BAD, k3s_checksums={})
 
     controller = multiprocessing.get_context("fork").Process(target=upgrade)
     controller.start()
     assert controller.pid
-    wait_for(lambda: broken in sh("spark1", "k3s --version", check=False), 300, "spark1: the new binary")
+    wait_for(lambda: BAD in sh("spark1", "k3s --version", check=False), 300, "spark1: the new binary")
     os.killpg(controller.pid, signal.SIGKILL)  # ansible-playbook and its ssh
     controller.join()
-    wait_for(lambda: NEXT in sh("spark1", "k3s --version", check=False), 120, "spark1: the binary from before")
+    wait_for(lambda: before in sh("spark1", "k3s --version", check=False), 120, "spark1: the binary from before")
     wait_for(lambda: sh("spark1", "systemctl is-active k3s", check=False) == "active", 60, "spark1: k3s")
-    assert sh("spark1", "ls /var/lib/dgxspark/k3s") == "record.json"
+    wait_for(lambda: sh("spark1", "ls /var/lib/dgxspark/k3s") == "record.json", 60, "spark1: nothing kept")
 
 
 def test_absent_leaves_nothing(cluster: Cluster) -> None:
