@@ -22,7 +22,7 @@ def test_its_unit_runs_and_is_enabled(name: str) -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_the_program_is_the_release(name: str) -> None:
     assert reach(name).file("/usr/local/bin/k3s").mode == 0o755
-    assert "v1.36.6+k3s1" in reach(name).check_output("/usr/local/bin/k3s --version")
+    assert "v1.36.105+k3s1" in reach(name).check_output("/usr/local/bin/k3s --version")
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -47,7 +47,7 @@ def test_the_agent_does_not_have_the_token_of_servers() -> None:
 def test_the_server_knows_both_nodes() -> None:
     listed = json.loads(reach("spark1").check_output("k3s kubectl get nodes -o json"))["items"]
     assert {node["metadata"]["name"] for node in listed} == set(UNITS)
-    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in listed} == {"v1.36.6+k3s1"}
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in listed} == {"v1.36.105+k3s1"}
 
 
 def test_the_kubeconfig_leads_to_the_server_and_is_its_owner_s_only() -> None:
