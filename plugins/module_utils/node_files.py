@@ -142,19 +142,18 @@ class Undo:
         """Save the current state of a file or folder, once."""
         if path in self._kept:
             return
-        source, copy = pathlib.Path(path), None
-        if source.exists():
-            copy = self.folder / f"{len(self._kept)}-{source.name}"
-            remove(str(copy))  # of a killed run
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                if source.is_dir():
-                    shutil.copytree(source, copy, symlinks=True)
-                else:
-                    shutil.copy2(source, copy)
-            except OSError as exc:
-                raise cannot_write(str(copy), exc) from exc
-        self._kept[path] = copy.name if copy else None
+        source = pathlib.Path(path)
+        copy = self.folder / f"{len(self._kept)}-{source.name}"
+        remove(str(copy))  # of a killed run
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if source.is_dir():
+                shutil.copytree(source, copy, symlinks=True)
+            elif source.exists():
+                shutil.copy2(source, copy)
+        except OSError as exc:
+            raise cannot_write(str(copy), exc) from exc
+        self._kept[path] = copy.name if source.exists() else None
         listed = json.dumps({"notes": self.notes, "kept": self._kept})
         write(str(self.folder / _LIST), listed.encode(), 0o600)
 

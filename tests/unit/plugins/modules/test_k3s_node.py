@@ -189,6 +189,7 @@ def test_the_run_after_a_killed_installation_leaves_a_bare_node_if_it_fails(host
     before = host.tree(*PLACES)
     wanted = server(host, stage(host, OLD, broken=BROKEN))
     interrupt(host, signal.SIGKILL, wanted)
+    assert host.sh("stat -c %a /var/lib/dgxspark/k3s/before") == "700"
     failed = call(host, "k3s_node", **wanted)
     assert failed["failed"] and "the node is in its previous state" in failed["msg"], failed
     assert host.tree(*PLACES) == before
