@@ -149,14 +149,17 @@ def errors(form: t.Mapping[str, t.Any], value: t.Any, *, typed: bool = False) ->
     typed: an integer is one in YAML, too; to JSON Schema 4.0 is one.
     """
     require_jsonschema()
-    validator = jsonschema.Draft202012Validator
-    if typed:
-        checker = validator.TYPE_CHECKER.redefine(
-            "integer", lambda _checker, each: isinstance(each, int) and not isinstance(each, bool)
-        )
-        validator = jsonschema.validators.extend(validator, type_checker=checker)
-    found = validator(form).iter_errors(value)
+    found = (_typed() if typed else jsonschema.Draft202012Validator)(form).iter_errors(value)
     return sorted(found, key=lambda each: (list(map(str, each.absolute_path)), each.message))
+
+
+@functools.cache
+def _typed() -> t.Any:
+    form = jsonschema.Draft202012Validator
+    checker = form.TYPE_CHECKER.redefine(
+        "integer", lambda _checker, each: isinstance(each, int) and not isinstance(each, bool)
+    )
+    return jsonschema.validators.extend(form, type_checker=checker)
 
 
 def faults(form: t.Mapping[str, t.Any], value: t.Any) -> list[str]:

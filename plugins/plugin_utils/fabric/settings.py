@@ -174,8 +174,8 @@ class _Reader:
     def get(self, key: str) -> t.Any:
         return self.given.get(key, DEFAULTS[key])
 
-    def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        value = self.given.get(key, DEFAULTS[key] if default is None else default)
+    def number(self, key: str, low: int, high: int) -> int:
+        value = self.get(key)
         if not low <= value <= high:
             self.wrong("range", key, f"{value} is out of range: it must be between {low} and {high}.")
         return int(value)
@@ -217,7 +217,7 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
         return None, [Finding("settings.type", "error", VARIABLE, found, GUIDE)]
     reader = _Reader(raw)
     topology = str(reader.get("topology") or "") or None
-    stride = reader.number("vf_stride", 1, _BYTE, hardware.vf_stride)
+    stride = int(reader.get("vf_stride") or hardware.vf_stride)
     pool = _pool(reader)
     settings = Settings(
         topology=topology or "switch",
