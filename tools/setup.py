@@ -13,8 +13,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The lab's nodes have it too.
+COMPILE_CACHE = sorted((ROOT / "lab/guest/files/usr/lib/python3/dist-packages").glob("dgxspark_compile_cache.*"))
 # core -> lowest Python, matching release of the package `ansible`, requirements beside the core's own
 CORES = {
     "2.19": ((3, 11), "12.3.0", ("test.txt",)),
@@ -48,7 +51,8 @@ def make(core: str) -> pathlib.Path | None:
     version = min(fit)  # each core is tested with the oldest Python that fits
     lock = ROOT / "requirements" / "constraints.txt"
     files = [ROOT / "requirements" / name for name in (f"core-{core}.txt", "plugins.txt", *extra)] + [lock]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files) + repr((version, package)).encode())
+    made_of = b"".join(path.read_bytes() for path in [*files, *COMPILE_CACHE])
+    digest = hashlib.sha256(made_of + repr((version, package)).encode())
     venv = ROOT / ".venv" / core
     stamp = venv / ".made-of"
     if not stamp.is_file() or stamp.read_text() != digest.hexdigest():
@@ -60,6 +64,9 @@ def make(core: str) -> pathlib.Path | None:
         ]
         install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-c", lock, *requirements]
         subprocess.run(install, check=True, stdout=sys.stderr)
+        packages = venv / "lib" / f"python{version[0]}.{version[1]}" / "site-packages"
+        for path in COMPILE_CACHE:
+            shutil.copy(path, packages)
         stamp.write_text(digest.hexdigest())
     collections = ROOT / ".cache" / "collections" / core
     fetch = [venv / "bin" / "python", ROOT / "tools" / "fetch_collections.py", package, collections]
@@ -85,8 +92,9 @@ def main(wanted: list[str]) -> int:
     if wanted == ["newest"]:
         wanted = ["2.21" if any(version >= (3, 12) for version in pythons()) else "2.19"]
     missing = 0
-    for core in wanted:
-        venv = make(core)
+    with ThreadPoolExecutor() as pool:  # each mostly waits for a program that uses one core
+        made = dict(zip(wanted, pool.map(make, wanted), strict=True))
+    for core, venv in made.items():
         if venv is None:
             lowest = ".".join(map(str, CORES[core][0]))
             print(f"setup: ansible-core {core} needs Python {lowest} with venv, not found here.", file=sys.stderr)

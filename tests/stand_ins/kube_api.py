@@ -12,6 +12,7 @@ tests/api/test_kubectl.py.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import pathlib
 import threading
@@ -33,7 +34,10 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins.kube_cluster import (
 )
 
 try:
-    import kubernetes_validate
+    import kubernetes_validate.utils
+
+    # It would read its definitions, megabytes of them, for every object.
+    kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 except ImportError:
     kubernetes_validate = None
 
@@ -75,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def body(self) -> t.Any:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        return yaml.safe_load(data) if data else None
+        return yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if data else None
 
     def handle_one(self) -> None:
         url = urllib.parse.urlsplit(self.path)
