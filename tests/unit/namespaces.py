@@ -109,7 +109,7 @@ class Host:
             ip link set {veth} name mgmt0 && ip address add {address}/24 dev mgmt0 && ip link set mgmt0 up
         """
         self.process = _hold(setup, "--mount", "--net", "--propagation", "private")
-        self.python = self._program("python", f"nsenter -t {self.process.pid} -m -n -- /usr/bin/python3")
+        self.python = self._program("python", f"nsenter -t {self.process.pid} -m -n -- {sys.executable}")
         self._program("enter", f"nsenter -t {self.process.pid} -m -n --")  # for who has nothing but the folder
 
     def _program(self, name: str, command: str) -> pathlib.Path:
