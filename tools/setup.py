@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The lab's nodes have it too.
-COMPILE_CACHE = sorted((ROOT / "lab/guest/files/usr/lib/python3/dist-packages").glob("dgxspark_compile_cache.*"))
+QUICK_PYTHON = sorted((ROOT / "lab/guest/files/usr/lib/python3/dist-packages").glob("dgxspark_quick_python.*"))
 # core -> lowest Python, matching release of the package `ansible`, requirements beside the core's own
 CORES = {
     "2.19": ((3, 11), "12.3.0", ("test.txt",)),
@@ -51,7 +51,7 @@ def make(core: str) -> pathlib.Path | None:
     version = min(fit)  # each core is tested with the oldest Python that fits
     lock = ROOT / "requirements" / "constraints.txt"
     files = [ROOT / "requirements" / name for name in (f"core-{core}.txt", "plugins.txt", *extra)] + [lock]
-    made_of = b"".join(path.read_bytes() for path in [*files, *COMPILE_CACHE])
+    made_of = b"".join(path.read_bytes() for path in [*files, *QUICK_PYTHON])
     digest = hashlib.sha256(made_of + repr((version, package)).encode())
     venv = ROOT / ".venv" / core
     stamp = venv / ".made-of"
@@ -65,7 +65,7 @@ def make(core: str) -> pathlib.Path | None:
         install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-c", lock, *requirements]
         subprocess.run(install, check=True, stdout=sys.stderr)
         packages = venv / "lib" / f"python{version[0]}.{version[1]}" / "site-packages"
-        for path in COMPILE_CACHE:
+        for path in QUICK_PYTHON:
             shutil.copy(path, packages)
         stamp.write_text(digest.hexdigest())
     collections = ROOT / ".cache" / "collections" / core

@@ -1,11 +1,13 @@
-"""Keep compiled code: Ansible compiles its collections and modules again in every process, on emulated cores for seconds.
+"""Make short Python processes cheaper: keep what they compile, and collect garbage seldom.
 
-Python imports this file as it starts: on the lab's nodes, and in the environments that tools/setup.py makes for tests. What is
-kept is named by a digest of its source, so a changed source is compiled.
+Ansible compiles its collections and modules again in every process, on emulated cores for seconds. Python imports this file as it
+starts: on the lab's nodes, and in the environments that tools/setup.py makes for tests. What is kept is named by a digest of its
+source, so a changed source is compiled.
 """
 
 import _imp
 import builtins
+import gc
 import marshal
 import os
 import sys
@@ -45,3 +47,4 @@ def _keep(path, code):
 
 
 builtins.compile = kept_compile
+gc.set_threshold(20_000, 20, 20)
