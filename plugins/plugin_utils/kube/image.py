@@ -245,7 +245,8 @@ def room(
                 f"{words}: its disk would be {full_percent:.0f} % full, and from {percent:g} % on the "
                 f"kubelet removes images of which nothing runs yet. Nothing was stopped. {prune}"
             )
-    return {"lacking": lacking, "need_gib": round(need, 1) if lacking else 0.0, "problems": problems}
+    shown = max(round(need, 1), 0.1) if lacking and need else 0.0  # 0 is for what is not judged, not for a small image
+    return {"lacking": lacking, "need_gib": shown, "problems": problems}
 
 
 def _disk(mounts: t.Sequence[t.Mapping[str, t.Any]], path: str) -> tuple[float, float] | None:

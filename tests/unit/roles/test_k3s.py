@@ -80,7 +80,7 @@ class Owner:
             {"name": "K3s", "hosts": "k3s_server:k3s_agent", "gather_facts": False, "roles": ["dgxspark.cluster.k3s"]}
         ]
         (folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
-        (folder / "ansible.cfg").write_text("[defaults]\n[connection]\npipelining = True\n", encoding="utf-8")
+        (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
 
     def run(
         self,

@@ -161,6 +161,9 @@ def test_room_is_judged_on_the_disk_of_images_where_the_image_is_lacking() -> No
     (guess,) = room(free=50, size=0)["problems"]
     assert "an assumption: k8s_dgx_image_room_gib" in guess
     assert room(free=0, size=0, assumed_gib=0)["problems"] == []
+    # However small, what is judged takes room; only 0 says that no disk need be read.
+    assert room(free=0, size=GIB // 1000)["need_gib"] > 0 and room(free=0, size=GIB // 1000)["problems"]
+    assert room(free=0, size=0, assumed_gib=0)["need_gib"] == 0
 
 
 def test_a_disk_that_is_not_known_is_not_judged() -> None:
