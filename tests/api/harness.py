@@ -44,20 +44,21 @@ def playbook(**role: str) -> list[Plain]:
 
 
 class Site:
-    """One inventory and one playbook. hosts: with their variables (four Sparks that are this machine); variables: of all."""
+    """One inventory and one playbook. hosts: with their variables (`count` Sparks that are this machine); variables: of all."""
 
     def __init__(
         self,
         folder: pathlib.Path,
         kubeconfig: pathlib.Path,
         hosts: t.Mapping[str, Plain] | None = None,
+        count: int = 4,
         **variables: t.Any,
     ) -> None:
         self.folder = folder
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        hosts = dict(hosts) if hosts else {f"spark{number}": local for number in range(1, 5)}
+        hosts = dict(hosts) if hosts else dict.fromkeys(inputs.names(count), local)
         variables = {
-            "dgxspark_plan": {"hosts": inputs.fabric(4)},
+            "dgxspark_plan": {"hosts": inputs.fabric(count)},
             "k8s_dgx_kubeconfig": str(kubeconfig),
             "k8s_dgx_memory_check": False,
             "k8s_dgx_image": inputs.PINNED,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -22,3 +24,43 @@ def test_all_files_are_python_to_this_python() -> None:
     assert len(found) > len(PLUGINS)
     for path in found:
         compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True)
+
+
+# Imports each plugin of a list in one process, which has only the packages that the arguments name besides the standard library
+# and Ansible, and no other collection.
+BARE = """
+import importlib, runpy, sys
+OWN = "ansible_collections.dgxspark.cluster."
+allowed = {*sys.stdlib_module_names, "ansible", "ansible_collections", *sys.argv[2].split(",")}
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        other = name.startswith("ansible_collections.") and not (f"{name}.".startswith(OWN) or OWN.startswith(f"{name}."))
+        if other or name.partition(".")[0] not in allowed:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+runpy.run_path(sys.argv[1])
+sys.meta_path.insert(0, Refused())
+for name in sys.stdin.read().split():
+    try:
+        importlib.import_module(name)
+    except Exception as exc:
+        print(f"{name}: {exc!r}")
+"""
+NODE = ("module_utils", "modules")
+
+
+@pytest.mark.parametrize(("on_node", "allowed"), [(True, ""), (False, "jinja2,markupsafe,yaml")])
+def test_a_plugin_is_imported_where_nothing_but_ansible_is_installed(on_node: bool, allowed: str) -> None:
+    """A missing package is one sentence when it is needed: `ansible-doc` and Galaxy import without it.
+
+    It is what the test `import` of ansible-test asks with a process of several seconds per file (`make test-long`).
+    """
+    names = [
+        ".".join(("ansible_collections.dgxspark.cluster", *path.with_suffix("").parts))
+        for path in PLUGINS
+        if (path.parts[1] in NODE) is on_node
+    ]
+    command = [sys.executable, "-c", BARE, str(ROOT / "tools" / "own_collection.py"), allowed]
+    ran = subprocess.run(command, input=" ".join(names), check=False, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", ""), ran.stdout + ran.stderr
