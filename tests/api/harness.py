@@ -56,7 +56,7 @@ class Site:
     ) -> None:
         self.folder = folder
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        hosts = dict(hosts) if hosts else dict.fromkeys(inputs.names(count), local)
+        hosts = dict(hosts) if hosts else {name: dict(local) for name in inputs.names(count)}
         variables = {
             "dgxspark_plan": {"hosts": inputs.fabric(count)},
             "k8s_dgx_kubeconfig": str(kubeconfig),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-import sys
 import typing as t
 
 import pytest
@@ -37,11 +36,10 @@ class Owner(harness.Site):
             name: (folder / "nodes" / name / "cache", folder / "nodes" / name / "files") for name in names(4)
         }
         nodes = f"{folder}/nodes/{{{{ inventory_hostname }}}}"
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         super().__init__(
             folder,
             self.kubeconfig,
-            {name: dict(local) for name in names(count)},
+            count=count,
             dgxspark_fabric={"topology": "switch", "vf_count": 2} | fabric,
             k8s_dgx_serving={"cache_dir": f"{nodes}/cache"},
             k8s_platform_files_dir=f"{nodes}/files",
