@@ -34,17 +34,18 @@ ENGINE, PLUGIN, SRIOV, MULTUS, PAUSE = (
     for name in ("scripted-engine", "device-plugin-stand-in", "sriov-device-plugin", "multus", "pause")
 )
 PLATFORM_IMAGES = {"multus": MULTUS, "nvidia_device_plugin": PLUGIN, "sriov_device_plugin": SRIOV}
-COMMANDS = (
-    "qemu-system-x86_64",
-    "qemu-img",
-    "mmdebstrap",
-    "dpkg-source",
-    "openssl",
-    "busybox",
-    "unshare",
-    "cpio",
-    "zstd",
-)
+# The commands that the lane calls, each with Debian's package.
+COMMANDS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "dpkg-source": "dpkg-dev",
+    "openssl": "openssl",
+    "busybox": "busybox-static",
+    "unshare": "util-linux",
+    "cpio": "cpio",
+    "zstd": "zstd",
+}
 ENGINE_PACKAGES = "python3,iproute2,procps"
 # Of Debian's minimal system, an image has these and what they need: emulated nodes copy, hash and unpack every byte of it.
 ENGINE_PROGRAMS = "cat chmod cp dash env id ip ln ls mkdir mv ps python3 readlink rm sh sleep uname"
@@ -129,7 +130,8 @@ def why_not() -> str:
             return f"not run: {place} has no {script}"
     lacking = [command for command in COMMANDS if not shutil.which(command)]
     if lacking:
-        return f"not run: this machine has no {lacking[0]}"
+        packages = " ".join(COMMANDS[command] for command in lacking)
+        return f"not run: this machine has no {', '.join(lacking)}; on Debian: apt-get install {packages}"
     if os.geteuid():
         return "not run: the lane makes file systems and namespaces, which needs root"
     return ""
