@@ -13,6 +13,13 @@ V0 = "enp1s0f0v0"  # function 0, VF 0: p0f0v0
 STATE = "ip -br address; ip -o link | grep -o ' mtu [0-9]*'; cat /etc/netplan/*.yaml; rdma link"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def journals_of_their_own() -> None:
+    """The doctor reads the journals of this boot; other tests broke K3s and ran out of memory in it."""
+    for node in NODES:
+        sh(node, "journalctl --quiet --rotate; sleep 2; journalctl --quiet --vacuum-time=1s")
+
+
 def state() -> dict[str, str]:
     return {node: sh(node, STATE) for node in NODES}
 

@@ -271,7 +271,7 @@ def test_a_switch_replaces_the_cables(fleet: Fleet) -> None:
         assert all(changes[host] for host in FIRST)
         assert "enP2p1s0f0np0: VFs 1 -> 0" in shown
         lab("cables", "switch")
-        for node in FIRST:
+        for node in NODES:
             lab("link", node, "2", "down")  # its second port has no cable any more
         refused = fleet.play("site", "", "--tags", "fabric") if "enP2p1s0f0v0" in CABLE_1 else None
         # A process has what goes: nothing is touched before it ends.

@@ -152,6 +152,10 @@ def _owners(evidence: Evidence) -> dict[str, Owner]:
                 if vf_seen.netdev and vf_seen.netdev.mac:
                     place = Place(name, planned.slot, vf_seen.index)
                     found[vf_seen.netdev.mac.lower()] = (place, vf_seen.netdev.name)
+        for unplanned in seen.node.functions:
+            for netdev in (unplanned.netdev, *(vf.netdev for vf in unplanned.vfs)):
+                if netdev and netdev.mac:
+                    found.setdefault(netdev.mac.lower(), (Place(name), netdev.name))
     return found
 
 
@@ -200,6 +204,11 @@ def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> t
     ignore = _arp_ignore(evidence, place, netdev)
     why = "" if ignore is None else f": arp_ignore is {ignore} on {netdev}"
     remedy = "Set arp_ignore=1 and arp_announce=2 on it: site.yml --tags fabric does, by the role sriov_roce."
+    if place.slot is None:  # the role leaves alone what is not in the plan
+        remedy = (
+            f"{netdev} is not in the plan, so site.yml leaves it alone: set net.ipv4.conf.{netdev}.arp_ignore=1 and "
+            f"arp_announce=2 in a file of /etc/sysctl.d on {place.host}, or take its cable out of this network."
+        )
     return "arp.twin", place, f"{place} ({netdev or mac}), {what}, answers for it{why}", remedy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -179,6 +180,21 @@ def test_the_function_itself_may_answer_too() -> None:
     cause = only(cluster.outcome())
     assert (cause["id"], cause["where"]) == ("arp.twin", "spark1 p0f0")
     assert "arp_ignore is 0 on enp1s0f0np0" in cause["message"]
+
+
+def test_a_function_that_is_not_planned_is_the_node_s_all_the_same() -> None:
+    """A second port on the same switch, which the plan does not use: site.yml does not touch it."""
+    cluster = Cluster(2)
+    unplanned = copy.deepcopy(cluster.function("spark1", 0)) | {"pci": "0002:01:00.1", "vfs": [], "numvfs": 0}
+    unplanned["netdev"] |= {"name": "enP2p1s0f1np1", "mac": "94:6d:ae:00:01:09"}
+    unplanned["netdev"]["arp"]["arp_ignore"] = 0
+    cluster.hosts["spark1"]["facts"]["functions"].append(unplanned)
+    cluster.arp["spark2", "10.100.0.1"] = {"macs": ["02:d6:00:01:00:00", "94:6d:ae:00:01:09"]}
+    cause = only(cluster.outcome())
+    assert (cause["id"], cause["where"]) == ("arp.twin", "spark1")
+    assert "enP2p1s0f1np1" in cause["message"] and "arp_ignore is 0" in cause["message"]
+    assert "net.ipv4.conf.enP2p1s0f1np1.arp_ignore=1" in cause["remedy"]
+    assert "by the role" not in cause["remedy"]
 
 
 def test_another_host_that_has_the_address() -> None:
