@@ -9,6 +9,7 @@ import collections
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Netdev, Node
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import (
     KINDS,
     directions,
@@ -139,7 +140,7 @@ def _owners(evidence: Evidence) -> dict[str, Owner]:
     for name, seen in evidence.hosts.items():
         if seen.node is None:
             continue
-        for netdev in seen.node.other:
+        for netdev in _netdevs(seen.node):  # also of functions that are not planned
             if netdev.mac:
                 found.setdefault(netdev.mac.lower(), (Place(name), netdev.name))
         for planned in evidence.plan[name].functions:
@@ -152,10 +153,6 @@ def _owners(evidence: Evidence) -> dict[str, Owner]:
                 if vf_seen.netdev and vf_seen.netdev.mac:
                     place = Place(name, planned.slot, vf_seen.index)
                     found[vf_seen.netdev.mac.lower()] = (place, vf_seen.netdev.name)
-        for unplanned in seen.node.functions:
-            for netdev in (unplanned.netdev, *(vf.netdev for vf in unplanned.vfs)):
-                if netdev and netdev.mac:
-                    found.setdefault(netdev.mac.lower(), (Place(name), netdev.name))
     return found
 
 
@@ -214,10 +211,13 @@ def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> t
 
 def _arp_ignore(evidence: Evidence, place: Place, netdev: str) -> int | None:
     node = evidence.node(place.host)
-    functions = node.functions if node else ()
-    netdevs = [f.netdev for f in functions] + [vf.netdev for f in functions for vf in f.vfs]
-    netdevs += list(node.other) if node else []
-    return next((found.arp.arp_ignore for found in netdevs if found and found.name == netdev), None)
+    return next((found.arp.arp_ignore for found in (_netdevs(node) if node else ()) if found.name == netdev), None)
+
+
+def _netdevs(node: Node) -> list[Netdev]:
+    """Return the node's interfaces, planned or not."""
+    functions = [netdev for f in node.functions for netdev in (f.netdev, *(vf.netdev for vf in f.vfs))]
+    return [netdev for netdev in (*functions, *node.other) if netdev]
 
 
 # --- RDMA -----------------------------------------------------------------------------------------------------------
