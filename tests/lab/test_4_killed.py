@@ -26,11 +26,14 @@ ls /run/systemd/transient 2>/dev/null | grep dgxspark; ls /var/lib/dgxspark/netp
 systemctl is-enabled dgxspark-fabric.service 2>/dev/null
 true
 """
-# What else a killed run may leave behind that the next one begins with.
+# What else a killed run may leave behind that the next one begins with. Numbers, process ids and tokens are new each time.
 BESIDE = r"""
-find /var/lib/dgxspark /run/dgxspark* /run/netplan /run/systemd/network /run/systemd/transient /run/udev/rules.d /etc/sysctl.d \
-    /etc/modules-load.d /etc/modprobe.d -type f -exec sha256sum {} + 2>/dev/null | sort
-for d in /sys/class/net/*/device/driver; do echo $d $(readlink $d); done; ls /sys/class/infiniband; ip route; systemctl --failed --no-legend
+find /run/netplan /run/systemd/network /run/udev/rules.d /etc/sysctl.d /etc/modules-load.d /etc/modprobe.d -type f \
+    -exec sha256sum {} + 2>/dev/null | sort
+find /var/lib/dgxspark /run/dgxspark* /run/systemd/transient -type f -exec tail -n +1 -v {} + 2>/dev/null |
+    sed -E 's/[0-9a-f]{8,}/TOKEN/g; s/[0-9]+/N/g' | tr , '\n' | sort -u
+for d in /sys/class/net/*/device/driver; do echo $d $(readlink $d); done; ls /sys/class/infiniband; ip route
+systemctl --failed --no-legend
 true
 """
 
