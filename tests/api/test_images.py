@@ -96,7 +96,7 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
 
 
 def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> None:
-    """The tag moves, one Spark is installed anew, and its kubelet pulls what the tag stands for now."""
+    """The tag moves, one Spark is reinstalled, and its kubelet pulls what the tag stands for now."""
     owner.good()
     owner.cluster.registry[OLD] = SECOND
     owner.cluster.nodes()["spark3"]["status"]["images"].clear()

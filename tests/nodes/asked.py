@@ -81,7 +81,7 @@ class Asked:
         return uid
 
     def renew(self, rank: int, bound_s: float) -> None:
-        """Have a rank's pod made anew."""
+        """Have a rank's pod replaced."""
         uid = self.dismiss(rank, bound_s)
         until(
             f"rank {rank}: its next pod is there",
@@ -161,7 +161,7 @@ class Asked:
         self._is_mended_by(run)
 
     def misses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:
-        """Of a VF that is taken before the next pod of rank 1 has it, that pod says so; the run makes it anew."""
+        """Of a VF that is taken before the next pod of rank 1 has it, that pod says so; the run makes the VF again."""
         self.kubectl("cordon", node)
         try:
             self.renew(1, bound_s)

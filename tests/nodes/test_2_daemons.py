@@ -55,7 +55,7 @@ def test_a_daemon_that_starts_again_leaves_ranks_alone(site: Site, part: str) ->
 
 def test_the_next_pod_of_a_rank_has_its_vfs_by_daemons_that_did_not_see_the_one_before(site: Site) -> None:
     site.renew(1, DAEMON_S)
-    until("rank 1 is made anew: the group is back", BACK_S, site.ready)
+    until("rank 1 has a new pod: the group is back", BACK_S, site.ready)
     site.has_its_vfs()
     site.works()
 

@@ -38,7 +38,7 @@ def objects(hca: str) -> tuple[Plain, Plain]:
     for function in fabric["spark1"]["functions"]:
         for vf in function["vfs"]:
             vf["pci"] = FUNCTIONS[f"{function['slot']}v{vf['index']}"]
-    # By an image of an owner's own there is no container that waits: here a late VF shall be late.
+    # By an image of an owner's own there is no container that waits: here a late VF is to be late.
     choices = {"hca": hca, "node_names": {"spark1": NODE}, "images": {"sriov_device_plugin": lane.PLUGIN}}
     config, daemon = platform(fabric, choices)["sriov_device_plugin"]["objects"]
     return config, daemon

@@ -18,7 +18,7 @@ VERSIONS = [
 
 @pytest.mark.parametrize(("engine", "version"), VERSIONS)
 def test_the_table_is_what_the_parser_says(engine: str, version: str) -> None:
-    """Generated anew, it is the shipped file byte for byte."""
+    """Generated again, it is the shipped file byte for byte."""
     try:
         made = tables.text(tables.entry(engine, version))
     except NotAvailable as exc:

@@ -178,7 +178,7 @@ class Handler(BaseHTTPRequestHandler):
             if foreground and cluster.slow_collector:
                 return 200, cluster.leave(key)
             gone = cluster.delete(key)
-            if plural == "pods":  # whose owner makes it anew
+            if plural == "pods":  # whose owner replaces it
                 cluster.control()
             return 200, gone
         if spaced and ("v1", "namespaces", "", space) not in cluster.objects:

@@ -54,7 +54,7 @@ def host(tmp_path: pathlib.Path) -> FakeHost:
 
 
 def as_planned(host: FakeHost) -> None:
-    """Give every fabric device what it shall have, as networkd would."""
+    """Give every fabric device what the plan says, as networkd does."""
     wanted = {d.mac: d for d in netplan.planned_devices(planned_host()) if d.mac}
     names = {d.name: d for d in netplan.planned_devices(planned_host()) if d.name}
     for device in host.node.devices.values():

@@ -42,7 +42,7 @@ def creating(rank: int) -> Plain:
 
 
 def going(rank: int) -> Plain:
-    """A pod that shall go, of which the containers have ended."""
+    """A terminating pod whose containers have ended."""
     gone = ended(rank, 0)
     gone["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:00Z"
     return gone
@@ -219,12 +219,12 @@ def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_a
     """A run that mends something finds what was said of it before: kubelets try again within minutes."""
     said = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
     old = {**event(0, "FailedCreatePodSandBox", said), "metadata": {"uid": "e1", "resourceVersion": "7"}}
-    anew = {**old, "metadata": {"uid": "e1", "resourceVersion": "9"}, "count": 2}
+    again = {**old, "metadata": {"uid": "e1", "resourceVersion": "9"}, "count": 2}
     before = status.first_look([creating(0)], [old])
     waiting = status.group([creating(0)], [old], 1, "p1", before)
     assert waiting["state"] == "waiting"
     assert said in waiting["findings"][0].message
-    assert status.group([creating(0)], [anew], 1, "p1", before)["state"] == "stuck"
+    assert status.group([creating(0)], [again], 1, "p1", before)["state"] == "stuck"
     # Of a pod that was not there when one began to look, it counts at once.
     assert status.group([creating(0)], [old], 1, "p1", status.first_look([], []))["state"] == "stuck"
 
@@ -254,8 +254,8 @@ def test_a_container_that_waits_since_before_is_waited_for_until_that_happens_an
         "type": "Normal",
     }
     assert status.group([ill], [tried, pause, slow, begun], 1, "p1", before)["state"] == "waiting"
-    anew = {**tried, "metadata": {"uid": "e1", "resourceVersion": "11"}, "count": 2}
-    assert status.group([ill], [anew], 1, "p1", before)["state"] == "stuck"
+    again = {**tried, "metadata": {"uid": "e1", "resourceVersion": "11"}, "count": 2}
+    assert status.group([ill], [again], 1, "p1", before)["state"] == "stuck"
     assert status.group([ill], [tried], 1, "p1", status.first_look([], []))["state"] == "stuck"
 
 
@@ -318,8 +318,8 @@ def test_a_rank_without_a_pod_is_named_with_what_refuses_it() -> None:
     assert status.group([pod(0)], [passing], 2, "p1", sets=sets)["state"] == "waiting"
     before = status.first_look([pod(0)], [refused(1, FORBIDDEN)], sets)
     assert status.group([pod(0)], [refused(1, FORBIDDEN)], 2, "p1", before, sets)["state"] == "waiting"
-    anew = refused(1, FORBIDDEN, at="2026-11-21T10:05:00Z")
-    assert status.group([pod(0)], [anew], 2, "p1", before, sets)["state"] == "stuck"
+    again = refused(1, FORBIDDEN, at="2026-11-21T10:05:00Z")
+    assert status.group([pod(0)], [again], 2, "p1", before, sets)["state"] == "stuck"
 
 
 def test_a_rank_whose_pod_is_not_made_yet_is_waited_for() -> None:
