@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge the proof on the controller, which has the thresholds, the bands and the owner's folders."""
+"""Judge the evidence on the controller, which has the thresholds, the bands and the owner's folders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Poll what nodes offer until it is complete, and restart device plugins that looked too early."""
+"""Poll what nodes offer until it is complete, and restart device plugins that looked for devices too early."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return which nodes lack the image, the space it takes, and what forbids it."""
+        """Return which nodes lack the image, the space it takes, and the problems."""
         hosts = [rank["host"] for rank in self.variable("k8s_dgx_plan")["ranks"]]
         names = {host: host for host in hosts} | self.variable("k8s_dgx_node_names")
         read = self.of_hosts(asked["mounts"], {}) if asked["mounts"] else {}

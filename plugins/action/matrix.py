@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the measurements; failed if a node was lost, or what served before does not serve again."""
+        """Return the measurements; failed if a node was lost, or what was served before is not served again."""
         # Ansible's strings carry their origin, and YAML's dumper does not accept them.
         plain = json.loads(json.dumps(asked))
         request = session.MatrixRequest(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-# The request to a served model. The modules import only from here, as Ansible ships no other module with them.
+# The request to a served model. It is in module_utils, as Ansible ships nothing else along with a module.
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "model": {"type": "str"},
     "workloads": {"type": "list", "elements": "str", "default": ["chat"]},

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files beneath a folder that others can write to: root works there through folder descriptors, and follows no link.
 
-The folder itself is the owner's choice, and may be a link to another disk. Whoever has the folder in a pod may have put anything
+The folder itself is the owner's choice, and may be a link to another disk. A pod that mounts the folder may have put anything
 beneath it: a link, a pipe, a hard link to another file. Folders that are links are refused by name; anything but a plain file is
 replaced, or counts as missing.
 """
@@ -111,7 +111,7 @@ class Beneath:
         if self.stat(path) is not None:
             with self._beside(path) as (here, name), contextlib.suppress(FileNotFoundError):
                 file = self._plain(os.open(name, os.O_RDWR | _FILE, dir_fd=here), path, "r+b")
-                if os.fstat(file.fileno()).st_nlink == 1:  # of the open file: the name may belong to another by now
+                if os.fstat(file.fileno()).st_nlink == 1:  # of the open file: the name may refer to another by now
                     return file
                 file.close()
         return self.create(path)

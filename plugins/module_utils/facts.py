@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read a node in one go and with few commands: its fabric functions, their VFs wherever these are, the rest.
+"""Read a node in one go and with few commands: its fabric functions, their VFs in whatever namespace, and the rest.
 
 One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, one `systemctl`, one Python for netplan's files, and one
 `devlink` for each mlx5 function. Everything else comes from sysfs and /proc.
@@ -40,8 +40,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 Links = t.Mapping[str, t.Mapping[str, t.Any]]
 
-# A pod's namespace has no process while its VFs are moved in or out. CNI plugins need a second for that, on an overloaded node
-# several: a namespace that has had none for this long is dead.
+# A pod's namespace has no process while its VFs are moved in or out. CNI plugins take a second for that, several on an
+# overloaded node: a namespace that has had none for this long is dead.
 SETTLE_S = 20.0
 
 
@@ -250,7 +250,7 @@ class _Reading:
                 version, firmware = sysfs.driver_info(name)
             firmware = firmware or (sysfs.read("class/infiniband", hca.name, "fw_ver") if hca else None) or None
             version = version or (sysfs.read("module", driver, "version") if driver else None)
-            # Others (igb) have no devlink eswitch and would only report that.
+            # Others (igb) have no devlink eswitch: devlink would only report an error.
             eswitch = read_eswitch(self.run, pci) if driver == "mlx5_core" else None
         table = {
             entry["vf"]: entry
@@ -299,7 +299,7 @@ def read_eswitch(run: Run, pci: str) -> str | None:
 
 
 def _find_missing(functions: list[Function], reading: _Reading, netns_root: str, enter: Enter) -> list[Function]:
-    """Look for VFs that have a driver and no netdev here: in the node's other network namespaces."""
+    """Look in the node's other network namespaces for VFs that have a driver but no netdev here."""
     missing = {vf.pci for function in functions for vf in function.vfs if vf.driver and not vf.netdev}
     if not missing:
         return functions
@@ -318,7 +318,7 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
         for pci, seen in answer.items():
             hca = from_plain(Hca, seen["hca"]) if seen["hca"] else None
             found[pci] = from_plain(Netdev, seen["netdev"]), hca, place
-    # A namespace that has disappeared gives its VFs back to the host.
+    # When a namespace disappears, its VFs return to the host.
     lost = [pci for pci in sorted(missing - set(found)) if not reading.sysfs.netdev_of(pci)]
     if lost and unread:
         raise CollectionError(f"VF {', '.join(lost)}: its netdev is not on the host, and {' '.join(unread)}")
@@ -326,7 +326,7 @@ def _find_missing(functions: list[Function], reading: _Reading, netns_root: str,
 
 
 def _settled(look: t.Callable[[], tuple[list[Function], _Reading]]) -> tuple[list[Function], _Reading]:
-    """Repeat the look until each VF in a namespace without processes has been there for SETTLE_S: until then it may be moving."""
+    """Look again until each VF in a namespace without processes has been there for SETTLE_S: until then it may be moving."""
     began, since = time.monotonic(), dict[tuple[str, str | None], float]()
     while True:
         functions, reading = look()

@@ -24,7 +24,7 @@ SOCKET = "socket"
 KIB_PER_MIB = 1024
 MOST = 32  # simultaneous connections
 NAME = 64  # bytes of a name
-LINGER_S = 30.0  # after the last load: systemd stops restarting a unit that starts and ends too often
+LINGER_S = 30.0  # after the last load: systemd refuses to start a unit that starts and stops too often
 FIRST = 3  # the descriptor of the socket from systemd (sd_listen_fds)
 
 

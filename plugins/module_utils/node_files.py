@@ -116,7 +116,7 @@ def free_mib(path: str) -> int:
 
 
 class Undo:
-    """What a run replaces, for a rollback: copies in a folder of the same disk, and a list of them for the run after a killed one.
+    """What a run replaces, for a rollback: copies in a folder on the same disk, and a list for the next run if this one is killed.
 
     notes: what the caller needs to know for the rollback; the list has them too.
     """
@@ -134,7 +134,7 @@ class Undo:
         try:
             found = json.loads(there[0])
         except ValueError:
-            return False  # of a node that lost power while it was written
+            return False  # the node lost power while it was written
         self.notes, self._kept = found["notes"], found["kept"]
         return True
 
@@ -144,7 +144,7 @@ class Undo:
             return
         source = pathlib.Path(path)
         copy = self.folder / f"{len(self._kept)}-{source.name}"
-        remove(str(copy))  # of a killed run
+        remove(str(copy))  # left by a killed run
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if source.is_dir():

@@ -37,7 +37,7 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     # The rest of a long token that begins in the previous piece.
     (re.compile(r"[A-Za-z0-9_.=-]{160,4000}"), _MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[A-Za-z0-9._~+/=-]{6,2000}"), rf"\1\2{_MASK}"),
-    # The value after a telling name: password=…, "secret": "…"; token=…, --api-key …, unless it is an ordinary word (secret_names).
+    # The value after a secret's name: password=…, "secret": "…"; token=…, --api-key …, unless it is an ordinary word (secret_names).
     (
         re.compile(r"(?i)((?:" + ALWAYS + r")[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*)[^\s\"',;]{3,2000}"),
         rf"\1{_MASK}",
@@ -88,7 +88,7 @@ class Reading:
 
 
 def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern]:
-    """Compile entries that have `id` and `pattern`. CollectionError names the entry whose pattern is not an expression."""
+    """Compile entries that have `id` and `pattern`. CollectionError names the entry whose pattern is not a regular expression."""
     found = []
     for entry in entries:
         try:
@@ -104,8 +104,8 @@ def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern
 def literal(pattern: str) -> str:
     """Return the longest run of plain characters that every match of `pattern` must contain, "" if none is certain.
 
-    It saves most lines the expression: `in` is many times faster. Groups, sets, alternatives and optional parts do not
-    count.
+    Most lines then need no match of the expression: `in` is many times faster. Groups, sets, alternatives and optional
+    parts do not count.
     """
     best = run = ""
     depth = position = 0
@@ -154,14 +154,14 @@ def _set_length(pattern: str, start: int) -> int:
 
 
 def mask(text: str) -> str:
-    """Replace what looks like a secret by stars."""
+    """Replace what looks like a secret with asterisks."""
     for expression, replacement in _SECRETS:
         text = expression.sub(replacement, text)
     return text
 
 
 def excerpt(text: str, start: int = 0) -> str:
-    """Return a part of a line for people: around `start`, without control characters, secrets masked."""
+    """Return a part of a line for display: around `start`, without control characters, secrets masked."""
     # Mask first: a cut must not leave half a secret that no longer looks like one.
     hidden = mask(text)
     begin = max(0, start - 60 - max(0, len(text) - len(hidden))) if len(hidden) > EXCERPT else 0

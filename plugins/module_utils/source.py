@@ -74,7 +74,7 @@ def _imported(text: str) -> list[str]:
 
 
 def _flat(match: re.Match[str], wanted: list[str]) -> str:
-    """Rewrite an import of the collection's own, and record the module whose source it needs."""
+    """Rewrite an import from this collection, and record the module whose source it needs."""
     space, of, names = match.groups()
     if hasattr(importlib.import_module(of), "__path__"):  # a folder: the imported names are modules
         wanted += [f"{of}.{name.strip()}" for name in names.split(",")]

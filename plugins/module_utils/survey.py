@@ -89,7 +89,7 @@ def read_survey(
     """Read a node.
 
     netdevs: whose LLDP neighbours to read. stacks: by id, how to recognise each. The roots are parameters for tests.
-    Raises CollectionError if `ip` gives no answer, or for an invalid expression.
+    Raises CollectionError if `ip` fails, or for an invalid regular expression.
     """
     routes = run_json(run, ["ip", "-j", "-4", "route", "show", "table", "all"])
     if not isinstance(routes, list):

@@ -153,7 +153,7 @@ def read_ranks(proc_root: str = "/proc") -> tuple[str, ...]:
 
 
 def read_packages(names: t.Iterable[str], system_root: str = "") -> dict[str, str]:
-    """Return the versions of the installed ones of these packages, from dpkg's own table: running dpkg takes a second."""
+    """Return the versions of those packages that are installed, from dpkg's status file: running dpkg takes a second."""
     try:
         data = pathlib.Path(f"{system_root}/var/lib/dpkg/status").read_bytes()
     except OSError:
@@ -170,7 +170,7 @@ def read_packages(names: t.Iterable[str], system_root: str = "") -> dict[str, st
 
 
 def read_kernel(proc_root: str = "/proc") -> str | None:
-    """Return the kernel's release."""
+    """Return the kernel release."""
     return _text(f"{proc_root}/sys/kernel/osrelease").strip() or None
 
 

@@ -262,7 +262,7 @@ RDMA = {
 
 
 def main() -> None:
-    """Send what was asked for and return the results."""
+    """Send the requested probes and return the results."""
     module = AnsibleModule(
         argument_spec={
             "arp": {**LIST, "options": ARP},

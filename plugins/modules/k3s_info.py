@@ -104,7 +104,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 
 def main() -> None:
-    """Read the node and return it."""
+    """Read the node and return the result."""
     module = AnsibleModule(
         argument_spec={
             "data_dir": {"type": "path", "default": DATA},

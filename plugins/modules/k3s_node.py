@@ -122,7 +122,7 @@ WANTED += ("agent_token", "first", "cdi")
 
 
 def present(module: t.Any) -> list[Change]:
-    """Bring K3s to what is wanted; return what differed."""
+    """Bring K3s to the wanted state; return what differed."""
     given, run = module.params, module_runner(module)
     wanted = install.Wanted(**{name: given[name] for name in WANTED}, data=given["data_dir"], timeout=given["timeout"])
     installed = machine.read_installed(run, data=wanted.data, registries=wanted.registries)
@@ -141,7 +141,7 @@ def present(module: t.Any) -> list[Change]:
 
 
 def absent(module: t.Any) -> list[Change]:
-    """Take K3s away; return what went."""
+    """Remove K3s; return what is removed."""
     run, data = module_runner(module), module.params["data_dir"]
     installed = machine.read_installed(run, data=data)
     if installed.version and installed.ours is None:
@@ -157,7 +157,7 @@ def absent(module: t.Any) -> list[Change]:
 
 
 def foreign(what: str) -> str:
-    """Return the message for a K3s that was there before."""
+    """Return the message for a K3s that this collection did not install."""
     return f"K3s is on this node, and this collection did not lay it there. {what} Remove it with its k3s-uninstall.sh."
 
 
@@ -183,7 +183,7 @@ def main() -> None:
         required_if=[("state", "present", ["role", "version", "file"])],
         supports_check_mode=True,
     )
-    # With become, a command has a terminal, and is hung up when the connection breaks: the node must not stay half changed.
+    # With become, a command has a terminal, and gets SIGHUP when the connection breaks: the node must not be left half changed.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         changes = present(module) if module.params["state"] == "present" else absent(module)

@@ -86,7 +86,7 @@ EARLYOOM = "earlyoom.service"
 
 
 def run(module: t.Any) -> dict[str, t.Any]:
-    """Bring the node to what is wanted; return what differed."""
+    """Bring the node to the wanted state; return what differed."""
     given, node = module.params, UnitFiles(module_runner(module), RECORD)
     ours = bool(node.ours.get("package") or given["package_ours"])
     wanted = None if given["state"] == "absent" else unit_files.wanted(given, given["adjust"])

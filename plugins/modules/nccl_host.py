@@ -122,7 +122,7 @@ ARGUMENTS: dict[str, t.Any] = {
 
 
 def wish(given: t.Mapping[str, t.Any]) -> HostSettings | None:
-    """Return what the node is to have; None for what it had before."""
+    """Return the wanted settings; None to restore the previous ones."""
     if given["state"] == "absent":
         return None
     texts = {key: {str(k): str(v) for k, v in given[key].items()} for key in ("environment", "sysctls")}

@@ -187,7 +187,7 @@ REQUIRED_IF = [("state", "present", ["content"])]
 
 
 def work(module: AnsibleModule, scratch: str) -> Outcome:
-    """Take the step that was asked for."""
+    """Run the requested phase."""
     given = module.params
     if given["state"] == "present" and not (given["content"] or "").strip():
         raise CollectionError("content: the file's text is needed with state: present. state: absent removes the file.")

@@ -131,7 +131,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 
 def main() -> None:
-    """Read the node and return how it is doing."""
+    """Read the node and return its health."""
     module = AnsibleModule(
         argument_spec={
             "signatures": {"type": "dict", "default": {}},

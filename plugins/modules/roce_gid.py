@@ -136,7 +136,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 
 def main() -> None:
-    """Look until all is right, nothing can become right, or the time is up."""
+    """Poll until all GIDs are right, waiting cannot help, or the time is up."""
     module = AnsibleModule(
         argument_spec={
             "functions": {"type": "list", "elements": "dict", "required": True},

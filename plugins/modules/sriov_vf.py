@@ -134,14 +134,14 @@ def gather(module: t.Any) -> Node:
 
 
 def refuse(findings: t.Sequence[Finding]) -> None:
-    """Raise CollectionError where something speaks against the change."""
+    """Raise CollectionError if anything prevents the change."""
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
         raise CollectionError(" ".join(str(finding) for finding in errors), findings=errors)
 
 
 def run(module: t.Any) -> dict[str, t.Any]:
-    """Do the work while no other run does; check mode disturbs nobody."""
+    """Do the work while keeping other runs out; check mode changes nothing and takes no lock."""
     given = module.params
     options = vfs.Options(given["trust"], given["spoof_check"], given["reset_stranded"])
     planned = [from_plain(PlannedFunction, f, f"functions[{i}]") for i, f in enumerate(given["functions"])]
@@ -161,7 +161,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
 
 
 def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], options: vfs.Options) -> dict[str, t.Any]:
-    """Gather, decide, apply, gather again, with no other run at work."""
+    """Gather, decide, apply, gather again. The caller keeps other runs out."""
     given = module.params
     node = gather(module)
     before = sriov.journal()

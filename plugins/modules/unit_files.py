@@ -83,7 +83,7 @@ RECORDS = "/var/lib/dgxspark"
 
 
 def run(module: t.Any) -> dict[str, t.Any]:
-    """Bring the node to what is wanted; return what differed."""
+    """Bring the node to the wanted state; return what differed."""
     given = module.params
     node = UnitFiles(module_runner(module), f"{RECORDS}/{given['name']}.json")
     written, wanted, output = list(node.ours.get("output", ())), None, []
@@ -94,7 +94,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
         wanted, output = core.wanted(given), given["output"]
     changes = node.settle(wanted, module.check_mode, {"output": output})
     for path in () if module.check_mode else written:
-        if path not in output:  # a program that was stopped may have left a half of it
+        if path not in output:  # a program that was stopped may have left it half written
             node_files.remove(path)
             node_files.remove(node_files.beside(path))
     return told(changes)

@@ -90,7 +90,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import ca
 
 
 def token_file(module: t.Any) -> str | None:
-    """Lay the token into a file of root's alone, below the module's own folder, which goes when it ends."""
+    """Write the token to a file that only root can read, in the module's own folder, which is removed when it ends."""
     if not module.params["token"]:
         return None
     path = pathlib.Path(module.tmpdir) / "hub-token"
@@ -100,7 +100,7 @@ def token_file(module: t.Any) -> str | None:
 
 
 def present(module: t.Any) -> dict[str, t.Any]:
-    """Have the weights there; return the module's result."""
+    """Make sure that the weights are present; return the module's result."""
     given = module.params
     root, repo = given["cache_dir"], given["repo"]
     wanted = fetch.Wanted(

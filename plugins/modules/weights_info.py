@@ -70,7 +70,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import ca
 
 
 def seen(root: str, asked: dict[str, t.Any], names: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return what a node has of one repository. names: of the files to be read."""
+    """Return what a node has of one repository. names: of the files to read."""
     manifest = cache.read(root, asked["repo"], asked.get("revision"))
     if manifest is None:
         return {"manifest": None, "whole": False, "total": 0, "missing": 0, "files": {}}
@@ -81,7 +81,7 @@ def seen(root: str, asked: dict[str, t.Any], names: t.Sequence[str]) -> dict[str
 
 
 def main() -> None:
-    """Read the node and return it."""
+    """Read the node and return the result."""
     module = AnsibleModule(
         argument_spec={
             "cache_dir": {"type": "path", "required": True},

@@ -24,7 +24,7 @@ _LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
 
 
 def exact(version: str) -> Version:
-    """Return a whole version: with its candidate (`1.36.0rc2`) and its build (`1.36.4+1`)."""
+    """Return a whole version, including a release candidate (`1.36.0rc2`) or build (`1.36.4+1`)."""
     if PACKAGING_ERROR is not None:
         raise CollectionError(
             f"The Python package packaging is missing on the controller ({PACKAGING_ERROR}). "
@@ -81,7 +81,7 @@ def matches(version: str, wanted: str) -> bool:
 
 
 def of_image(version: str, digest: str) -> str:
-    """Return a version for an image's own flag table: it is no release's, so no other image uses the table."""
+    """Return a version for an image's own flag table: it belongs to no release, so no other image uses the table."""
     return f"{version}{'.' if '+' in version else '+'}image.{digest.removeprefix('sha256:')[:12]}"
 
 

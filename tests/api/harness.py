@@ -1,4 +1,4 @@
-"""The role k8s_dgx as its owner runs it: an inventory of four Sparks, all of them this machine, and a cluster.
+"""The role k8s_dgx as an owner runs it: an inventory of four Sparks, all of them this machine, and a cluster.
 
 The cluster is the stand-in (tests/stand_ins/kube_api.py) or a real one.
 """
@@ -25,7 +25,7 @@ NOT_RUN = "not run: the library kubernetes or the collection kubernetes.core is 
 
 
 def collections() -> pathlib.Path | None:
-    """Return where kubernetes.core is, for a playbook of its own process."""
+    """Return the collections path that has kubernetes.core, for an ansible-playbook process."""
     for place in os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep):
         if (pathlib.Path(place) / "ansible_collections/kubernetes/core/MANIFEST.json").is_file():
             return pathlib.Path(place)
@@ -44,7 +44,7 @@ def playbook(**role: str) -> list[Plain]:
 
 
 class Site:
-    """One inventory and one playbook. hosts: with their variables (`count` Sparks that are this machine); variables: of all."""
+    """One inventory and one playbook. hosts: with their variables (default: `count` local Sparks); variables: of the group."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Site:
             "k8s_dgx_kubeconfig": str(kubeconfig),
             "k8s_dgx_memory_check": False,
             "k8s_dgx_image": inputs.PINNED,
-            # This machine is all four Sparks: nothing is put onto it.
+            # All four Sparks are this machine: nothing is installed on it.
             "k8s_platform_parts": {"cni_plugins": "unmanaged"},
             "k8s_dgx_weights": "unmanaged",
-            # This machine's disk is not judged, but where a test is about that.
+            # This machine's free disk space must not matter, except in the tests about it.
             "k8s_dgx_image_room_gib": 0,
             "k8s_dgx_disk_reserve_gib": 0,
             "k3s_kubelet_args": {"image-gc-high-threshold": 100},
@@ -84,11 +84,11 @@ class Site:
         self.play()
 
     def play(self, **role: str) -> None:
-        """Choose the role's entry point for the runs to come."""
+        """Choose the role's entry point for the next runs."""
         (self.folder / "play.yml").write_text(yaml.safe_dump(playbook(**role), sort_keys=False), encoding="utf-8")
 
     def include(self, name: str) -> None:
-        """Choose tasks of the playbooks (`remove`: playbooks/tasks/remove.yml) for the runs to come."""
+        """Choose a task file of the playbooks (`remove`: playbooks/tasks/remove.yml) for the next runs."""
         task = {
             "name": "Include it",
             "ansible.builtin.include_tasks": str(ROOT / "playbooks" / "tasks" / f"{name}.yml"),
@@ -97,7 +97,7 @@ class Site:
         (self.folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
 
     def parts(self, *names: str, then: t.Sequence[Plain] = ()) -> None:
-        """Choose several entry points (`plan`, or `model_weights:present` of another role) in one play for the runs to come.
+        """Choose several entry points (`plan`, or `model_weights:present` of another role) in one play for the next runs.
 
         then: tasks after them.
         """
@@ -118,7 +118,7 @@ class Site:
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": f"{self.folder / 'collections'}{os.pathsep}{collections()}",
             "ANSIBLE_HOME": str(self.folder / "home"),
-            "TMPDIR": str(self.temporary),  # the Kubernetes client keeps what it has discovered there
+            "TMPDIR": str(self.temporary),  # the Kubernetes client puts its discovery cache there
             "ANSIBLE_NOCOLOR": "1",
             **self.environment,
         }
@@ -132,7 +132,7 @@ class Site:
         return ran.returncode, said, sum(map(int, re.findall(r"changed=(\d+)", said)))
 
     def good(self, *options: str, **variables: t.Any) -> int:
-        """Run the role, which must end well; return how many tasks changed something."""
+        """Run the role, which must succeed; return how many tasks changed something."""
         code, said, changed = self.run(*options, **variables)
         assert code == 0, said
         return changed

@@ -1,4 +1,4 @@
-"""The module kube_apply against the stand-in of an API server, where what it applies meets what is being deleted."""
+"""The module kube_apply against the stand-in of an API server, when the object to apply is still being deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_is_being_deleted_is_waited_for_and_made_again_and_a_module_says_th
     apply = {"dgxspark.cluster.kube_apply": {"objects": [wanted], "kubeconfig": str(tmp_path / "kubeconfig")}}
     unknown = {"apiVersion": "example.com/v1", "kind": "Unknown", "metadata": {"name": "settings"}}
     wrong = {"dgxspark.cluster.kube_apply": {"objects": [wanted, unknown], "kubeconfig": str(tmp_path / "kubeconfig")}}
-    # Variables of a task are its module's alone: with them a module of its own process does the work.
+    # A task's own environment reaches only a module: with one, the work is done in a separate module process.
     module = {"environment": {"ANY": "thing"}}
     content = {
         "content": "{{ [first, again, wrong, same] | to_json }}",

@@ -1,7 +1,7 @@
-"""bench.yml with dgxspark_bench_from=pod as its owner runs it, against the stand-in of a cluster.
+"""bench.yml with dgxspark_bench_from=pod as an owner runs it, against the stand-in of a cluster.
 
-NO IMAGE RUNS HERE: the pod's own program runs for real, as a process with the files and the key that the pod has mounted, and asks a
-scripted server where the Service says that the model is.
+NO IMAGE RUNS HERE: the pod's own program runs for real, as a process with the files and the key that the pod mounts, against a
+scripted server at the Service's address.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHORT = {**POD, "dgxspark_bench_levels": [1, 2], "dgxspark_bench_rounds": 1}
 
 
 class Cluster(kube_api.Cluster):
-    """A cluster whose kubelets run the pod that measures. bare: its image has no package at all. slow: how long it takes to begin."""
+    """A cluster that runs the program of the benchmark's pod. bare: its image has no Python packages. slow: seconds until it starts."""
 
     def __init__(self, nodes: t.Sequence[str], root: pathlib.Path) -> None:
         super().__init__(nodes)
@@ -75,7 +75,7 @@ class Cluster(kube_api.Cluster):
             made["status"]["phase"] = "Failed" if process.returncode else "Succeeded"
 
     def _lay(self, made: Plain, root: pathlib.Path) -> None:
-        """Mount what the pod has, with the paths of the pod that its files name below the root."""
+        """Lay out the pod's mounts below the root, and rewrite the paths in their files to match."""
         volumes = {volume["name"]: volume for volume in made["spec"]["volumes"]}
         for mount in made["spec"]["containers"][0]["volumeMounts"]:
             place, volume = root / mount["mountPath"].lstrip("/"), volumes[mount["name"]]
@@ -104,7 +104,7 @@ class Owner(harness.Site):
         self.before = set(self.cluster.objects)
 
     def left(self) -> list[str]:
-        """What is in the cluster beside the served model."""
+        """Return the names of the objects that were not there when only the model was served."""
         return [key[3] for key in self.cluster.objects if key not in self.before]
 
     def report(self) -> Plain:
@@ -118,7 +118,7 @@ class Owner(harness.Site):
         return " ".join(said.split())
 
     def another(self, phase: str) -> str:
-        """Another run's pod and ConfigMap; return their name."""
+        """Create another run's pod and ConfigMap; return their name."""
         name = "bench-default-0ther"
         own = {"name": name, "namespace": SPACE, "labels": {BENCH: "default", "app.kubernetes.io/managed-by": MANAGER}}
         self.cluster.put(("v1", "configmaps", SPACE, name), {"metadata": dict(own), "data": {}})
@@ -153,7 +153,7 @@ def test_a_model_is_measured_from_beside_its_head_and_nothing_is_left(owner: Own
     owner.cluster.writes.clear()
     code, said, changed = owner.run("--check", **SHORT)
     assert (code, changed, owner.cluster.writes, server.requests) == (0, 0, [], []), said
-    killed = owner.another("Succeeded")  # of a run that was killed
+    killed = owner.another("Succeeded")  # left by a run that was killed
     with leaks.Watch() as watch:
         code, said, changed = owner.run("-vvv", **SHORT)
     assert (code, changed) == (0, 0), said
@@ -164,7 +164,7 @@ def test_a_model_is_measured_from_beside_its_head_and_nothing_is_left(owner: Own
     assert [level["verdict"] for level in report["workloads"][0]["levels"]] == ["good", "good"]
     assert "chat: 2 at once: 2 of 2 requests" in said and "asked from a pod of the cluster" in said
     assert "<h1>Good</h1>" in (owner.folder / "out/b.html").read_text(encoding="utf-8")
-    # The key comes from the instance's Secret, and is in no object beside it, no argument, log or file of ours.
+    # The key comes from the instance's Secret, and is in no other object, argument, log or file of ours.
     assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
     (pod,) = owner.cluster.ran
     texts = {"output": said, "pod": json.dumps(pod), "log": owner.cluster.logs[pod["metadata"]["name"]]}
@@ -213,7 +213,7 @@ def test_a_run_that_is_interrupted_takes_its_pod_away(owner: Owner) -> None:
     seen: list[list[str]] = []
 
     def interrupt() -> None:
-        """As a terminal does: what ansible-playbook itself is sent, its workers are not."""
+        """Send SIGINT as a terminal does: to ansible-playbook itself, not to its workers."""
         while not owner.cluster.ran:
             time.sleep(0.1)
         time.sleep(3)

@@ -1,4 +1,4 @@
-"""The platform and the hub's library from a bundle, behind a wall: a proxy that lets nobody through and remembers who asked."""
+"""The platform and the hub's library from a bundle, behind a wall: a proxy that refuses and records every request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cni() -> bytes:
 
 
 def wheel() -> bytes:
-    """Return a wheel that pip installs, with nothing in it but a module."""
+    """Return a wheel that pip can install, with a single module in it."""
     made, info = io.BytesIO(), "huggingface_hub-9.0.0.dist-info"
     with zipfile.ZipFile(made, "w") as packed:
         packed.writestr("huggingface_hub.py", "VERSION = 9\n")
@@ -45,7 +45,7 @@ def wheel() -> bytes:
 
 
 class Walled:
-    """A site with a bundle, and with a knowledge of its own that the bundle was made by."""
+    """A site with a bundle, and with the owner's knowledge that the bundle was made from."""
 
     def __init__(self, site: StandIn) -> None:
         self.site, self.wall, self.bundle = site, Wall(), site.folder / "bundle"
@@ -56,7 +56,7 @@ class Walled:
             "PIP_FIND_LINKS": "",
         }
         own, contents = site.folder / "own", {"cni_plugins": cni(), "huggingface_hub": wheel()}
-        # Nobody listens there: what would ask it is told by the wall.
+        # Must not be fetched: the wall would record the request.
         url = "https://github.com/releases/cni.tgz"
         file = {"url": url, "sha256": hashlib.sha256(contents["cni_plugins"]).hexdigest()}
         common = {"source": ["made by a test"], "verified": "measured"}
@@ -135,7 +135,7 @@ def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Wal
 
 
 def test_without_a_bundle_the_wall_is_asked(walled: Walled) -> None:
-    """What the others do not see would be seen."""
+    """A control for the tests above: a request does reach the wall."""
     walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="cni_plugins.yml")
     files = {arch: {"url": "http://github.invalid/x", "sha256": "0" * 64} for arch in ("arm64", "amd64")}
     install = {"folder": str(walled.site.folder / "bin"), "members": ["static"], "files": files}

@@ -1,4 +1,4 @@
-"""What verify reads of a cluster: real runs of kubernetes.core against the stand-in of an API server.
+"""What verify reads from a cluster: real runs of kubernetes.core against the stand-in of an API server.
 
 The pods are the stand-in's, and their logs constructed (tests/unit/nccl_logs.py): NO POD RUNS HERE.
 """
@@ -22,7 +22,7 @@ OOM = "kernel: Out of memory: Killed process 4242 (python3) total-vm:1kB"
 
 
 class Reader(harness.Site):
-    """Four ranks that are there, and a play that keeps what verify would be given."""
+    """Four ranks, and a play that saves what verify would be given."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
@@ -30,7 +30,7 @@ class Reader(harness.Site):
         super().__init__(folder, folder / "kubeconfig")
 
     def start(self) -> None:
-        """Put the ranks of a model there, behind a port of the nodes."""
+        """Start a model's ranks behind a NodePort."""
         self.play()
         self.good(k8s_dgx_serving={"service_type": "NodePort"})
         for pod in self.cluster.pods().values():
@@ -44,7 +44,7 @@ class Reader(harness.Site):
         self.cluster.logs = {f"serve-default-rank{n}-0": "\n".join(lines) for n, lines in enumerate(logs)}
 
     def read(self, **variables: t.Any) -> Plain:
-        """Run what verify and bench read it by; return what it set."""
+        """Run the tasks with which verify and bench read the cluster; return what they set."""
         self.include("evidence")
         file = self.folder / "evidence.json"
         plays = yaml.safe_load((self.folder / "play.yml").read_text(encoding="utf-8"))
@@ -77,14 +77,14 @@ def test_the_ranks_logs_are_read_and_judged_and_the_model_is_found(site: Reader)
     (group,) = found["tokens"]["groups"]
     assert group["url"] == "http://192.0.2.0:30123/v1"
     assert len(site.cluster.writes) == writes
-    # A rank that is missing leaves the transport unknown, and a service inside the cluster the model unasked.
+    # Without one rank's log the transport is unknown; behind a ClusterIP service the model is not asked.
     site.service()["spec"]["type"] = "ClusterIP"
     del site.service()["spec"]["ports"][0]["nodePort"]
     site.log(logs[:3])
     found = site.read()
     assert found["pod"]["transport"]["verdict"] == "unknown"
     assert "ClusterIP" in found["tokens"]["reason"]
-    # Logs that say nothing of NCCL are a reason.
+    # Logs that say nothing about NCCL are given as the reason.
     site.log([["Loading weights"]] * 4)
     found = site.read()
     assert "nothing of NCCL" in found["pod"]["reason"]

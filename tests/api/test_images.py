@@ -1,4 +1,4 @@
-"""The role k8s_dgx with the engine's image, as its owner runs it, against the stand-in of a cluster: NO KUBELET RUNS HERE."""
+"""The role k8s_dgx with the engine's image, as an owner runs it, against the stand-in of a cluster: NO KUBELET RUNS HERE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST, SECOND = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 
 
 class Owner(harness.Site):
-    """Four Sparks, and a registry that is the stand-in's."""
+    """Four Sparks, and the stand-in's registry."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
@@ -36,7 +36,7 @@ class Owner(harness.Site):
         return " ".join(said.split())
 
     def pulls(self) -> list[str]:
-        """The pods that were made to pull, and the times that one was taken away again."""
+        """Return the writes that created or deleted a pull pod."""
         return [name for name in self.cluster.writes if "-pull-" in name]
 
     def record(self) -> str:
@@ -52,12 +52,12 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 
 
 def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner) -> None:
-    """One way through; each step begins where the one before it ended."""
+    """One run through; each step starts where the last one ended."""
     code, said, changed = owner.run("--check")
     assert (code, changed > 0) == (0, True), said
     assert f"{OLD}: digest not known yet; to be pulled on spark1, spark2, spark3, spark4." in " ".join(said.split())
     assert owner.pulls() == [] and owner.cluster.told == []
-    # Pulled by a pod on each node, which is gone afterwards, before any rank is there.
+    # Pulled by a pod on each node; the pods are gone before any rank is created.
     code, said, _changed = owner.run()
     assert code == 0, said
     assert f"{OLD}: {FIRST}; pulled on spark1, spark2, spark3, spark4." in " ".join(said.split())
@@ -65,11 +65,11 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
     assert [name.split("/")[0] for name in writes] == ["Pod"] * 4 + ["-Pod"] * 4 + ["StatefulSet"] * 4
     assert owner.record() == f"{OLD} {FIRST}\n"
     assert len(owner.cluster.pods()) == 4
-    # Again: nothing is asked of any kubelet.
+    # Again: no kubelet is asked to pull.
     owner.cluster.writes.clear()
     assert owner.good() == 0
     assert owner.cluster.writes == []
-    # One node lacks the new image and cannot have it, nor another: both are named, with cause and remedy; the old model serves on.
+    # Two nodes cannot pull the new image: both are named, with cause and remedy; the old model keeps serving.
     owner.cluster.faults = {
         (
             "spark2",
@@ -87,7 +87,7 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
     assert not [name for name in owner.cluster.writes if "StatefulSet" in name]
     assert not [name for name in owner.cluster.pods() if "-pull-" in name], "pods are taken away whatever comes of them"
     assert owner.record() == f"{OLD} {FIRST}\n"
-    # Mended, two nodes alone need a pod.
+    # Once that is fixed, only these two nodes need a pull pod.
     owner.cluster.faults, owner.cluster.writes = {}, []
     assert owner.good(k8s_dgx_model_profile=OTHER, k8s_dgx_image=NEW) > 0
     made = [name for name in owner.pulls() if not name.startswith("-")]
@@ -101,16 +101,16 @@ def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> N
     owner.cluster.registry[OLD] = SECOND
     owner.cluster.nodes()["spark3"]["status"]["images"].clear()
     unlike = f"{OLD} is not the same image on all nodes"
-    # A restart would have the node that lost the image pull another one.
+    # A restart would make the node that lost the image pull a different one.
     text = owner.refused(k8s_dgx_restart=True)
     assert unlike in text and f"spark3: {SECOND[:19]}" in text and "crictl rmi" in text
-    # Without one, the rank that runs another image is seen.
+    # Without a restart, the rank that already runs a different image is noticed.
     owner.cluster.nodes()["spark3"]["status"]["images"].clear()
     (moved,) = [pod for pod in owner.cluster.pods().values() if pod["spec"]["nodeSelector"][HOSTNAME] == "spark3"]
     moved["status"]["containerStatuses"] = [owner.cluster.pull(moved, moved["spec"]["containers"][0], "spark3")]
     text = owner.refused()
     assert unlike in text and f"spark3: {SECOND[:19]}" in text
-    # What it says: `crictl rmi` where it is the older one, and again.
+    # As the message says: `crictl rmi` on the nodes with the older image, and run again.
     for name in ("spark1", "spark2", "spark4"):
         owner.cluster.nodes()[name]["status"]["images"].clear()
     text = owner.refused()
@@ -120,9 +120,9 @@ def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> N
     assert owner.record() == f"{OLD} {SECOND}\n"
     ids = [pod["status"]["containerStatuses"][0]["imageID"] for pod in owner.cluster.pods().values()]
     assert len(ids) == 4 and all(each.endswith(SECOND) for each in ids)
-    # Accepted once, it is the one that came first.
+    # Once accepted, the new digest is the recorded one.
     assert owner.good() == 0
-    # The record outlives the instance, not the whole.
+    # The record outlives the instance (but not a teardown).
     owner.good(k8s_dgx_state="absent")
     assert owner.record() == f"{OLD} {SECOND}\n"
 
@@ -165,7 +165,7 @@ def test_a_policy_of_never_and_a_platform_that_is_not_there(owner: Owner) -> Non
     }
     text = owner.refused()
     assert all(f"spark{number}: it is not built for these nodes" in text for number in range(1, 5))
-    # What a run left that was killed is no obstacle.
+    # What a killed run left is no obstacle.
     owner.cluster.faults = {}
     left = {"metadata": {"name": "serve-default-pull-spark1", "namespace": "dgx-serving"}}
     left["metadata"]["labels"] = {

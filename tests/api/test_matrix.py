@@ -1,4 +1,4 @@
-"""playbooks/matrix.yml as its owner runs it: one Spark that is this machine, a stand-in of the cluster, a scripted model server."""
+"""playbooks/matrix.yml as an owner runs it: one Spark that is this machine, a stand-in of the cluster, a scripted model server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 Plain = dict[str, t.Any]
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 PROFILE = "qwen3-vl-8b-instruct-fp8"
-SLOW_S = 900.0  # a case takes five playbooks, each of which takes a minute on a machine that does much else
+SLOW_S = 900.0  # a case runs five playbooks, each of which takes a minute on a busy machine
 CRASHING = "registry.example/crashing:1"
 SIGNATURES = knowledge.load("signatures")
 ENTRY = {
@@ -49,7 +49,7 @@ ENTRY = {
 
 
 class Owner(harness.Site):
-    """The site, its cluster, and the server that answers as the case that is served has it."""
+    """The site, its cluster, and a model server whose answers depend on the served case."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster(["spark1"])
@@ -84,7 +84,7 @@ class Owner(harness.Site):
         threading.Thread(target=self.crash, daemon=True).start()
 
     def crash(self) -> None:
-        """Let the container of the image that crashes end again and again."""
+        """Keep the container with the crashing image in CrashLoopBackOff."""
         count = 0
         while not self.over.wait(1):
             count += 1
@@ -98,7 +98,7 @@ class Owner(harness.Site):
                         pod["status"] = {"phase": "Running", "containerStatuses": [status], "conditions": conditions}
 
     def argv(self) -> str:
-        """Return what the rank that serves was started with."""
+        """Return the configuration with which the serving rank was started."""
         made = [m for m in self.cluster.objects.values() if m["kind"] in ("ConfigMap", "StatefulSet")]
         return json.dumps([m for m in made if m["metadata"]["name"].startswith("serve-default")])
 
@@ -108,7 +108,7 @@ class Owner(harness.Site):
         return sse(*["!"] * 200, tokens=200) if garbage else sound(request)
 
     def serve(self) -> None:
-        """Serve a model, as before the matrix."""
+        """Serve a model before the matrix starts."""
         self.playbook = "play.yml"
         self.good(k8s_dgx_model_profile=PROFILE)
         self.playbook = str(harness.ROOT / "playbooks" / "matrix.yml")
@@ -134,7 +134,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
 
 
 def as_printed(owner: Owner, number: int) -> list[str]:
-    """Return the options of a command of the guide's first section, with the owner's inventory and matrix, and choose its playbook."""
+    """Choose the playbook of one of the guide's commands; return its options, with the owner's inventory and matrix."""
     _program, owner.playbook, *options = shlex.split(guide.commands("guide_matrix")[number])
     assert options[:2] == ["-i", "inventory"]
     return [option.replace("=002-gemma-4-31b", "=three.yml") for option in options[2:]]
@@ -168,7 +168,7 @@ def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
     }, done
     # The model before serves again, exactly.
     assert owner.sets() == before
-    # Each case's evidence is found from the table: answers, logs, what each step printed.
+    # The table leads to each case's evidence: answers, logs, each step's output.
     folder = owner.folder / "matrix" / "three"
     crash, sound_case = folder / done["crash"]["evidence"], folder / done["sound"]["evidence"]
     with gzip.open(crash / "logs/serve-default-rank0-0.log.gz", "rt") as log:
@@ -180,7 +180,7 @@ def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
     }
     page = (folder / "matrix.html").read_text()
     assert done["crash"]["evidence"] in page
-    # Rows lie in the owner's folder and count: the plan of the case is proven, and the crash is blocked.
+    # Rows are in the owner's folder and count as evidence: the case's plan is proven, and the crash is blocked.
     rows = {
         row["case"]: row
         for row in yaml.safe_load((owner.folder / "dgxspark/evidence/matrix-three.yml").read_text())["entries"]
@@ -191,7 +191,7 @@ def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
         "crash": "crash",
     }
     assert set(rows["sound"]["measured"]) >= {"n1", "n4", "wall", "ttft_ms", "requests"}
-    # The log says what was blocked, and why; an image that differs by case is nobody's.
+    # The log says what was blocked, and why; an image that differs between cases is left out.
     log = (folder / "matrix.md").read_text()
     assert re.search(r"\*\*wide\*\*: blocked by the plan: ", log), log
     assert CRASHING not in log
@@ -202,11 +202,11 @@ def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
     assert code == 0, said
     assert "PROVEN" in said, said
     assert rows["sound"]["id"] in said, said
-    # To be shared: not one name or address of what went in.
+    # The file to share has none of the site's names and addresses.
     shared = (owner.folder / "share.yml").read_text()
     for name in ("spark1", "192.0.2.17", "127.0.0.1", os.uname().nodename, str(owner.folder)):
         assert not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", shared), name
-    # Again: nothing is left, nothing is touched, nothing is asked.
+    # Again: nothing is left to measure, so nothing is touched or asked.
     owner.cluster.writes.clear()
     owner.model.requests.clear()
     code, said, changed = owner.run(*as_printed(owner, 1), **owner.given)
@@ -216,7 +216,7 @@ def test_three_cases_their_evidence_and_the_model_before(owner: Owner) -> None:
 
 
 def started(owner: Owner) -> subprocess.Popen[str]:
-    """Begin a run that a test can stop."""
+    """Start a run in the background, so that a test can stop it."""
     env = {
         **os.environ,
         "ANSIBLE_CONFIG": str(owner.folder / "ansible.cfg"),
@@ -276,7 +276,7 @@ def test_killed_it_goes_on_where_it_was(owner: Owner, step: str) -> None:
     process.kill()
     process.communicate(timeout=60)
     until = time.monotonic() + SLOW_S
-    while True:  # the case at work comes to its end, and meanwhile nobody else begins
+    while True:  # the case in progress finishes; until then, another run is refused
         code, said, _changed = owner.run(**owner.given)
         if code == 0:
             break
@@ -293,7 +293,7 @@ def test_a_lost_node_ends_it_with_the_model_before(owner: Owner) -> None:
     owner.serve()
     before = owner.sets()
     process = started(owner)
-    begun(owner, "bench-1")  # from the next step on the node does not answer
+    begun(owner, "bench-1")  # from the next step on, the node does not answer
     hosts = owner.folder / "hosts.yml"
     inventory = hosts.read_text()
     lost = yaml.safe_load(inventory)
@@ -305,7 +305,7 @@ def test_a_lost_node_ends_it_with_the_model_before(owner: Owner) -> None:
     measured = len(owner.done())
     assert measured < 3
     assert owner.sets() == before
-    # It is back: the case that it was lost in is measured, and no other twice.
+    # The node is back: the interrupted case is measured, and no case twice.
     hosts.write_text(inventory, encoding="utf-8")
     owner.given["dgxspark_matrix_hours"] = 0.0001
     code, said, _changed = owner.run(**owner.given)

@@ -23,7 +23,7 @@ ROW = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 4, "calls": 2, "rou
 
 
 class Bench(harness.Site):
-    """Four Sparks that were seen, and the playbook that an owner runs."""
+    """Four Sparks with their facts, and a play that runs the benchmark."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])

@@ -36,7 +36,7 @@ def test_kinds_are_listed_in_one_step_and_the_same_by_a_module_with_an_environme
     asked = {"kinds": kinds, "label_selectors": ours, "kubeconfig": str(tmp_path / "kubeconfig")}
     tasks: list[dict[str, t.Any]] = [
         {"dgxspark.cluster.kube_objects": asked, "register": "direct"},
-        # Variables of a task are its module's alone: which cluster KUBECONFIG names must not depend on who asks.
+        # A task's own environment reaches only a module: the cluster must be the same either way.
         {"dgxspark.cluster.kube_objects": asked, "environment": {"ANY": "thing"}, "register": "module"},
         {
             "dgxspark.cluster.kube_objects": {"kinds": [{"kind": "Node"}]},

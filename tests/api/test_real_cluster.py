@@ -1,6 +1,6 @@
 """The role k8s_dgx against a real API server with real controllers: DGXSPARK_TEST_KUBECONFIG names its kubeconfig.
 
-Not KUBECONFIG itself: who runs the tests must not find them in his own cluster. It needs nodes spark1 to spark4 that each
+Not KUBECONFIG itself, so that the tests never run by accident in a developer's own cluster. It needs nodes spark1 to spark4 that each
 offer one nvidia.com/gpu and the VFs of index 0 (dgxspark.cluster/p0f0v0, p0f1v0); stand-in kubelets will do. A server before
 1.21 has no policy/v1: the disruption budget is then not run.
 """
@@ -59,11 +59,11 @@ def test_one_way_through(site: Real) -> None:
         f"serve-default-rank{rank}-0": f"spark{rank + 1}" for rank in range(4)
     }
     uids = {pod.metadata.uid for pod in site.pods().values()}
-    # Again, and in check mode: nothing changes, no pod is another.
+    # Again, and in check mode: nothing changes, no pod is replaced.
     assert site.good() == 0
     assert site.good("--check") == 0
     assert {pod.metadata.uid for pod in site.pods().values()} == uids
-    # What we manage is ours by server-side apply; what somebody else adds stays his, and is no change of ours.
+    # Server-side apply owns only the fields that we manage; what others add stays, and is not reported as a change.
     labels = {"metadata": {"labels": {"theirs": "stays"}}}
     site.core.patch_namespaced_service("serve-default", NAMESPACE, labels, field_manager="somebody")
     assert site.good() == 0
@@ -71,12 +71,12 @@ def test_one_way_through(site: Real) -> None:
     assert service.metadata.labels["theirs"] == "stays"
     managers = {(each.manager, each.operation) for each in service.metadata.managed_fields}
     assert managers == {("dgxspark.cluster", "Apply"), ("somebody", "Update")}
-    # What is ours and was changed is taken back, and that is a change.
+    # A field of ours that somebody changed is set back, and that is a change.
     ports = {"spec": {"ports": [{"port": service.spec.ports[0].port, "targetPort": 1}]}}
     site.core.patch_namespaced_service("serve-default", NAMESPACE, ports, field_manager="somebody")
     assert site.good() == 1
     assert site.core.read_namespaced_service("serve-default", NAMESPACE).spec.ports[0].target_port == "http"
-    # A fifth rank has no GPU to go to: it stays Pending, and the cause is the scheduler's own.
+    # A fifth rank has no free GPU: it stays Pending, and the cause is given in the scheduler's own words.
     extra = {"instance": {"name": "fifth", "port": 31000, "dist_port": 52000}}
     soon = {**site.choices, "peers_timeout_s": 5, "load_timeout_s": 5}
     code, said, _changed = site.run(k8s_dgx_overrides=extra, k8s_dgx_serving=soon)

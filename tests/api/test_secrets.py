@@ -1,4 +1,4 @@
-"""The hub's token and the API's key through a whole run: `serve.yml` against the stand-in's API, then the rank that is made of it."""
+"""The hub's token and the API's key through a whole run: `serve.yml` against the stand-in's API, then the rank that it creates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 TOKEN = "hf_" + "Xy7Qp" * 7
 KEY, NEXT_KEY = "sk-" + "9fBz3" * 8, "sk-" + "Lw2mT" * 8
 PROFILE = "qwen3-vl-8b-instruct-fp8"  # one rank
-# All that a host has in its facts and variables at the end, without what the owner gave.
+# All facts and variables of a host at the end, except for the owner's own.
 FACTS = "{{ hostvars[inventory_hostname] | dict2items | rejectattr('key', 'in', ['k8s_dgx_hf_token', 'k8s_dgx_api_key', 'vars']) | items2dict | to_json }}"
 # The engine looks for the token as the hub's library does, and tells whether it found it.
 STAND_IN = """
@@ -37,13 +37,13 @@ sys.argv[1:] = [sys.argv[sys.argv.index("--port") + 1], os.getcwd(), "0"]
 
 
 class Owner(harness.Site):
-    """One Spark, the stand-in for its cluster, and a token in a file that the owner alone reads."""
+    """One Spark, the stand-in for its cluster, and a token in a file that only the owner can read."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.cluster = kube_api.Cluster(["spark1"])
         self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
         (folder / "facts").mkdir(mode=0o700)
-        # How much this machine has free does not count.
+        # This machine's free memory must not matter.
         free = {"k8s_dgx_free_gib": {"spark1": 110}}
         super().__init__(folder, folder / "kubeconfig", dgxspark_fabric={"topology": "single"}, **free)
         inventory = yaml.safe_load((folder / "hosts.yml").read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def owner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator
     monkeypatch.setenv("ANSIBLE_LOG_PATH", str(tmp_path / "ansible.log"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    before = os.umask(0o077)  # the file that the owner gives the token in
+    before = os.umask(0o077)  # for the file with the owner's token
     made = Owner(tmp_path)
     yield made
     os.umask(before)
@@ -73,7 +73,7 @@ def owner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator
 
 
 def pod(owner: Owner) -> Pod:
-    """The rank that the run has put into the cluster, with a stand-in for its engine."""
+    """Return the rank that the run created in the cluster, with a stand-in for its engine."""
     objects = list(owner.cluster.objects.values())
     (rank,) = (made for made in objects if made["kind"] == "StatefulSet")
     made = Pod(
@@ -96,7 +96,7 @@ def answered(rank: Pod, key: str) -> int:
 
 
 def keys(owner: Owner) -> list[str]:
-    """Return what the API's keys in the cluster are."""
+    """Return the API keys in the cluster."""
     found = (made for made in owner.cluster.objects.values() if made["kind"] == "Secret" and "key" in made["data"])
     return [base64.b64decode(made["data"]["key"]).decode() for made in found]
 
@@ -128,14 +128,14 @@ def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobo
     }
     assert all(texts.values())
     assert {name: found for name, text in texts.items() if (found := leaks.lines(text, TOKEN, KEY))} == {}
-    # In the cluster each is in its Secret alone; on disk in the owner's file and in the pod's, which others cannot read.
+    # In the cluster each is only in its Secret; on disk only in the owner's file and the pod's, which others cannot read.
     assert not leaks.files([owner.folder], TOKEN, KEY)
     for secret, place in ((TOKEN, "dgxspark/token"), (KEY, "dgxspark-api/key")):
         assert [made["kind"] for made in owner.cluster.objects.values() if leaks.lines(str(made), secret)] == ["Secret"]
         found = leaks.files([owner.folder], secret, anyone=False)
         kept = {str(pathlib.Path(path).relative_to(owner.folder)) for path in found}
         assert kept == {"variables.json", f"pod/run/secrets/{place}"}
-    # Again, nothing changes; another key, now out of a file, takes the place of the first.
+    # Again: nothing changes; then another key, from a file, replaces the first.
     code, said, changed = owner.run(**both)
     assert (code, changed) == (0, 0), said
     (owner.folder / "key").write_text(f"{NEXT_KEY}\n")
@@ -145,13 +145,13 @@ def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobo
     assert "its ranks will be stopped" in said
     assert not leaks.lines(said, TOKEN, KEY, NEXT_KEY)
     assert keys(owner) == [NEXT_KEY]
-    # A file without a key stops the run: nobody takes an open API for a closed one.
+    # A file without a key stops the run: an API must not be open by mistake.
     (owner.folder / "key").write_text("\n")
     code, said, _changed = owner.run(**given)
     assert code != 0
     assert "this is not a key (it has 0 characters)" in said
     assert keys(owner) == [NEXT_KEY]
-    # Without serving there is no key.
+    # Once nothing is served, there is no key.
     code, said, _changed = owner.run("--diff", "-vvv", **given, k8s_dgx_state="absent")
     assert code == 0, said
     assert not leaks.lines(said, TOKEN, KEY, NEXT_KEY)

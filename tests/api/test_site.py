@@ -1,4 +1,4 @@
-"""site.yml and teardown.yml as their owner runs them, for their parts platform and serve, against the stand-in of an API."""
+"""site.yml and teardown.yml as an owner runs them, with the tags platform and serve, against the stand-in of an API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTS = ("--tags", "platform,serve")
 
 
 class Owner(harness.Site):
-    """Sparks (four of them) that show what roce_info would have read, and a kubeconfig where the role k3s lays it."""
+    """Sparks (default: four) with the facts that roce_info would return, and a kubeconfig where the role k3s puts it."""
 
     def __init__(self, folder: pathlib.Path, groups: bool = True, count: int = 4, **fabric: t.Any) -> None:
         self.cluster = kube_api.Cluster(names(count))
@@ -94,7 +94,7 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
     owner.cluster.writes.clear()
     assert owner.good(*PARTS) == 0
     assert owner.cluster.writes == []
-    # A second instance goes, too, though the owner names none.
+    # Teardown removes a second instance too, although the owner does not name it.
     second = {"instance": {"name": "second", "vf_index": 1, "port": 30001, "dist_port": 51000}}
     assert owner.good(*PARTS, k8s_dgx_overrides=second, k8s_platform_gpu_shares=2) > 0
     owner.choose("models.yml")
@@ -160,7 +160,7 @@ def test_a_limit_of_two_of_four_serves_there_and_takes_nothing_from_the_others(o
     daemons = owner.daemons()
     assert {name.rpartition("-")[2] for name in daemons} == set(names(4)) and len(daemons) == 12
     config = owner.cluster.objects["v1", "configmaps", "kube-system", "dgxspark-sriov-device-plugin"]["data"]
-    # Two of them are not seen any more: they are down, or somebody works on them.
+    # Two of them are no longer seen: they are down or under maintenance.
     for host in ("spark3", "spark4"):
         owner.change(host, "dgxspark_roce")
     owner.cluster.writes.clear()
@@ -174,7 +174,7 @@ def test_a_limit_of_two_of_four_serves_there_and_takes_nothing_from_the_others(o
     owner.cluster.writes.clear()
     assert owner.good(*limit, **model) == 0
     assert owner.cluster.writes == []
-    # What is served, and what would fit, is shown of these two; the page comes once.
+    # What is served and what would fit is shown for these two; the page is written once.
     owner.choose("models.yml")
     look = {"k8s_dgx_free_gib": 60, "dgxspark_models_file": "models.html"}
     code, said, changed = owner.run("-l", "spark1,spark2", **look)
@@ -237,7 +237,7 @@ def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) 
     owner.server.shutdown()
     owner.server.server_close()
     owner.choose("teardown.yml")
-    # What engines and we ourselves left on the nodes goes; weights stay, and what is not ours.
+    # What engines and we left on the nodes is removed; weights stay, and so does what is not ours.
     for cache, files in owner.places.values():
         for folder in (cache / "kernels/sglang", cache / "huggingface/hub", files / "hub-python"):
             folder.mkdir(parents=True)
@@ -277,7 +277,7 @@ def test_the_roles_name_one_kubeconfig() -> None:
 
 
 def test_what_roles_share_is_by_default_the_same() -> None:
-    """The roles that k8s_dgx calls take it of k8s_dgx; called by themselves they know its defaults."""
+    """The roles that k8s_dgx calls take these variables from it; called on their own, they have the same defaults."""
     own, others = (
         [
             yaml.safe_load((harness.ROOT / f"roles/{role}/defaults/main.yml").read_text(encoding="utf-8"))

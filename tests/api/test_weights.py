@@ -1,4 +1,4 @@
-"""The roles k8s_dgx and model_weights, as an owner runs them: four Sparks at four addresses of loopback, each with a cache of its own.
+"""The roles k8s_dgx and model_weights, as an owner runs them: four Sparks at four loopback addresses, each with its own cache.
 
 The hub and the cluster are stand-ins (tests/stand_ins); the hub's library is the real one.
 """
@@ -94,7 +94,7 @@ def test_weights_come_once_and_go_round(alone: Owner) -> None:
     assert alone.good() > 0
     assert alone.weights() == dict.fromkeys(names(4), FILES)
     assert alone.hub.sent == {path: len(data) for path, data in FILES.items()}
-    # Again: nothing changes, nobody is asked.
+    # Again: nothing changes, and the hub is not asked.
     alone.hub.requests.clear()
     assert alone.good() == 0
     # A Spark that lost a file gets it from another.
@@ -106,11 +106,11 @@ def test_weights_come_once_and_go_round(alone: Owner) -> None:
 
 
 def test_a_spark_that_cannot_pass_on_what_it_has_is_named(alone: Owner) -> None:
-    with socket.create_server(("127.0.0.2", 47110)):  # takes the next one's connection, and never answers
+    with socket.create_server(("127.0.0.2", 47110)):  # accepts the next Spark's connection, and never answers
         code, said, _changed = alone.run(model_weights_copy_patience=3)
     assert code != 0
     assert "127.0.0.2 port 47110 is taken by something else" in said and "model_weights_copy_port" in said
-    assert alone.weights()["spark1"] == FILES  # what came stays, and the next run goes on from there
+    assert alone.weights()["spark1"] == FILES  # what arrived stays, and the next run continues from there
     assert not alone.weights()["spark3"]
 
 
@@ -146,18 +146,18 @@ def test_a_model_that_may_not_be_had_leaves_the_one_that_serves_alone(owner: Own
     assert code != 0
     assert "The repository is gated" in said and "Accept its terms" in said
     assert owner.profiles() == {MODEL}
-    # With a token that may: switched, and the token is nowhere.
+    # With a token that has access: switched, and the token is left nowhere.
     code, said, _changed = owner.run("-vvv", "--diff", k8s_dgx_model_profile=OTHER, k8s_dgx_hf_token=TOKEN)
     assert code == 0, said
     assert TOKEN not in said
     assert owner.profiles() == {OTHER}
     left = [path for path in owner.folder.rglob("*") if path.is_file() and path.name != "variables.json"]
     assert not [path for path in left if TOKEN.encode() in path.read_bytes()]
-    # Nor in the cluster: ranks that find their weights on the node ask nobody.
+    # Nor in the cluster: ranks that find their weights on the node do not need it.
     assert not [
         key for key, made in owner.cluster.objects.items() if leaks.lines(str(made), TOKEN) or key[-1].endswith("token")
     ]
-    # Gone, when it is told so, and only those of the named profile.
+    # Removed only on request, and only those of the named profile.
     assert owner.good(k8s_dgx_state="absent", k8s_dgx_weights="absent") > 0
     assert not any(owner.weights().values())
     assert all(owner.weights(OTHER).values())

@@ -1,7 +1,7 @@
-"""Run by test_guides.py: have Ansible take commands as far as their lists of tasks, in one process that forks for each.
+"""Run by test_guides.py: have Ansible parse commands up to their task lists, in one process that forks for each.
 
-A process for each command would take a second or two, most of it imports. Reads a JSON list of lists of words from the standard input
-and writes a list of exit status and output.
+A process for each command would take a second or two, most of it imports. Reads a JSON list of argument lists from stdin
+and writes a list of [exit status, output].
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible.errors import AnsibleError
 
 
 def take(words: list[str]) -> tuple[int, str]:
-    """Return how the command ended, and what it said."""
+    """Return the command's exit status and output."""
     with tempfile.TemporaryFile() as said:
         child = os.fork()
         if not child:

@@ -1,4 +1,4 @@
-"""The examples that ansible-doc shows: those of filters and lookups run as they are printed, those of modules fit what they take."""
+"""The examples that ansible-doc shows: those of filters and lookups run as printed, those of modules fit the module's arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, RO
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 BENCH = '{"operation": "all_reduce", "bytes": 1073741824, "ranks": 2, "calls": 2, "rounds_us": [50000.0]}'
-# What the owner of these examples has registered or set before.
+# Variables that the owner of these examples has registered or set earlier.
 GIDS = [
     {
         "slot": "p0f0",
@@ -44,7 +44,7 @@ for host in BEFORE["dgxspark_plan"]["hosts"].values():  # type: ignore[index]
     for function in host["functions"]:
         for vf in function["vfs"]:
             vf["hca"] = f"roce{function['slot']}v{vf['index']}"  # as the role saw it there
-# Of the examples that set `plan` themselves this is not used.
+# Not used for examples that set `plan` themselves.
 PLANNED = "{{ k8s_dgx_model_profile | dgxspark.cluster.launch_plan({'hosts': groups['dgx']}) }}"
 
 

@@ -1,4 +1,4 @@
-"""What the guide on the matrix shows is taken as it stands: its matrix is planned, and its commands are run as they are printed.
+"""The guide on the matrix is taken literally: its matrix is planned, and its commands are run as printed.
 
 The first section's commands are run by tests/api/test_matrix.py, against a cluster.
 """
@@ -86,7 +86,7 @@ def test_two_logs_are_laid_side_by_side(logs: Owner) -> None:
     code, said = run(logs, f"{command} -e compare_fail=true")
     assert code != 0
     assert "matrix/driver-595 is slower than matrix/driver-580" in said
-    # A log that is not there is said.
+    # A missing log is reported.
     code, said = run(logs, "ansible-playbook dgxspark.cluster.compare -e before=matrix/driver-580 -e after=matrix/none")
     assert code != 0
     assert "there is no such folder or journal, and no matrix of that id" in said

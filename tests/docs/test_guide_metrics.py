@@ -1,4 +1,4 @@
-"""The guide on metrics, followed in a mount namespace: foretold, laid, unchanged, run, and taken away with nothing left."""
+"""The guide on metrics, followed in a mount namespace: predicted, installed, unchanged, run, and removed without a trace."""
 
 from __future__ import annotations
 

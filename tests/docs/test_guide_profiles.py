@@ -42,7 +42,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(PUBLIC[MODEL][0]).encode() if there else b"Entry not found")
 
     def log_message(self, *_arguments: t.Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pa
         assert "verdict   UNPROVEN" in done.stdout
         assert "[WARNING]" not in done.stderr
     written = (tmp_path / commands[1][-1].partition("=")[2]).read_text(encoding="utf-8")
-    # Line by line: what the owner reads is what the guide shows, marks included.
+    # Line by line: the owner's file is what the guide shows, marks included.
     assert (
         written.split("\n", 3)[3].replace(endpoint, "https://huggingface.co")
         == guide.blocks("guide_profiles", "yaml")[0].strip("\n") + "\n"

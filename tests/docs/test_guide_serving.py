@@ -1,4 +1,4 @@
-"""What the guide on serving shows is taken as it stands: entries, profiles, overrides, names and messages."""
+"""What the guide on serving shows is taken literally: entries, profiles, overrides, names and messages."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ OTHERS = {"python3", "ansible-galaxy", "ansible-doc", "ansible-inventory", "tar"
 
 
 def code() -> str:
-    """Return all that reads variables: playbooks, roles and plugins."""
+    """Return the text of everything that reads variables: playbooks, roles and plugins."""
     files = [path for folder in ("playbooks", "roles", "plugins") for path in (ROOT / folder).rglob("*")]
     return "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".yml", ".py", ".j2"))
 
@@ -54,7 +54,7 @@ def tags_of(playbook: pathlib.Path) -> set[str]:
 
 
 def words(command: str) -> list[str]:
-    """Return a command's words; what a shell puts in by <(…) is one of them."""
+    """Return a command's words; a process substitution <(…) counts as one."""
     return shlex.split(re.sub(r"<\([^)]*\)", "OUTPUT", command), comments=True)
 
 
@@ -64,7 +64,7 @@ def options(command: t.Sequence[str], *names: str) -> list[str]:
 
 
 def variables(given: str) -> list[str]:
-    """Return the names that one `-e` sets: JSON, name=value …, or a file, whose names are not known."""
+    """Return the names that one `-e` sets: JSON, name=value …, or a file (none, as its names are unknown)."""
     if given.startswith("{"):
         return list(json.loads(given))
     return [] if given.startswith("@") else [part.partition("=")[0] for part in shlex.split(given)]

@@ -1,4 +1,4 @@
-"""Links and pictures of README and the other texts lead somewhere; those that lead outside are listed, and never fetched here."""
+"""Links and pictures of README and the other texts lead somewhere; external ones are listed, and never fetched here."""
 
 from __future__ import annotations
 

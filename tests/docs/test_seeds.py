@@ -1,4 +1,4 @@
-"""The guide of the seeds' runs is what the plan says today, and each difference from a seed's own flags has a reason."""
+"""The guide to the seeds' runs is what the plan says today, and each difference from a seed's own flags has a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_difference_has_a_reason(line: seed_table.Line) -> None:
 
 @named
 def test_a_seed_and_its_row_agree(line: seed_table.Line) -> None:
-    """Figures as the row has them, to the digits that the seed prints; a key that the row lacks is a figure lost."""
+    """Figures match the row's, to the digits that the seed prints; a key that the row lacks is a lost figure."""
     if "row" not in line.entry:
         return
     row = ROWS[line.entry["row"]]

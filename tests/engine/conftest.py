@@ -1,4 +1,4 @@
-"""A real engine on a CPU: its environment, a tiny model that is made here, and the plan of one rank for them.
+"""A real engine on a CPU: its environment, a tiny model trained here, and the plan of one rank for them.
 
 The environment and the model are kept in the oracle's cache. Where PyPI cannot be reached the tests are *not run*.
 """
@@ -47,7 +47,7 @@ def model(engine: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def overlays(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the owner's folders of knowledge: the tests' own, and what is read of this machine and of the engine's wheel."""
+    """Return the owner's knowledge folders: the tests' own, and one generated from this machine and the engine's wheel."""
     wanted = knowledge.load("profile", [str(OWN)])[PROFILE]["engine"]
     read = tmp_path_factory.mktemp("knowledge")
     try:

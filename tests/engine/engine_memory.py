@@ -1,7 +1,7 @@
-"""Start the engine on a CPU with weights of no meaning, and print as JSON what it holds: bytes of weights, blocks, tokens.
+"""Start the engine on a CPU with dummy weights, and print as JSON what it holds: bytes of weights, blocks, tokens.
 
 Usage, with the engine's own Python: engine_memory.py FOLDER LENGTH. FOLDER has the model's config.json and nothing else.
-The last line is the JSON; what the engine logs of its cache stands before it.
+The last line is the JSON; the engine's log about its cache comes before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def weights(model: torch.nn.Module) -> int:
 
 
 def main(folder: str, length: int) -> None:
-    """Start the engine and say what it holds."""
+    """Start the engine and print what it holds."""
     loaded: list[int] = []
     pack = base_loader.process_weights_after_loading
 

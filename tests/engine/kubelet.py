@@ -1,9 +1,9 @@
-"""A stand-in for the kubelet: it runs one rendered pod of one container as a process, asks its probes, and starts it again.
+"""A stand-in for the kubelet: it runs a rendered pod of one container as a process, runs its probes, and restarts it.
 
-Imitated, by the sources of Kubernetes 1.37 (pkg/kubelet/prober, and the back-off of a container that ended): the pod's own command,
-environment, volumes, HTTP probes with their periods and thresholds, the time to end. Not imitated: images, cgroups, namespaces, init
-containers, other kinds of probes, events. What the pod has mounted at /x lies in ROOT/x, so paths in its command and environment
-begin there.
+Imitated, after the sources of Kubernetes 1.37 (pkg/kubelet/prober, and the restart back-off): the pod's own command, environment,
+volumes, HTTP probes with their periods and thresholds, the termination grace period. Not imitated: images, cgroups, namespaces, init
+containers, other kinds of probes, events. What the pod mounts at /x is at ROOT/x, so such paths in its command and environment get
+that prefix.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import P
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import listening
 
 Plain = dict[str, t.Any]
-BACK_OFF_S, BACK_OFF_MOST_S = 10, 300  # the kubelet's own, from the second start again on
+BACK_OFF_S, BACK_OFF_MOST_S = 10, 300  # the kubelet's own, from the second restart on
 
 
 class Pod:
-    """A pod. objects: all that were rendered, for its ConfigMaps and Secrets; path: of the image's programs."""
+    """A pod. objects: all rendered ones, for its ConfigMaps and Secrets; path: PATH for the image's programs."""
 
     def __init__(self, template: Plain, objects: t.Sequence[Plain], root: pathlib.Path, path: str) -> None:
         self.root, self.path = root, path
@@ -61,7 +61,7 @@ class Pod:
                 items = {item["key"]: item for item in volume[kind].get("items", ())}
                 for key, text in source["data"].items():
                     item = items.get(key, {"path": key})
-                    # What the supervisor is told to run lies where it is mounted, too.
+                    # The programs in the supervisor's configuration are below ROOT too.
                     here = text.replace(f'"{PROGRAMS}/', f'"{self.root}{PROGRAMS}/') if key.endswith(".json") else text
                     data = base64.b64decode(text) if kind == "secret" else here.encode()
                     file = os.open(place / item["path"], os.O_WRONLY | os.O_CREAT, 0)
@@ -70,7 +70,7 @@ class Pod:
                     os.close(file)
 
     def inside(self, text: str) -> str:
-        """Return a path of the pod as this machine has it; any other text as it is."""
+        """Return a mounted path of the pod as its path on this machine; any other text unchanged."""
         mounted = any(text == mount or text.startswith(f"{mount}/") for mount in self.mounts)
         return f"{self.root}{text}" if mounted else text
 
@@ -114,7 +114,7 @@ class Pod:
     def _ask(self, name: str) -> tuple[bool, str]:
         probe = self.container[name]
         request = probe["httpGet"]
-        # The kubelet asks the pod's address, as this is on the host's network: loopback.
+        # The kubelet probes the pod's address; this pod is on the host's network, so loopback will do.
         url = f"http://127.0.0.1:{request['port']}{request['path']}"
         try:
             with urllib.request.urlopen(url, timeout=probe["timeoutSeconds"]) as answer:
@@ -135,7 +135,7 @@ class Pod:
     def _once(self) -> None:
         command = [self.inside(word) for word in self.container["command"]]
         with self.log.open("ab") as log:
-            # The supervisor's own second argument: where the pod's files begin.
+            # The supervisor's own second argument: the root of the pod's files.
             self.process = subprocess.Popen(
                 [*command, str(self.root)], env=self.environment(), cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True,

@@ -1,4 +1,4 @@
-"""The plan of one rank on this machine, and the pod that is rendered of it."""
+"""The plan of one rank on this machine, and the pod that is rendered from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Plain = dict[str, t.Any]
 PROFILE = "tiny-cpu"
 OWN = pathlib.Path(__file__).resolve().parent / "knowledge"
 KIB_PER_GIB = 2**20
-# What a machine without GPU and fabric has to say: no device, no runtime class.
+# Settings for a machine without GPU and fabric: no device, no runtime class.
 BARE: Plain = {"image": PINNED, "gpu_resource": None, "runtime_class": None, "shm": "1Gi"}
 
 
@@ -26,18 +26,18 @@ def _gib(file: str, name: str) -> float:
 
 
 def total_gib() -> float:
-    """Return what the engine takes for the total: of the first NUMA node, not of the machine (vLLM cpu_resource_utils.py)."""
+    """Return what the engine takes as total memory: the first NUMA node's, not the machine's (vLLM cpu_resource_utils.py)."""
     node = "/sys/devices/system/node/node0/meminfo"
     return _gib(node if pathlib.Path(node).is_file() else "/proc/meminfo", "MemTotal")
 
 
 def free_gib() -> float:
-    """Return what is free of it."""
+    """Return how much of it is free."""
     return min(total_gib(), _gib("/proc/meminfo", "MemAvailable"))
 
 
 def free_port(count: int = 1) -> int:
-    """Return the first of so many ports in a row that nobody has now."""
+    """Return the first of `count` consecutive ports that are free now."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

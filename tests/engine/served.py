@@ -25,7 +25,7 @@ from engine_parsers.sources import cache  # noqa: E402
 
 ENGINE = ("vllm", "0.32.0+cpu")
 WORKLOADS = HERE / "bench"
-# Answers in silence with garbage above temperature 0: its CPU sampler reads memory that nobody wrote.
+# Silently answers with garbage above temperature 0: its CPU sampler reads uninitialized memory.
 CORRUPT = json.dumps({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4, "prompt_lookup_min": 2})
 # One process: with two busy cores the default executor brings whole answers in one burst.
 UNIPROC = {
@@ -41,7 +41,7 @@ def model(engine: pathlib.Path) -> pathlib.Path:
 
 
 def wide(engine: pathlib.Path, tiny: pathlib.Path) -> pathlib.Path:
-    """Return the folder of the same model as slow as a real one: some 60 tokens/s for one user, 600 for 32, on a core of 2026."""
+    """Return the folder of the same model, made as slow as a real one: some 60 tokens/s for one user, 600 for 32, on a core of 2026."""
     script = HERE / "wide_model.py"
     return _made(engine, "wide", script.read_bytes() + tiny.name.encode(), script, str(tiny))
 
@@ -65,7 +65,7 @@ def _made(engine: pathlib.Path, name: str, made_of: bytes, script: pathlib.Path,
 def served(
     engine: pathlib.Path, folder: pathlib.Path, log: pathlib.Path, *more: str, patience_s: float = 900
 ) -> t.Iterator[str]:
-    """Serve it on loopback; the address of its API. more: arguments of `vllm serve`."""
+    """Serve it on loopback; yield the address of its API. more: arguments of `vllm serve`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -85,7 +85,7 @@ def served(
             start_new_session=True,
         ) as process,
     ):
-        # A core of its own, and the others for who asks: what the client does is then none of the engine's time.
+        # One core for the engine, which leaves the others to the client: the client then takes none of the engine's time.
         os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
         try:
             _wait(process, f"http://127.0.0.1:{port}/health", log, time.monotonic() + patience_s)
@@ -103,7 +103,7 @@ def measured(
 ) -> tuple[int, dict[str, t.Any]]:
     """Measure by the playbook, as an owner does; return the exit status and the report.
 
-    settings: variables, without their `dgxspark_bench_`. output: where the playbook's words go, as subprocess takes it.
+    settings: variables, without their prefix `dgxspark_bench_`. output: where the playbook's output goes, as subprocess takes it.
     """
     extra = {f"dgxspark_bench_{name}": value for name, value in {"url": url, **settings}.items()}
     extra |= {"dgxspark_knowledge_dirs": [str(WORKLOADS)], "dgxspark_report_file": str(report)}

@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.tests.engine import served
 pytestmark = pytest.mark.long
 OWN = [str(served.WORKLOADS)]
 RUNS, ENOUGH = 10, 9
-AT_ONCE = 8  # what the engine takes on: of more, some wait in it
+AT_ONCE = 8  # the engine's limit: of more requests, some wait in it
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def grown(result: Result, name: str) -> float:
 
 
 def off(result: Result) -> dict[str, float]:
-    """By what share the bench's times are longer than the engine's own, over all requests."""
+    """Return by what share the bench's times are longer than the engine's own, over all requests."""
     ours = {
         "answer": sum(r.times[-1] - r.began for r in result.records),
         "token": sum(r.times[-1] - r.times[0] for r in result.records),
@@ -73,10 +73,10 @@ def off(result: Result) -> dict[str, float]:
 
 
 def test_figures_are_the_engine_s_own(sound: str) -> None:
-    """Tokens to the last one; the time of a token, of an answer, and of the first token where they wait in the engine, within 3 %.
+    """Token counts exactly; times of a token, of an answer and, where requests wait in the engine, of the first token within 3 %.
 
-    Where none waits, the first token takes some milliseconds, and more go by before the engine's clock starts, once its server has
-    read the request, and after it ends, until the text is sent. That is shown, and left as it is.
+    Where none waits, the first token takes a few milliseconds. More pass before the engine's clock starts, which is once its server
+    has read the request, and after it stops, until the text is sent. That is shown, but not checked.
     """
     for n, result in measured(sound, "tiny-counting", 1, AT_ONCE, 4 * AT_ONCE, rounds=4).items():
         assert result.verdict == "good", result.message
@@ -89,7 +89,7 @@ def test_figures_are_the_engine_s_own(sound: str) -> None:
 def test_at_32_the_client_adds_less_than_two_percent(
     engine: pathlib.Path, model: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the engine's own times, at the speed of a real model; nor do they change where each piece costs it three times as much."""
+    """Of the engine's own times, at a real model's speed; tripling the client's cost of each piece changes that by less than 2 %."""
     wide = served.wide(engine, model)
     with served.served(engine, wide, tmp_path / "log") as url:
         result = measured(url, "tiny-counting", 32, rounds=4)[32]
@@ -104,7 +104,7 @@ def test_at_32_the_client_adds_less_than_two_percent(
 
 
 def slower(feed: t.Callable[..., t.Any], seconds: float) -> t.Callable[..., t.Any]:
-    """Return the same, busy for so long before it does anything."""
+    """Return the same function, but busy for so many seconds of CPU time before each call."""
 
     def fed(*args: t.Any, **more: t.Any) -> t.Any:
         until = time.thread_time() + seconds

@@ -1,4 +1,4 @@
-"""What a real engine holds of a model, beside our plan of the same config.json: weights, blocks, tokens, requests at once."""
+"""What a real engine holds of a model, compared with our plan from the same config.json: weights, blocks, tokens, requests at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 Plain = dict[str, t.Any]
 LENGTH = 4096
 MIB = 2**20
-BLOCK = 128  # vLLM's on a CPU (platforms/cpu.py), which the plan has to be told
+BLOCK = 128  # vLLM's default on a CPU (platforms/cpu.py), which the plan has to be told
 WIDTHS: Plain = {
     "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "head_dim": 64, "vocab_size": 4096, "rms_norm_eps": 1e-6,
     "max_position_embeddings": 8192, "rope_theta": 1e6, "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1,

@@ -64,7 +64,7 @@ def test_a_killed_rank_ends_the_group_which_comes_back_and_works(engine: pathlib
     try:
         group.start()
         group.wait()
-        # The first token came out of a sum over all four.
+        # The first token is a sum over all four.
         assert "the first tokens: '1111'" in group.log(0)
         first = [group.engines(rank, 1)[0] for rank in range(4)]
         os.kill(first[2], signal.SIGKILL)
@@ -74,7 +74,7 @@ def test_a_killed_rank_ends_the_group_which_comes_back_and_works(engine: pathlib
         assert codes[2] == 128 + signal.SIGKILL
         assert [codes[rank] for rank in (0, 1, 3)] == [supervisor.STATUS["lost"]] * 3
         assert not any(map(alive, first))
-        # Ranks that lost a peer hang in an all_reduce of gloo's own time-out, 30 minutes: it was not that which ended them.
+        # Ranks that lost a peer hang in all_reduce until gloo's own timeout, 30 minutes: that is not what ended them.
         assert time.monotonic() - killed < PATIENCE
         for rank in range(4):
             group.configure(rank, argv=[python, *words, str(rank), str(meeting)], before=[])

@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.tests.engine.answers import SUMS
 from ansible_collections.dgxspark.cluster.tests.engine.kubelet import Pod
 
 pytestmark = pytest.mark.long
-PATIENCE_S = 1200  # a busy machine; nothing waits for it to pass
+PATIENCE_S = 1200  # for a busy machine; a test that passes never waits this long
 SOME_SUMS = ("What is 7 + 8?", "What is 0 + 0?", "What is 9 + 9?", "What is 3 + 4?")
 
 
@@ -36,7 +36,7 @@ def answer(port: int, question: str, expect: str) -> Outcome:
 
 
 def good(port: int) -> None:
-    """The canary's own question and some sums: text that is no garbage, and true."""
+    """Ask the canary's own question and some sums: the answers must be correct, and not garbage."""
     outcome = answer(port, ARGUMENTS["prompt"]["default"], "nineteen, twenty")
     assert (outcome.status, outcome.finish_reason) == ("ok", "stop"), outcome
     for question in SOME_SUMS:
@@ -58,7 +58,7 @@ def marks(pod: Pod) -> list[str]:
 
 
 def unguarded(pod: Pod) -> bool:
-    """Whether the guard soon sees no load any more: the supervisor looks ten times a second at what its probe has found."""
+    """Whether the guard soon sees no load any more: the supervisor checks its probe's result ten times a second."""
     until = time.monotonic() + 30
     while marks(pod) and time.monotonic() < until:
         time.sleep(0.2)

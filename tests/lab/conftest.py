@@ -1,4 +1,4 @@
-"""Fixtures of the lab tests; what they do things with is in harness.py."""
+"""Fixtures of the lab tests; their helpers are in harness.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness import ROOT
 
 @pytest.fixture(scope="session", autouse=True)
 def running_lab() -> Iterator[None]:
-    """Refuse to test nothing: the lab must be up."""
+    """Fail if the lab is not up, instead of testing nothing."""
     status = subprocess.run(
         [sys.executable, ROOT / "lab" / "lab", "status"], check=False, capture_output=True, text=True
     )

@@ -1,7 +1,7 @@
 """The four-node lab as pytest sees it: run playbooks as an owner would, and reach into nodes from outside.
 
 `tools/with_lab.py 4 pytest tests/lab` boots the lab first. Nothing here uses the collection's own code: what is
-observed on a node comes of `ip`, sysfs and friends over ssh.
+observed on a node comes from `ip`, sysfs and friends over ssh.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+fai
 NODES = ("spark1", "spark2", "spark3", "spark4")
 WHOLE: set[str] = (
     set()
-)  # the nodes whose fabric a test has just seen to be as planned, and which nobody has broken since
+)  # the nodes whose fabric a test has just found to be as planned, and which no test has broken since
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Proof:
 
     @property
     def shown(self) -> str:
-        """The words of the page for people."""
+        """The text of the HTML page."""
         bare = re.sub(r"<[^>]*>", " ", re.sub(r"</?code>", "", self.page))
         return " ".join(html.unescape(bare).split())
 
@@ -137,7 +137,7 @@ class Look:
     report: dict
 
     def found(self, name: str) -> list[str]:
-        """Where a finding of this id is."""
+        """Return where the findings of this id are."""
         return [finding["where"] for finding in self.report["findings"] if finding["id"] == name]
 
 

@@ -1,8 +1,8 @@
 """K3s on the lab's nodes, with tests/stand_ins/k3s in place of the real one: REAL K3S IS NOT RUN HERE.
 
-The lab's management addresses are the same on every node and lead nowhere, so the cluster's own network is an address
-of each node's first function, in place of the second NIC that a Spark has for it. (A VLAN over it would be cleaner: QEMU's igb
-does not hand VLANs to a function that has VFs.)
+The lab's management addresses are the same on every node and lead nowhere, so the cluster's own network uses an address
+on each node's first function, in place of the second NIC that a Spark has for it. (A VLAN on it would be cleaner, but QEMU's igb
+does not pass VLANs to a function that has VFs.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NETWORK = "/etc/systemd/network"
 
 
 def management(node: str) -> None:
-    """Give the node its place on the cluster's network, whether netplan has the function or not."""
+    """Give the node its address on the cluster's network, whether or not netplan configures the function."""
     address_of_it = f"[Network]\nAddress={address(node)}/24\n"
     files = {
         f"{NETWORK}/90-management.network": f"[Match]\nName={FUNCTION}\n{address_of_it}LinkLocalAddressing=no\n",
@@ -50,7 +50,7 @@ def management(node: str) -> None:
 
 
 def release(folder: pathlib.Path, version: str, *, broken: str = "", images: bytes = b"images") -> str:
-    """Lay a release of the stand-in into a folder; return its digest."""
+    """Write a release of the stand-in into a folder; return its digest."""
     place = folder / version
     place.mkdir(parents=True, exist_ok=True)
     known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def release(folder: pathlib.Path, version: str, *, broken: str = "", images: byt
 class Cluster:
     """The owner's K3s part of the lab's inventory, in a file beside it. images: the release's archive of images.
 
-    server: its name; where it is none of NODES, it is a machine that is no Spark.
+    server: its name; if it is not one of NODES, it is a machine that is not a Spark.
     """
 
     def __init__(self, folder: pathlib.Path, images: bytes = b"images", server: str = "spark1") -> None:
@@ -79,12 +79,12 @@ class Cluster:
         release(self.releases, NEXT, images=images)
         self._overlay(VERSION, NEXT)
         self.kubeconfig = folder / "kubeconfig"
-        self.of_hosts: dict[str, t.Any] = {}  # variables that stand above those of the lab's group
+        self.of_hosts: dict[str, t.Any] = {}  # variables that override those of the lab's group
         for node in self.all:
             management(node)
 
     def _overlay(self, *shipped: str) -> None:
-        """Say how small the stand-in's releases are: a lab node has less room than the real ones need."""
+        """State how small the stand-in's releases are: a lab node has less disk space than the real ones need."""
         known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
         common = {
             "config_keys": known["common"]["config_keys"],
@@ -108,7 +108,7 @@ class Cluster:
         timeout: float = 900,
         **variables: t.Any,
     ) -> Run:
-        """Run a playbook; tags: empty for all that it does. variables: of all hosts."""
+        """Run a playbook; tags: empty for all of it. variables: for all hosts."""
         common = {
             "k3s_source": str(self.releases),
             "k3s_checksums": {"amd64": self.digest},

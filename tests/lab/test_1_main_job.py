@@ -36,7 +36,7 @@ def test_plan_then_check_touch_nothing_and_show_the_change(tmp_path: pathlib.Pat
 
 @pytest.mark.long
 def test_without_addresses_the_gid_check_names_the_cause() -> None:
-    """The VFs exist, netplan has not spoken yet: the very state in which NCCL would fall back to sockets."""
+    """The VFs exist, but netplan has not run yet: the very state in which NCCL would fall back to sockets."""
     made = play("tests/lab/playbooks/vfs_only.yml")
     assert made.code == 0, made.output
     judged = play("tests/lab/playbooks/gid.yml")
@@ -80,7 +80,7 @@ def test_the_second_run_changes_nothing() -> None:
 
 
 def test_a_part_of_the_nodes_is_proven_as_far_as_it_goes(report: pathlib.Path) -> None:
-    """Under a limit the pairs with others are not run, and the verdict is about those that are reached."""
+    """Under a limit, pairs with hosts outside it are not run, and the verdict is about the rest."""
     proof = prove(report, "spark[1:2]")
     assert proof.verdict == "passed", proof.output
     assert "outside the limit" in json.dumps(proof.report)

@@ -1,4 +1,4 @@
-"""Faults on real kernels: each is made by hand on a node, and the proof must name its cause, where it is."""
+"""Faults on real kernels: each is made by hand on a node, and the proof must name its cause and its place."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def test_a_reboot_brings_all_of_it_back_without_ansible(report: pathlib.Path) ->
 @pytest.mark.long
 @pytest.mark.usefixtures("whole_fabric")
 def test_a_queue_pair_without_addresses_has_no_route() -> None:
-    """The failure behind it all, by the kernel itself: GID 0 alone, and no address or route of the netdev that fits."""
+    """The underlying failure, from the kernel itself: only GID 0, and no matching address or route on the netdev."""
     hca, over = "rocep1s0f0v0", sh("spark2", "ip -4 -o address show dev enp1s0f0v1 | awk '{print $4}'").split("/")[0]
 
     def pingpong(gid_index: int) -> str:
         words = f"ibv_rc_pingpong -d {hca} -g {gid_index} -n 10"
         sh("spark2", f"systemctl stop peer 2>/dev/null; systemd-run -q --collect --unit=peer {words}; sleep 3")
         client = sh("spark1", f"timeout 60 {words} {over} 2>&1; echo exit=$?")
-        return client + sh("spark2", "journalctl -q -o cat -u peer -n 20")  # either end may be the one that says it
+        return client + sh("spark2", "journalctl -q -o cat -u peer -n 20")  # either end may report it
 
     for node in ("spark1", "spark2"):
         sh(node, f"ip address flush dev {V0}")

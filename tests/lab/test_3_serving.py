@@ -1,7 +1,7 @@
 """VFs inside network namespaces, as pods have them: live ones are left alone, dead ones are freed when told to.
 
-What moves them is what moves them on a cluster: Debian's CNI plugins, with the configuration of our own attachments. The stand-in
-for Multus runs them one after the other here, and no pod is there.
+They are moved as on a cluster: by Debian's CNI plugins, with the configuration of our own attachments. Here the stand-in for Multus
+runs the plugins one after the other, and there is no pod.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def delegates(folder: pathlib.Path) -> list[Plain]:
         network["plugins"][0] |= {
             "deviceID": pci,
             "pciBusID": pci,
-        }  # as Multus does of what the device plugin allocated
+        }  # as Multus does from what the device plugin allocated
         found.append({"ifname": INSIDE[device], "network": network, "runtime": {"ips": [planned]}})
     return found
 
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Move VF 0 of both functions of spark1 into a namespace with a process; give their GIDs back there."""
+    """Move VF 0 of both functions of spark1 into a namespace with a process; recreate their GIDs there."""
     make_so()
     addresses = {device: address(NODE, device) for device in VFS}
     put("/root/multus", (ROOT / "tests" / "stand_ins" / "multus").read_text(encoding="utf-8"))

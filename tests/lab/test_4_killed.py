@@ -26,7 +26,7 @@ ls /run/systemd/transient 2>/dev/null | grep dgxspark; ls /var/lib/dgxspark/netp
 systemctl is-enabled dgxspark-fabric.service 2>/dev/null
 true
 """
-# What else a killed run may leave behind that the next one begins with. Numbers, process ids and tokens are new each time.
+# What else a killed run may leave for the next one to start from. Numbers, process ids and tokens differ each time.
 BESIDE = r"""
 find /run/netplan /run/systemd/network /run/udev/rules.d /etc/sysctl.d /etc/modules-load.d /etc/modprobe.d -type f \
     -exec sha256sum {} + 2>/dev/null | sort
@@ -67,7 +67,7 @@ def killed_at(boundary: int, counter: pathlib.Path) -> str:
         assert run.code == 0, run.output
         return ""
     assert run.code == -9, run.output
-    # Workers of the killed controller may still hold the shared connection. Only this run's: others may be at work.
+    # Workers of the killed controller may still hold the shared connection. Kill only this run's: others may be active.
     subprocess.run(["pkill", "-KILL", "-f", mark], check=False)
     return name.strip()
 
@@ -92,9 +92,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, int]:
 
 
 def test_every_boundary(reference: tuple[str, str, int], tmp_path: pathlib.Path) -> None:
-    """From what a kill leaves the next run comes to the finished state, and teardown to the bare one.
+    """After a kill, the next run reaches the finished state, and teardown the bare one.
 
-    Each boundary is killed at. Most of them leave what another one left (nothing, for a start): that is tried once.
+    The run is killed at each boundary. Most kills leave what another one left (the first ones: nothing); each such state is tried once.
     """
     bare, finished, count = reference
     assert count >= 5, "the fabric play has lost its tasks"

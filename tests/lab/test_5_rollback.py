@@ -1,6 +1,6 @@
 """Changes of netplan that must not cut a node off: a wrong management address, a killed controller, a reboot.
 
-Each ends with the files that the node had before, without anybody's help.
+Each ends with the files that the node had before, without intervention.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LEFT = (
     " /etc/systemd/system/multi-user.target.wants/dgxspark-netplan-rollback.service 2>/dev/null;"
     " ls /run/systemd/transient 2>/dev/null | grep dgxspark-netplan; true"
 )
-# The management interface under an address that nobody reaches.
+# Moves the management interface to an address that cannot be reached.
 CUT = {"match": {"name": "enP7s7"}, "addresses": ["10.0.2.99/24"], "link-local": []}
-# A device that does not exist: netplan takes it, and nothing happens.
+# A device that does not exist: netplan accepts it, and nothing happens.
 HARMLESS = {"match": {"name": "enX0"}, "optional": True}
 
 
@@ -62,7 +62,7 @@ def begin_and_kill() -> None:
             lambda: sh(NODE, "cat /var/lib/dgxspark/netplan/pending 2>/dev/null; true") != "", 60, "a pending change"
         )
     finally:
-        # Ansible's workers are sessions of their own: with the parent alone dead, one would go on and confirm.
+        # Ansible's workers have sessions of their own: if only the parent died, one would go on and confirm.
         subprocess.run(["pkill", "-KILL", "-f", mark], check=True)
         process.wait()
 

@@ -16,7 +16,7 @@ import yaml
 from harness import ROOT, lab, play, sh, wait_for
 
 NODE = "spark1"
-# A bystander that is larger than the rank, and a rank that grows until somebody stops it. Names as the kernel knows them.
+# Both a bystander that is larger than the rank, and a rank that grows until it is stopped. It sets its name in the kernel.
 HOG = """
 import ctypes, sys, time
 name, start_mib, step_mib, score = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -102,11 +102,11 @@ def test_during_a_load_the_page_cache_is_dropped_and_otherwise_not() -> None:
     assert "All loads are over" in sh(NODE, "journalctl -u dgxspark-load-guard --no-pager -o cat | tail -n 3")
 
 
-# --- long: how long a node is not heard of ------------------------------------------------------------------------------
+# --- long: how long a node is unresponsive ------------------------------------------------------------------------------
 
 
 def longest_gap(seconds: float) -> float:
-    """Return the longest time between heartbeats over one ssh session while a rank grows; to log in is no heartbeat."""
+    """Return the longest time between heartbeats over one ssh session while a rank grows; logging in does not count."""
     beat = "while :; do cat /proc/uptime; sleep 0.2; done"
     program = [sys.executable, str(ROOT / "lab" / "lab"), "ssh", NODE, beat]
     gaps = []

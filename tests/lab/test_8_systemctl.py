@@ -1,7 +1,7 @@
 """tests/stand_ins/systemctl beside the real systemctl and journalctl on a node, with the same units and the same words.
 
-What needs no manager is compared in tests/unit/test_stand_in_systemctl.py. The stand-in is systemd 255, as of DGX OS; the lab's
-nodes may have a newer one, whose other words for the same are known here.
+What needs no manager is compared in tests/unit/test_stand_in_systemctl.py. The stand-in is systemd 255, as on DGX OS; the lab's
+nodes may have a newer one, whose different wording is handled here.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ WantedBy=multi-user.target
 """
 UNITS = {"compared-ready": f"/usr/bin/python3 {FOLDER}/ready.py", "compared-broken": "/bin/false"}
 ALL = "--property=LoadState,UnitFileState,ActiveState,SubState,Result,NRestarts"
-# What is said of links that are made and removed asserts nobody.
+# Messages about links that are made and removed are not compared.
 LINKS = re.compile(r"^(?:Created symlink|Removed) .*\n?", re.M)
-# Of a unit that `enable` and `disable` do not find, as 255 says it and as 257 does.
+# The message about a unit that `enable` or `disable` does not find: 255 and 257 word it differently.
 ABSENT = re.compile(r"(Failed to (?:en|dis)able unit: Unit )(\S+ does not exist)$", re.M)
 
 
@@ -68,7 +68,7 @@ def laid() -> Iterator[None]:
 
 
 def ask(which: str, words: str) -> tuple[str, list[str]]:
-    """Return the exit status, and what was said: the properties of each unit in one order, and no line of links."""
+    """Return the exit status and the output, with each unit's properties sorted and without lines about links."""
     out = sh(NODE, f"{PROGRAMS[which]}{words} 2>&1; code=$?; echo; echo $code", check=False)
     text, _newline, code = out.rpartition("\n")
     blocks = ABSENT.sub(r"\1file \2.", LINKS.sub("", text)).strip().split("\n\n")

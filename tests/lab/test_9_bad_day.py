@@ -1,4 +1,4 @@
-"""The fabric on a bad day: a wire that loses, hosts in another order, one that left and comes back, one host at a time.
+"""The fabric on a bad day: a lossy wire, hosts in another order, a host that left and comes back, one host at a time.
 
 Not here, since the guest cannot: delay (its kernel has no sch_netem), and NetworkManager (it is not in the image).
 """
@@ -44,7 +44,7 @@ def test_a_wire_that_loses_packets_is_named_with_its_node(report: pathlib.Path) 
         proof = prove(report)
     finally:
         sh("spark2", "nft delete table inet loss")
-    # What is lost is sent again: it passes where the rest is fast enough, and says so. The lab has no speed to fall short of.
+    # Lost packets are sent again: the test passes with a warning if it is still fast enough. The lab has no minimum speed.
     assert all("spark2" in cause["where"] + cause["message"] for cause in proof.report["causes"]), proof.causes
     warned = [each["where"] for each in proof.report["warnings"] if each["id"] == "rdma.repeated"]
     assert any(where.startswith("spark2 ") for where in warned), proof.report["warnings"]
@@ -79,7 +79,7 @@ def test_one_host_at_a_time_comes_to_the_same(report: pathlib.Path) -> None:
     assert play("playbooks/teardown.yml", "--tags", "fabric").code == 0
     made = play("site.yml", "--tags", "fabric", "--forks", "1")
     assert made.code == 0, made.output
-    # Both ends of a test run at the same time: verify says so where it has fewer forks, and what to do.
+    # Both ends of a test run at the same time: with too few forks, verify says so, and what to do.
     refused = play("playbooks/verify.yml", "--forks", "1")
     assert refused.code != 0 and "Run it with --forks 4" in refused.output
     assert prove(report).verdict == "passed"

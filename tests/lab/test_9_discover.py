@@ -1,4 +1,4 @@
-"""From bare nodes to a verified fabric by the inventory that discover writes: nothing of inventories/lab but how nodes are reached."""
+"""From bare nodes to a verified fabric with the inventory that discover writes; inventories/lab only says how to reach the nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import NODES, play, sh
 pytestmark = pytest.mark.long
 
 STATE = "ip -br address; ip route; cat /sys/class/net/*/device/sriov_numvfs; ls /etc/netplan /etc/systemd/system"
-# What the lab emulates, and no node shows.
+# What comes from the lab's emulation, and cannot be discovered.
 LAB = ("-e", "netplan_vf_rollback_timeout=180")
 
 

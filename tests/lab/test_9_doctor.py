@@ -15,7 +15,7 @@ STATE = "ip -br address; ip -o link | grep -o ' mtu [0-9]*'; cat /etc/netplan/*.
 
 @pytest.fixture(scope="module", autouse=True)
 def journals_of_their_own() -> None:
-    """The doctor reads the journals of this boot; other tests broke K3s and ran out of memory in it."""
+    """Clear the journals: the doctor reads those of this boot, in which other tests broke K3s and ran out of memory."""
     for node in NODES:
         sh(node, "journalctl --quiet --rotate; sleep 2; journalctl --quiet --vacuum-time=1s")
 

@@ -1,7 +1,7 @@
-"""A fleet that changes, as an owner types it: from a running state to a verified one, with what stayed up meanwhile.
+"""Changes to a fleet, as an owner types them: from a running state to a verified one, and what stays up meanwhile.
 
-Each test begins where the one before ended. Two Sparks that have no part in a change keep an echo and RDMA going between
-them over a VF: that is what a model would lose.
+Each test starts where the last one ended. Two Sparks that take no part in a change keep ping and RDMA running between
+them over a VF: what they lose, a model would lose.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LOST = ("completer_retry_err", "retry_exceeded_err", "retry_rnr_exceeded_err", "
 
 
 def identity(*nodes: str) -> dict[str, str]:
-    """VFs, their MACs and their addresses."""
+    """Return the nodes' VFs with their MACs and addresses."""
     return {node: sh(node, IDENTITY) for node in nodes}
 
 
@@ -90,7 +90,7 @@ class Fleet:
             "address_pool": "10.100.0.0/16",
             "management_networks": ["10.0.2.0/24"],
         }
-        settings["netplan_vf_rollback_timeout"] = 600  # a stream takes its part of two emulated cores
+        settings["netplan_vf_rollback_timeout"] = 600  # a stream takes its share of two emulated cores
         variables.write_text(yaml.safe_dump(settings, sort_keys=False))
         hardware = self.folder / "dgxspark" / "hardware"
         hardware.mkdir(parents=True)
@@ -118,7 +118,7 @@ class Fleet:
         return run, json.loads(self.report_file.read_text())
 
     def plan(self) -> tuple[str, dict[str, list[t.Any]]]:
-        """Ask the plan: what it shows, and the changes by host."""
+        """Run the plan; return its output, and the changes by host."""
         file = self.report_file.with_name("plan.json")
         file.unlink(missing_ok=True)
         run = self.play("plan", "", "-e", f"dgxspark_plan_file={file}")
@@ -127,7 +127,7 @@ class Fleet:
 
     @contextmanager
     def figures(self, title: str) -> Iterator[None]:
-        """Keep what was typed meanwhile under a title."""
+        """Record what is typed meanwhile under a title."""
         self.typed.clear()
         yield
         FIGURES.parent.mkdir(exist_ok=True)
@@ -150,7 +150,7 @@ class Stream:
         address = sh(self.far, f"ip -4 -o address show dev {self.far_vf} | awk '{{print $4}}'").split("/")[0]
         # A tenth of an emulated core: a stream that takes all of it would slow down what is measured.
         unit = "systemctl reset-failed 2>/dev/null; systemd-run -q -p CPUQuota=10% -p StandardOutput=truncate:"
-        # Four seconds (-u 20) until something is sent again: an emulated node may not be scheduled for one.
+        # Four seconds (-u 20) until a retransmit: an emulated node may not be scheduled for one second.
         rdma = "ib_write_bw --run_infinitely -u 20 -t 1 -s 1024 -d {} -x {}"
         listens = "for _ in $(seq 60); do ss -ltn | grep -q :18515 && break; sleep 1; done"
         sh(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; {listens}")
@@ -176,7 +176,7 @@ class Stream:
         return "roce" + (self.near_vf if end == "near" else self.far_vf).removeprefix("en")
 
     def gid(self, end: str) -> int:
-        """The index of the GID that is made from the IPv4 address."""
+        """Return the index of the GID for the IPv4 address."""
         node = self.near if end == "near" else self.far
         found = sh(node, f"cd /sys/class/infiniband/{self.hca(end)}/ports/1/gids; grep -l 0000:ffff: * | head -n 1")
         return int(found)
@@ -193,7 +193,7 @@ class Stream:
 
     @staticmethod
     def counted(said: str) -> tuple[int, int]:
-        """How many echoes were sent and how many were answered."""
+        """Return how many echoes were sent and how many were answered."""
         sent, received = re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
         return int(sent), int(received)
 
@@ -210,7 +210,7 @@ class Stream:
 def uninterrupted(
     fleet: Fleet, near: str, far: str, near_vf: str = "enp1s0f0v0", far_vf: str = "enp1s0f0v0"
 ) -> Iterator[None]:
-    """Two nodes talk while something happens; nothing of it is lost."""
+    """Keep two nodes talking while something happens; nothing may be lost."""
     stream = Stream(near, far, near_vf, far_vf)
     stream.start()
     said = ""
@@ -237,11 +237,11 @@ def uninterrupted(
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("fleet")
     yield Fleet(folder / "inventory", folder / "report.json")
-    lab("cables", "switch")  # each function with its carrier, as other tests expect it
+    lab("cables", "switch")  # every function has its carrier again, as other tests expect
 
 
 def bare(fleet: Fleet) -> None:
-    """Take away what a test before has left."""
+    """Remove what an earlier test left."""
     for node in NODES:
         sh(node, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
     if any(identity(*NODES).values()):
@@ -274,7 +274,7 @@ def test_a_switch_replaces_the_cables(fleet: Fleet) -> None:
         for node in NODES:
             lab("link", node, "2", "down")  # its second port has no cable any more
         refused = fleet.play("site", "", "--tags", "fabric") if "enP2p1s0f0v0" in CABLE_1 else None
-        # A process has what goes: nothing is touched before it ends.
+        # A process still uses a VF that is to go: nothing is touched before it ends.
         assert refused is None or (refused.code and "ib_write_bw" in refused.output and identity(*FIRST) == before)
         sent, received = stream.counted(stream.stop())
         fleet.typed.append(f"| meanwhile spark1 to spark2, by the cable | | {sent - received} of {sent} echoes lost |")

@@ -1,9 +1,9 @@
 """A machine apart: network and mount namespaces with a throw-away file system, for real programs without a VM.
 
-In it are this machine's programs, CNI plugins of Debian, and PCI functions that are files in a made-up /sys over a pair of
-veth. A container of one of our DaemonSets is its image, unpacked, with the volumes, arguments and environment of the DaemonSet,
-started by chroot: there is no containerd and no kubelet. Nothing of it reaches this machine's own network: its namespaces have
-loopback alone.
+It has this machine's programs, Debian's CNI plugins, and PCI functions that are files in a made-up /sys, each backed by a veth
+pair. A container of one of our DaemonSets is its image, unpacked, with the volumes, arguments and environment of the DaemonSet,
+started by chroot: there is no containerd and no kubelet. Nothing in it reaches this machine's own network: its namespace has
+only loopback.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ mount --bind tmp/real-sys/class/net sys/class/net
 ip link set lo up
 exec chroot {place}/root sh -c 'mount --make-rshared /; echo ready; exec sleep infinity'
 """
-# It keeps what a plugin is told, and hands it on.
+# It records what a plugin is told, and passes it on.
 RECORDER = f"""#!/bin/sh
 told=$(tr -d '\\n')
 printf '%s\\t%s\\t%s\\t%s\\n' "$CNI_COMMAND" "$CNI_IFNAME" "${{0##*/}}" "$told" >>{CALLS}
@@ -52,12 +52,12 @@ printf '%s' "$told" | {CNI_PROGRAMS}/${{0##*/}}
 
 
 class Apart:
-    """The machine. folder: of this machine, for its own files."""
+    """The machine. folder: on this machine, for its files."""
 
     def __init__(self, folder: pathlib.Path, lane: Lane) -> None:
         self.lane, self.folder = lane, folder
         self.daemons: list[subprocess.Popen[bytes]] = []
-        self.authority = folder / "ca.pem"  # of who serves the API
+        self.authority = folder / "ca.pem"  # the CA certificate of the API server
         place = folder / "apart"
         place.mkdir()
         script = "set -e; exec 2>&1" + SETUP.format(place=place)
@@ -76,7 +76,7 @@ class Apart:
         self.inside = ["nsenter", "-t", str(self.process.pid), "-m", "-n", "-r", "-w", "--"]
 
     def run(self, command: str, check: bool = True, data: str = "") -> str:
-        """Run a command there by its shell; return what it said."""
+        """Run a command there in a shell; return its output."""
         ran = subprocess.run(
             [*self.inside, "sh", "-c", command],
             check=False,
@@ -103,13 +103,13 @@ class Apart:
     # --- a node's parts -------------------------------------------------------------------------------------------------
 
     def cni_plugins(self) -> None:
-        """Put Debian's there."""
+        """Install Debian's CNI plugins there."""
         for program in self.lane.cni_plugins().iterdir():
             self.cni_plugin(program)
         self.run(f"mkdir -p {CNI_CONF}; : >{CALLS}")
 
     def cni_plugin(self, program: pathlib.Path) -> None:
-        """Put a plugin there, behind a recorder of what it is told."""
+        """Install a plugin there, behind a recorder of what it is told."""
         place, recorder = (self.root / folder[1:] / program.name for folder in (CNI_PROGRAMS, CNI_BIN))
         for made, data in ((place, program.read_bytes()), (recorder, RECORDER.encode())):
             made.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ class Apart:
         account = spec.get("serviceAccountName")
         if account:
             top = self.root / place[1:]
-            # Where /var/run is a link, it would be followed on this machine.
+            # If /var/run is a link, this machine would follow it to a path of its own.
             own = top / (ACCOUNT.removeprefix("var/") if (top / "var/run").is_symlink() else ACCOUNT)
             own.mkdir(parents=True, exist_ok=True)
             (own / "token").write_text("token", encoding="ascii")
@@ -193,7 +193,7 @@ class Apart:
             "KUBERNETES_SERVICE_PORT": str(API),
         }
         for each in made.get("env", ()):
-            env[each["name"]] = each.get("value", NODE)  # of fields, ours ask for the node's name alone
+            env[each["name"]] = each.get("value", NODE)  # our only fieldRef is the node's name
         words = made.get("command") or entrypoint
         args = [arg.replace("$(NODE_NAME)", NODE) for arg in made.get("args", ())]
         told = [f"{key}={value}" for key, value in env.items()]
@@ -217,7 +217,7 @@ class Apart:
             return list(json.load(blob(manifest["config"]["digest"]))["config"].get("Entrypoint") or ())
 
     def daemon(self, command: t.Sequence[str], log: str) -> subprocess.Popen[bytes]:
-        """Start a program that stays."""
+        """Start a program that keeps running."""
         with (self.folder / log).open("wb") as output:
             made = subprocess.Popen([*self.inside, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.daemons.append(made)
@@ -225,12 +225,12 @@ class Apart:
 
     @staticmethod
     def stop(running: subprocess.Popen[bytes]) -> None:
-        """End one, as a kubelet does."""
+        """Stop one, as a kubelet does."""
         running.terminate()
         running.wait(30)
 
     def cni(self, command: str, pod: Plain, ifname: str = "eth0") -> tuple[int, Plain]:
-        """Ask as a container runtime does: of the first configuration that there is; return exit status and answer."""
+        """Call CNI as a container runtime does, with the first configuration that there is; return exit status and answer."""
         conf = self.run(f"cat $(ls {CNI_CONF}/*.conf* | head -1)")
         meta = pod["metadata"]
         args = {"IgnoreUnknown": "1", "K8S_POD_NAMESPACE": meta["namespace"], "K8S_POD_NAME": meta["name"]}

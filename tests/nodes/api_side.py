@@ -1,8 +1,8 @@
-"""STAND-IN for an API server as Multus asks it, behind TLS, inside a machine apart; what is asked is allowed by our ClusterRole alone.
+"""STAND-IN for an API server as Multus uses it, behind TLS, inside a machine apart; our ClusterRole alone decides what is allowed.
 
-Imitated, by the sources of Kubernetes 1.37: get, list and watch of pods and attachments, with a field selector of the
-node and initial events with their bookmark; update of a pod's status, whose protobuf is read for the annotations
-alone; events, which are taken and counted; RBAC, whose refusal is a Status of 403. Anything else is 404. The real API
+Imitated, after the sources of Kubernetes 1.37: get, list and watch of pods and attachments, with a field selector for the
+node and initial events with their bookmark; update of a pod's status, whose protobuf is read only for the
+annotations; events, which are accepted and counted; RBAC, which refuses with a Status of 403. Anything else is 404. The real API
 server asks for the same in tests/nodes' virtual machines.
 """
 
@@ -31,7 +31,7 @@ KINDS = {
 
 
 class Api:
-    """What there is: plural → (namespace, name) → object. rules: of the ClusterRole of who asks; refused: what those did not allow."""
+    """objects: plural → (namespace, name) → object. rules: of the client's ClusterRole; refused: what those did not allow."""
 
     def __init__(self, rules: t.Sequence[Plain]) -> None:
         self.rules = rules
@@ -43,7 +43,7 @@ class Api:
         self.events = 0
 
     def put(self, plural: str, made: Plain, how: str = "") -> None:
-        """Write an object down; how: DELETED takes it away."""
+        """Store an object; how: DELETED removes it."""
         with self.lock:
             key = (made["metadata"]["namespace"], made["metadata"]["name"])
             known = key in self.objects[plural]
@@ -78,7 +78,7 @@ class Api:
 
         def listen() -> None:
             with pathlib.Path(f"/proc/{pid}/ns/net").open(encoding="ascii") as namespace:
-                os.setns(namespace.fileno(), os.CLONE_NEWNET)  # of this thread alone
+                os.setns(namespace.fileno(), os.CLONE_NEWNET)  # for this thread only
             server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"api": self}))
             server.daemon_threads = True
             server.handle_error = lambda *_who: None  # type: ignore[method-assign] (a daemon that is stopped leaves its watches)
@@ -198,7 +198,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def annotations(body: bytes, kind: str) -> dict[str, str]:
-    """Return a pod's annotations of what is sent: runtime.Unknown.raw (2), Pod.metadata (1), ObjectMeta.annotations (12)."""
+    """Return a pod's annotations from a request's body: runtime.Unknown.raw (2), Pod.metadata (1), ObjectMeta.annotations (12)."""
     if "protobuf" not in kind:
         return dict(json.loads(body)["metadata"].get("annotations") or {})
     assert body.startswith(PREFIX), body[:20]

@@ -1,4 +1,4 @@
-"""What tests ask of a cluster that serves, by kubectl: its ranks, what is inside them, and their API."""
+"""What tests ask a serving cluster through kubectl: its ranks, what is inside them, and their API."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Plain = dict[str, t.Any]
 NAMESPACE = "dgx-serving"
 PORT = 30000
 MINUTE = 60
-ASK_S = 2  # between two questions: each is a process on the processors that the nodes are emulated on
+ASK_S = 2  # between two polls: each is a process on the cores that emulate the nodes
 RAILS = ("net1", "net2")
-# A power cut leaves zeros of what was not flushed: where a node lost its pods' results, no pod of it came back.
+# A power cut leaves zeros in files that were not flushed: when a node lost its pods' CNI results, none of its pods came back.
 UNFLUSHED = "for file in /var/lib/cni/results/*; do head -c 512 /dev/zero >$file; done; sync"
 SYSCTLS = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 
 
 class Asked:
-    """A cluster with an instance `default`; kubectl() is its own. size: how many ranks it has when it is whole."""
+    """A cluster with an instance `default`; subclasses define kubectl(). size: how many ranks it has when complete."""
 
     size: int
 
@@ -52,7 +52,7 @@ class Asked:
         return len(ranks) == self.size and all(map(condition, ranks.values()))
 
     def ended(self, rank: int) -> str:
-        """Return the last word of a rank's container, or of the one before it where it runs again."""
+        """Return the termination message of a rank's container, or of the previous one if it runs again."""
         statuses = self.ranks()[rank]["status"].get("containerStatuses", ())
         states = [each.get(key, {}) for each in statuses for key in ("state", "lastState")]
         return str(next((state["terminated"].get("message", "") for state in states if "terminated" in state), ""))
@@ -90,7 +90,7 @@ class Asked:
         )
 
     def wait_play(self, kubeconfig: str, bound_s: int) -> list[Plain]:
-        """Return a play that lets kube_wait look for so long at what is there."""
+        """Return a play that runs kube_wait on the current ranks with this timeout."""
         (first, *_others) = self.listed("statefulsets", "-n", NAMESPACE)
         asked = {
             "namespace": NAMESPACE,
@@ -106,7 +106,7 @@ class Asked:
         return [{"name": "Wait", "hosts": "dgx", "gather_facts": False, "tasks": [task]}]
 
     def planned(self) -> dict[int, dict[str, str]]:
-        """Return each rank's planned addresses by interface, from what its supervisor is told."""
+        """Return each rank's planned addresses by interface, from its supervisor's configuration."""
         maps = self.listed("configmaps", "-n", NAMESPACE)
         launch = next(each for each in maps if "launch" in each["metadata"]["name"])
         ranks = {rank: json.loads(launch["data"][f"rank{rank}.json"]) for rank in range(self.size)}
@@ -118,13 +118,13 @@ class Asked:
     def named_within(self, bound_s: int) -> str:
         raise NotImplementedError
 
-    # --- what must hold of both sites -----------------------------------------------------------------------------------
+    # --- what must hold on both sites -----------------------------------------------------------------------------------
 
     def works(self) -> None:
         assert self.ask("/v1/completions", {"prompt": "5", "max_tokens": 4})["usage"]["completion_tokens"] == 4
 
     def gives_tokens(self) -> None:
-        """By the API, and as the logs tell."""
+        """The API returns tokens, and the logs say so."""
         assert self.ask("/v1/models")["data"][0]["id"] == "dgxspark/scripted-one"
         said = self.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "five"}]})
         assert said["choices"][0]["message"]["content"] == "five six seven eight nine"
@@ -134,7 +134,7 @@ class Asked:
         assert "serving; the first tokens: ' six seven eight nine'" in logs
 
     def switches(self, run: t.Callable[[], int]) -> None:
-        """A run that changes something serves the second model by other pods, behind the same service."""
+        """A run that changes something serves the second model with new pods behind the same service."""
         before = {pod["metadata"]["uid"] for pod in self.ranks().values()}
         service = self.service()
         assert run() > 0
@@ -145,7 +145,7 @@ class Asked:
         assert self.service() == service
 
     def names(self, what: str, *words: str | tuple[str, ...]) -> None:
-        """With something missing, it is said within a minute what is, in these words, or in one of several."""
+        """What is missing is named within a minute, in all of these words (of a tuple, any one)."""
         began = time.monotonic()
         said = self.named_within(MINUTE)
         print(f"missing {what}: named after {time.monotonic() - began:.0f} s")
@@ -153,7 +153,7 @@ class Asked:
             assert any(one in said for one in (each if isinstance(each, tuple) else (each,))), (each, said)
 
     def misses_an_attachment(self, node: str, run: t.Callable[[], object], bound_s: float) -> None:
-        """Of a definition that is gone, the next pod of rank 1 says so; the run makes it, and ranks need no more than that."""
+        """When an attachment definition is gone, rank 1's next pod says so; the run creates it, and the ranks need nothing else."""
         self.kubectl("delete", "net-attach-def", "-n", NAMESPACE, "p0f1v0")
         self.renew(1, bound_s)
         lacking = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
@@ -161,22 +161,22 @@ class Asked:
         self._is_mended_by(run)
 
     def misses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:
-        """Of a VF that is taken before the next pod of rank 1 has it, that pod says so; the run makes the VF again."""
+        """When a VF is removed before rank 1's next pod has it, that pod says so; the run creates the VF again."""
         self.kubectl("cordon", node)
         try:
             self.renew(1, bound_s)
             take()
         finally:
             self.kubectl("uncordon", node)
-        # By the plugin, or before it by the scheduler, where the device plugin was quicker.
+        # By the CNI plugin, or before that by the scheduler if the device plugin was quicker.
         self.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF there and free?"))
         self._is_mended_by(run)
 
     def loses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:
-        """Of a VF that is taken from the pod of rank 1, the pod goes (Multus' DEL never fails), and the next one says so."""
+        """When a VF is removed under rank 1's pod, the pod can be deleted (Multus' DEL never fails), and the next one says so."""
         take()
         self.dismiss(1, bound_s)
-        # In the plugin's words where the kubelet has told them.
+        # In the plugin's words if the kubelet has reported them.
         self.names("VF of a pod", f"serve-default-rank1-0 on {node}", ("The VF is not on the node", "Where a VF of it"))
         self._is_mended_by(run)
 
@@ -218,7 +218,7 @@ class Asked:
                 assert values == list(SYSCTLS.values())
 
     def is_unprivileged(self) -> None:
-        """Ranks are, and hold what the plugins gave."""
+        """Ranks are unprivileged, and hold what the plugins gave them."""
         for rank, pod in self.ranks().items():
             said = self.inside(rank, "sh", "-c", "cat /proc/self/status; env")
             status = dict(re.findall(r"^(\w+):\t(\w+)$", said, re.M))
@@ -235,7 +235,7 @@ def _sysctls(rail: str) -> str:
 
 
 def plain(said: str) -> str:
-    """Return what was said on one line."""
+    """Return the text on one line."""
     return re.sub(r"\s+", " ", said)
 
 
@@ -249,7 +249,7 @@ def restarts(pod: Plain) -> int:
 
 
 def until(what: str, bound_s: float, true: t.Callable[[], bool], began: float | None = None) -> float:
-    """Wait until something is so; print and return the seconds since `began` (now). Fails after the bound."""
+    """Wait until a condition holds; print and return the seconds since `began` (default: now). Fails after the bound."""
     began = time.monotonic() if began is None else began
     while not true():
         assert time.monotonic() - began < bound_s, f"{what}: not within {bound_s:g} s"

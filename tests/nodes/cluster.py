@@ -59,7 +59,7 @@ class Site(harness.Site, Asked):
                 "address_pool": "10.100.0.0/16",
                 "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
             },
-            # Netplan takes a minute of an emulated processor.
+            # Netplan takes a minute on an emulated processor.
             netplan_vf_rollback_timeout=600,
             netplan_vf_gid_timeout=180,
             dgxspark_knowledge_dirs=[str(ROOT / "tests" / "nodes" / "knowledge")],
@@ -90,7 +90,7 @@ class Site(harness.Site, Asked):
         made = {"when": "k8s_dgx_state | default('present') == 'present'"}
         play[0]["tasks"][:0] = [
             {"name": "Make the VFs", **self.role("sriov_roce"), **made},
-            # As site.yml does; not in every run, since netplan takes a minute of an emulated processor.
+            # As site.yml does; not in every run, since netplan takes a minute on an emulated processor.
             {"name": "Give them their addresses", **self.role("netplan_vf"), "when": "with_addresses | default(false)"},
         ]
         (folder / "nodes.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
@@ -98,7 +98,7 @@ class Site(harness.Site, Asked):
 
     @staticmethod
     def role(name: str) -> Plain:
-        """Return what a task includes a role with."""
+        """Return the part of a task that includes a role."""
         return {"ansible.builtin.include_role": {"name": f"dgxspark.cluster.{name}"}}
 
     def kubectl(self, *arguments: str, check: bool = True) -> str:
@@ -130,7 +130,7 @@ class Site(harness.Site, Asked):
         return {key for key, count in node["status"]["allocatable"].items() if key in VFS and int(count) > 0}
 
     def leaked(self) -> dict[str, set[str]]:
-        """Return by node the addresses of the cluster network that are taken there, and that no pod has."""
+        """Return by node the addresses of the cluster network that are leased there, but that no pod has."""
         pods = [pod["status"] for pod in self.listed("pods", "--all-namespaces")]
         held = {each["ip"] for status in pods for each in status.get("podIPs", ())}
         taken = {name: self.lane.ssh(node, f"ls {LEASES}", check=False).split() for node, name in NODES.items()}
@@ -147,12 +147,12 @@ class Site(harness.Site, Asked):
         self._other("-l", host, **told)
 
     def remove(self) -> int:
-        """Take everything of ours away; return how many tasks changed something."""
+        """Remove everything of ours; return how many tasks changed something."""
         self.include("remove")
         return self._other()
 
     def _other(self, *options: str, **variables: t.Any) -> int:
-        """Run the other play that was chosen, which must end well; return how many tasks changed something."""
+        """Run the other play that was chosen, which must succeed; return how many tasks changed something."""
         self.playbook = "play.yml"
         try:
             return self.good(*options, **variables)
@@ -160,7 +160,7 @@ class Site(harness.Site, Asked):
             self.playbook = "nodes.yml"
 
     def named_within(self, bound_s: int) -> str:
-        """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""
+        """Run kube_wait on the current ranks with this timeout; return what it says. It must fail."""
         play = self.wait_play(str(self.lane.kubeconfig), bound_s)
         (self.folder / "wait.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
         self.playbook = "wait.yml"

@@ -1,4 +1,4 @@
-"""The cluster of two real nodes, once for all tests of this folder. KEEP=1 leaves it up, and takes one that is up."""
+"""The cluster of two real nodes, once for all tests of this folder. KEEP=1 leaves it up, and reuses one that is up."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The kubelet's side of device plugins, for a test: it registers them, lists their devices, and asks for each.
+"""The kubelet's side of device plugins, for a test: it registers them, lists their devices, and allocates each.
 
-By Kubernetes' API deviceplugin v1beta1 and pluginregistration v1, as the kubelet does both: it finds plugins by their sockets in
-plugins_registry, and listens for those that register themselves at kubelet.sock. Messages are read and written by hand: their few
-fields are all that is needed (field numbers: kubernetes/kubelet, pkg/apis/*/api.proto).
+It uses Kubernetes' APIs deviceplugin v1beta1 and pluginregistration v1 as the kubelet does: it finds plugins by their sockets in
+plugins_registry, and listens for those that register themselves at kubelet.sock. Messages are read and written by hand, since only
+a few fields are needed (field numbers: kubernetes/kubelet, pkg/apis/*/api.proto).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Plain = dict[str, t.Any]
 
 
 class Kubelet:
-    """root: where /var/lib/kubelet is looked for. heard: resource → how it registered, its devices, and the answers to Allocate."""
+    """root: the folder above var/lib/kubelet. heard: resource → how it registered, its devices, and the answers to Allocate."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
@@ -35,7 +35,7 @@ class Kubelet:
         self.server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": handler})]
         )
-        for socket in self.place.iterdir():  # as a kubelet does when it starts, but for its checkpoint
+        for socket in self.place.iterdir():  # as a kubelet does when it starts, except for its checkpoint
             if socket.is_socket():
                 socket.unlink()
         self.server.add_insecure_port(f"unix:{self.place}/kubelet.sock")
@@ -48,7 +48,7 @@ class Kubelet:
         return b""
 
     def look(self, seconds: float) -> dict[str, Plain]:
-        """Find plugins for so long; return what was heard of them."""
+        """Look for plugins for so many seconds; return what was heard from them."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for socket in self.registry.iterdir():

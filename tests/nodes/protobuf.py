@@ -17,7 +17,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read(data: bytes) -> Fields:
-    """Return a message's fields by number: of varints and of length-delimited ones."""
+    """Return a message's varint and length-delimited fields by number."""
     found: Fields = {}
     at = 0
     while at < len(data):

@@ -1,7 +1,7 @@
 """The role against the lane's real API server and controllers alone, with four stand-ins for nodes: tests/api/test_real_cluster.py.
 
-Not run at 1.20, which does not know it: policy/v1 (the disruption budget), spec.unhealthyPodEvictionPolicy, gRPC probes, native
-sidecars, ordinals of a StatefulSet; fields that it does not know it drops without a word, so it proves nothing of them.
+Not run, since 1.20 does not know them: policy/v1 (the disruption budget), spec.unhealthyPodEvictionPolicy, gRPC probes, native
+sidecars, ordinals of a StatefulSet. It silently drops fields that it does not know, so it proves nothing about them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(bool(lane.why_not()), reason=lane.why_not()),
     pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN),
 ]
-# The stand-ins name a container's image without a digest, as no kubelet does; what nodes list has it, and then no pod pulls.
+# Unlike a kubelet, the stand-ins report a container's image without a digest; the nodes' lists have it, and then no pod pulls.
 REPOSITORY, _at, DIGEST = PINNED.partition("@")
 IMAGE = {"names": [f"{REPOSITORY.rpartition(':')[0]}@{DIGEST}", REPOSITORY], "sizeBytes": 2**30}
 RESOURCES = {f"dgxspark.cluster/p0f{function}v0": "1" for function in (0, 1)}

@@ -3,7 +3,7 @@
 Kubelet, containerd, runc, the API server, the scheduler and the CNI plugins host-device, static and tuning are real (1.20.2 and
 Debian's). Stand-ins: NVIDIA's device plugin and the engine; Multus, the SR-IOV device plugin and flannel's CNI plugin where real ones
 are not given (real.py).
-Nothing is sent over RDMA: the VFs' soft-RoCE devices follow them into pods by the stand-in for Multus, for what looks at GIDs.
+Nothing is sent over RDMA: the stand-in for Multus makes the VFs' soft-RoCE devices follow them into pods, for what reads GIDs.
 """
 
 from __future__ import annotations

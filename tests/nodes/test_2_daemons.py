@@ -1,6 +1,6 @@
-"""The platform's daemons end and start again, and a node is drained and restarted as for a new K3s, under ranks that serve.
+"""The platform's daemons restart, and a node is drained and restarted as for a new K3s, while ranks serve.
 
-Which daemons are real is printed (cluster.STAND_IN). Real K3s is not run: kubelet and containerd start again by themselves.
+Which daemons are real is printed (cluster.STAND_IN). Real K3s is not run: kubelet and containerd are restarted on their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def serving(site: Site) -> None:
 
 
 def told(site: Site) -> dict[str, tuple[int, bool]]:
-    """Return how often each rank's container has started again, and whether it is ready."""
+    """Return how often each rank's container has restarted, and whether it is ready."""
     return {pod["metadata"]["uid"]: (restarts(pod), condition(pod)) for pod in site.ranks().values()}
 
 
@@ -61,7 +61,7 @@ def test_the_next_pod_of_a_rank_has_its_vfs_by_daemons_that_did_not_see_the_one_
 
 
 def test_no_pod_leaves_an_address_behind(site: Site) -> None:
-    """On K3s's network. A plain bridge loses one with each pod, for upstream's #1449 (test_5)."""
+    """On K3s's network. A plain bridge leaks one with each pod, because of upstream's #1449 (test_5)."""
     if reason := real.why_not("DGXSPARK_REAL_FLANNEL"):
         pytest.skip(reason)
     assert not any(site.leaked().values())

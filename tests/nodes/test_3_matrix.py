@@ -1,9 +1,9 @@
 """playbooks/matrix.yml on real nodes with real kubelets: three cases, what each left, and the model before serves again.
 
-Each case is proven by verify's quick mode as it is shipped: on the nodes, and in the pods by way of the ranks' logs, where the VFs'
-soft-RoCE devices follow them by the stand-in for Multus. Not run here: traffic over RDMA; the engine is scripted, each case by its
-environment, and what it logs of NCCL is constructed (tests/unit/nccl_logs.py). The way from the controller is `kubectl port-forward`,
-since the VMs' addresses are not this machine's.
+Each case is proven by verify's quick mode as shipped: on the nodes, and in the pods through the ranks' logs; the stand-in for Multus
+makes the VFs' soft-RoCE devices follow them there. Not run here: traffic over RDMA; the engine is scripted, each case by its
+environment, and its NCCL log is constructed (tests/unit/nccl_logs.py). The controller uses `kubectl port-forward`, since it cannot
+reach the VMs' addresses.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ENTRY = {
 
 
 class Forwarded:
-    """The service's port on this machine. kubectl holds on to one pod, so it is started again for each new container of rank 0."""
+    """The service's port on this machine. kubectl stays with one pod, so it is restarted for each new container of rank 0."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.over, self.process = site, threading.Event(), None
@@ -92,13 +92,13 @@ class Forwarded:
 
 
 def overlay(place: pathlib.Path) -> str:
-    """Make an owner's folder in which a workload is short, and the engine has a script for each case."""
+    """Make an owner's folder with short workloads, and with a script of the engine for each case."""
     by_chunk = {str(chunk): SCRIPTED[name] for chunk, name in BY_CHUNK.items()}
     script = json.dumps({"logs": nccl_logs.build(nccl_logs.Job(nodes=len(NODES))), "by_chunk": by_chunk})
     shared = yaml.safe_load((lane.ROOT / "tests/nodes/knowledge/model_profiles/nodes.yml").read_text("utf-8"))
     profile = {"id": PROFILE, "title": "A model whose engine goes wrong", "model": "dgxspark/scripted-three"}
     profile |= shared["common"] | {"environment": {"SCRIPTED": script}}
-    # None of them hangs, and four streams at once by way of port-forward and an emulated kubelet take seconds to begin.
+    # None of them hangs, and four streams at once through port-forward and an emulated kubelet take seconds to start.
     workloads = [{**workload, "timeout_s": 60} for workload in WORKLOADS]
     for kind, entries in (("workloads", workloads), ("model_profiles", [profile])):
         (place / kind).mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
     before = {pod["metadata"]["name"] for pod in site.ranks().values()}
     plan = site.listed("statefulsets", "-n", NAMESPACE)[0]["metadata"]["annotations"]["dgxspark.cluster/plan"]
     (site.folder / "three.yml").write_text(yaml.safe_dump(ENTRY), encoding="utf-8")
-    # What was measured goes into the first one: not into the checkout.
+    # Measured rows are written to the first one, so not into the checkout.
     folders = [overlay(site.folder / "of_matrix"), str(lane.ROOT / "tests" / "nodes" / "knowledge")]
     site.playbook = str(lane.ROOT / "playbooks" / "matrix.yml")
     with Forwarded(site) as way:
@@ -121,7 +121,7 @@ def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
                 dgxspark_knowledge_dirs=folders,
                 dgxspark_bench_url=f"http://127.0.0.1:{way.port}/v1",
                 dgxspark_bench_rounds=1,
-                # An emulated kubelet beside other work takes minutes to end a pod.
+                # An emulated kubelet on a busy machine takes minutes to end a pod.
                 k8s_dgx_stop_timeout=900,
             )
         finally:
@@ -134,12 +134,12 @@ def test_three_cases_by_the_shipped_playbook(site: Site) -> None:
         str(chunk): outcome for chunk, outcome in BY_CHUNK.items()
     }, done
     crash, sound = done["1024"], done["4096"]
-    # The pods' own logs are kept, by way of real kubelets, and the line that shows the crash is in one of them.
+    # The pods' own logs are kept, read through real kubelets, and the line that shows the crash is in one of them.
     where = crash["where"].partition(":")[0]
     with gzip.open(folder / crash["evidence"] / "logs" / f"{where}.log.gz", "rt") as log:
         assert crash["line"] in log.read()
     assert list((folder / sound["evidence"] / "answers-1").iterdir())
-    # Its proof is of the fabric and of the pods: every VF has its GID where it is, and the ranks' logs tell the transport.
+    # Its proof covers the fabric and the pods: every VF has its GID, on the host or in a pod, and the ranks' logs show the transport.
     proof = json.loads((folder / sound["evidence"] / "verify.json").read_text(encoding="utf-8"))
     assert (proof["verdict"], proof["mode"]) == ("passed", "quick")
     steps = {step["id"]: step for step in proof["steps"]}

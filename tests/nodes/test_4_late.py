@@ -1,4 +1,4 @@
-"""VFs that come after the SR-IOV device plugin has looked for them; and everything of ours goes.
+"""VFs that appear after the SR-IOV device plugin has looked for them; and everything of ours is removed.
 
 Which daemons are real is printed (cluster.STAND_IN).
 """
@@ -45,7 +45,7 @@ def test_late_vfs_are_offered_by_a_plugin_that_is_started_again_and_their_rank_c
 
 
 def test_everything_of_ours_goes_and_pods_still_start(site: Site) -> None:
-    """The entry point is told no plan of the fabric: attachments, and then their kind, go by their label alone."""
+    """The entry point gets no fabric plan: attachments, and then their CRD, are removed by label alone."""
     assert site.remove() > 0
     kinds = (
         "daemonsets,statefulsets,pods,configmaps,services,serviceaccounts,secrets,roles,rolebindings,networkpolicies"

@@ -2,7 +2,7 @@
 
 Real are Multus, flannel's plugin where it is given, and the CNI plugins bridge, host-local, host-device, static and tuning; our
 DaemonSet, ClusterRole, configuration, attachments and a rank's annotation are as the role makes them. No API server (api_side.py), no
-kubelet and no containerd: the test asks as containerd does, and which device a pod has stands in the kubelet's checkpoint. A VF is
+kubelet and no containerd: the test calls CNI as containerd does, and writes a pod's devices into the kubelet's checkpoint. A VF is
 a veth behind a made-up PCI function.
 """
 
@@ -36,7 +36,7 @@ Plain = dict[str, t.Any]
 FLANNEL = "DGXSPARK_REAL_FLANNEL"
 STATUS, NETWORKS = "k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks"
 VFS = {"p0f0v0": ("0000:01:10.0", "vf0"), "p0f1v0": ("0000:02:10.0", "vf1")}
-# The cluster network of K3s, and the same without flannel between: flannel's plugin calls bridge.
+# The cluster network of K3s without flannel's plugin, which would call bridge.
 POOL = {"type": "host-local", "ranges": [[{"subnet": "10.42.1.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
 BRIDGE = {
     "name": "cbr0",
@@ -97,7 +97,7 @@ class Asked:
         self.machine.stop(self.daemon)
 
     def pod(self, name: str, **annotations: str) -> Plain:
-        """Make a pod that is a rank's, on this node, with a network namespace and the devices that a kubelet gave it."""
+        """Make a rank's pod on this node, with a network namespace and the devices that a kubelet would have given it."""
         served = serving(inputs.plan(), inputs.fabric(4), {"image": inputs.PINNED})
         template = next(each for each in served["head"] if each["kind"] == "StatefulSet")["spec"]["template"]
         metadata = {"name": name, "namespace": "dgx-serving", "labels": {"test": "real"}}
@@ -149,7 +149,7 @@ class Asked:
         return [line for line in self.machine.run(f"ls {lane.LEASES}", check=False).split() if line[0].isdigit()]
 
     def scenario(self) -> Plain:
-        """Do with it what a cluster does; return all that was seen."""
+        """Do with it what a cluster does; return everything that was seen."""
         seen: Plain = {}
         pod = self.pod("rank0")
         self.machine.calls()
@@ -164,7 +164,7 @@ class Asked:
         seen["status"] = json.loads(told) if told else None
         self.machine.calls()
         seen["check"] = [self.machine.cni("CHECK", pod)[0], self.machine.calls()]
-        # The daemon is restarted under a running pod, and the pod goes after.
+        # The daemon is restarted under a running pod, and then the pod is deleted.
         self.stop()
         seen["conf_left"] = self.machine.run(f"ls {CNI_CONF}").split()
         self.start()
@@ -190,7 +190,7 @@ class Asked:
         seen["after_no_vf"] = self.links("rank1")
         seen["del_no_vf"] = self.machine.cni("DEL", pod)[0]
         self.gone("rank1")
-        # Another network of the cluster, which keeps no configuration of its own.
+        # Another cluster network, which does not store its own configuration.
         self.stop()
         self.lay(BRIDGE)
         self.start()
@@ -282,7 +282,7 @@ def test_what_is_missing_is_named_as_our_status_reads_it(seen: dict[str, Plain],
         pod = {"metadata": {"name": "rank1", "uid": "1"}, "status": {"phase": "Pending", "containerStatuses": waiting}}
         found = status._sandbox(pod, [event])
         assert found and found[0].id == f"kube.{cause}", found
-    # All or nothing: what the pod had of it is taken back.
+    # All or nothing: what the pod already had is taken back.
     assert seen[kind]["after_no_vf"] == {}
     assert seen[kind]["del_no_vf"] == 0
 
@@ -326,14 +326,14 @@ def test_errors_have_the_same_form(seen: dict[str, Plain]) -> None:
 
 @BOTH
 def test_k3s_own_network_has_its_address_back_after_a_pod(seen: dict[str, Plain], kind: str) -> None:
-    """Upstream's #1449 does not reach it: flannel's plugin takes away by the configuration that it kept itself."""
+    """Upstream's #1449 does not affect it: flannel's plugin deletes with the configuration that it stored itself."""
     if reason := real.why_not(FLANNEL):
         pytest.skip(reason)
     assert seen[kind]["leases"] == []
 
 
 def test_a_network_that_keeps_no_configuration_loses_an_address_with_each_pod(seen: dict[str, Plain]) -> None:
-    """Upstream's #1449, in Multus 4.2.1 to 4.3.0: bridge's DEL gets no ranges. Nothing is said to the runtime."""
+    """Upstream's #1449, in Multus 4.2.1 to 4.3.0: bridge's DEL gets no ranges. The runtime is not told."""
     found = {kind: (seen[kind]["bridge_del"], len(seen[kind]["bridge_leases"])) for kind in ("real", "stand-in")}
     print(f"after one pod on a bridge: exit status of DEL, addresses left: {found}")
     assert found["stand-in"] == found["real"]

@@ -1,7 +1,7 @@
 """The real SR-IOV network device plugin and its stand-in with the role's own ConfigMap and DaemonSet: both offer and hand out the same.
 
-They run on a machine apart; the test is their kubelet (kubelet_side.py). PCI functions are files of a made-up /sys over veths; that
-of a real VF with soft-RoCE is in tests/nodes' virtual machines. RDMA devices are files, too: that a pod can use one is not run.
+They run on a machine apart; the test is their kubelet (kubelet_side.py). PCI functions are files in a made-up /sys over veths; real
+VFs with soft-RoCE are in tests/nodes' virtual machines. RDMA devices are files too: that a pod can use one is not tested.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def objects(hca: str) -> tuple[Plain, Plain]:
     for function in fabric["spark1"]["functions"]:
         for vf in function["vfs"]:
             vf["pci"] = FUNCTIONS[f"{function['slot']}v{vf['index']}"]
-    # By an image of an owner's own there is no container that waits: here a late VF is to be late.
+    # With an owner's own image there is no init container that waits for VFs, so the late one can be late.
     choices = {"hca": hca, "node_names": {"spark1": NODE}, "images": {"sriov_device_plugin": lane.PLUGIN}}
     config, daemon = platform(fabric, choices)["sriov_device_plugin"]["objects"]
     return config, daemon
 
 
 def scenario(machine: Apart, hca: str, image: pathlib.Path) -> Plain:
-    """Start the plugin, make a VF late, give one to a pod, start the plugin again; return what a kubelet hears of it each time."""
+    """Start the plugin, add a late VF, give one to a pod, restart the plugin; return what a kubelet hears from it each time."""
     config, daemon = objects(hca)
     seen: Plain = {}
     for number, (name, pci) in enumerate(FUNCTIONS.items()):
@@ -77,7 +77,7 @@ def scenario(machine: Apart, hca: str, image: pathlib.Path) -> Plain:
 
 
 class Seen:
-    """What was seen of each, once it is asked for."""
+    """What was seen of each, run on first use."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self.folders = folders
@@ -121,12 +121,12 @@ def resources(*names: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", ["real", "stand-in"])
 def test_a_node_offers_the_vfs_that_are_there_when_the_plugin_starts(seen: Seen, kind: str) -> None:
-    # With isRdma a VF without an RDMA device is no device of the pool, which is then passed over.
+    # With isRdma, a VF without an RDMA device is not in its pool, and the empty pool is skipped.
     assert set(seen.of(kind, "pci")["first"]) == resources("p0f0v0", "p0f1v0")
     assert set(seen.of(kind, "virtual")["first"]) == resources("p0f0v0", "p0f0v1", "p0f1v0")
     for hca in ("pci", "virtual"):
         found = seen.of(kind, hca)
-        # A late one is not seen until it starts again; one that a pod has is offered all the while.
+        # A late VF is not seen until the plugin restarts; one that a pod has is offered all the while.
         assert set(found["late"]) == set(found["first"])
         assert set(found["restarted"]) == set(found["first"]) | resources(LATE)
 
@@ -138,7 +138,7 @@ def test_a_rank_is_told_its_vf_and_has_its_verbs_device(seen: Seen, kind: str) -
     answer = told["allocated"]["0000:02:10.0"]
     assert answer["envs"]["PCIDEVICE_DGXSPARK_CLUSTER_P0F1V0"] == "0000:02:10.0"
     assert "/dev/infiniband/uverbs2" in answer["devices"]
-    # A lab's rank gets none by the plugin.
+    # In the lab, a rank gets no verbs device from the plugin.
     told = seen.of(kind, "virtual")["first"]["dgxspark.cluster/p0f1v0"]
     assert told["allocated"]["0000:02:10.0"]["devices"] == []
 

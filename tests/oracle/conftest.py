@@ -1,7 +1,7 @@
 """The oracle lane: argument lists of this collection, judged by the engines' own parsers.
 
 A test that takes `answer` is parametrized with `asked`: all questions of the selected tests to one engine version are put
-in one process. Packages come by pip (kept in .cache/oracle); where one cannot be had the test is *not run*.
+in one process. Packages come from pip (kept in .cache/oracle); if one cannot be downloaded, the test is *not run*.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ COMPRESSED = {
     },
 }  # fmt: skip
 
-# Engines look up the marks of thinking and of tool calls in the tokenizer: one with nothing else in it.
+# Engines look up the marks of thinking and of tool calls in the tokenizer, so it has these and nothing else.
 MARKS = ("<unk>", "<s>", "</s>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<function=", "</function>")
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
 
@@ -75,7 +75,7 @@ def architectures() -> dict[str, pathlib.Path]:
 def files(architecture: str, checkpoint: str = "bf16", *, experts: bool = False) -> dict[str, Any]:
     """Return the files of a model: checkpoint is bf16, fp8, mxfp4, nvfp4, mixed (both by modelopt) or compressed-tensors.
 
-    experts: the model has some, of a family that has models with and without.
+    experts: the model has some, in a family that has models with and without.
     """
     held = json.loads(architectures()[architecture].read_text(encoding="utf-8"))
     config = copy.deepcopy(held["config.json"])

@@ -11,7 +11,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import m
 
 
 class Limit(NamedTuple):
-    """What is beyond the oracle: checkpoints whose name begins so, the versions of which engine, the engine's words, and why."""
+    """What is beyond the oracle: how the checkpoint's name begins, the engine and its versions, the engine's words, and why."""
 
     checkpoint: str
     engine: str

@@ -7,14 +7,14 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 UNKNOWN = "what only the running engine decides"
-# What a parser still says of a setting that is decided when the model is loaded; None of all others.
+# What a parser still reports for a setting that is decided when the model is loaded; None for all others.
 BEFORE_LOADING = {"moe_runner_backend": "auto"}
 
 
 def planned(plan: t.Mapping[str, t.Any], late: t.Collection[str]) -> dict[str, t.Any]:
     """Return every key of the vocabulary. late: the settings of the plan that are decided at loading.
 
-    UNKNOWN stands for what the plan does not know. What is decided late is what the parser says before that.
+    UNKNOWN stands for what the plan does not know. A late setting has the value that the parser reports before loading.
     """
 
     def says(setting: str) -> t.Any:

@@ -1,4 +1,4 @@
-"""What the oracle is asked: the settings that owners published, said to an engine version by the collection itself."""
+"""What the oracle is asked: the settings that owners published, put to an engine version by the collection itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Published:
     drafter: str | None = None
 
     def case(self, engine: str, version: str, extra: Settings | None = None) -> Case:
-        """Say the settings to an engine version; CollectionError where it cannot be told."""
+        """Put the settings to an engine version; CollectionError if it has no way to take them."""
         settings = {**self.settings, **(extra or {})}
         built = build_argv(engine, version, settings, load_tables())
         models = {settings["model"]: families.files(self.architecture, self.checkpoint)}

@@ -48,7 +48,7 @@ class Tensor:
 
 @dataclass
 class Combined:
-    """What the rows were gathered by, and what they were weighted with."""
+    """The maps by which the rows were gathered, and their weights."""
 
     maps: dict[str, list[float]]
     weights: list[float]
@@ -58,7 +58,7 @@ UNWRITTEN = 1 << 30
 
 
 def cutlass_moe(define: Run) -> Combined:
-    """Run `cutlass_moe_fp4` for two tokens with two experts each, of which the first and the last are elsewhere (-1)."""
+    """Run `cutlass_moe_fp4` for two tokens with two experts each, of which the first and the last are on other ranks (-1)."""
     found = Combined({}, [])
 
     class Product(Tensor):
@@ -110,7 +110,7 @@ def cutlass_moe(define: Run) -> Combined:
 
 
 class _Cut:
-    """Zero points cut for the ranks: shows which cut was taken, and refuses one that there is not."""
+    """Zero points cut for the ranks: shows which cut was taken, and refuses one that does not exist."""
 
     def __init__(self, cuts: int = 0) -> None:
         self.cuts = cuts

@@ -1,6 +1,6 @@
-"""The engines' own wheels as images: the program of inspect_image.yml reads of them what the shipped tables say.
+"""The engines' own wheels as images: the program of inspect_image.yml reads from them what the shipped tables say.
 
-A wheel's sources and what its parser is made of are all that is installed there: no torch, no GPU, no compiled part of the engine.
+Only a wheel's sources and its parser's requirements are installed there: no torch, no GPU, no compiled part of the engine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
     shipped = knowledge.read_yaml(tables.path(ROOT, engine, version))
     assert {k: v for k, v in table.items() if k not in OWN} == {k: v for k, v in shipped.items() if k not in OWN}
     written = knowledge.load("images", [str(owner)])[f"own-registry.example-{engine}-{version}"].get("patches", {})
-    # An image says something of every patch of a package that it has: of one for other releases `drifted`, as if it lacked
-    # what it never needs. The entry tells those of this release.
+    # An image reports on every patch for a package that it has: one for other releases is `drifted`, as if the image lacked
+    # what it never needs. The entry has only those for this release.
     mine = [patch for patch in concerned(load_patches(), engine, version) if patch.told["package"]["name"] == engine]
     assert written == {patch.id: said.patches[patch.id] for patch in mine}

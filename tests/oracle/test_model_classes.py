@@ -240,8 +240,8 @@ class SpeculativeConfig:
         ("OneForCausalLM", {"other"}, True),
         ("OneForCausalLM", {"other", "one"}, False),
         ("TwoForCausalLM", {"two"}, False),
-        ("TwoVL", {"two"}, True),  # what it is made is no type of a drafter
-        ("SomeForCausalLM", {"some"}, False),  # hangs on what its config.json says
+        ("TwoVL", {"two"}, True),  # the type that it is given is not a drafter's
+        ("SomeForCausalLM", {"some"}, False),  # depends on its config.json
         ("WrongForCausalLM", {"wrong"}, False),
         ("Set", {"any"}, False),  # another configuration takes its place
         ("ManyForCausalLM", {"how_many_more"}, True),
@@ -297,7 +297,7 @@ def test_one_version_is_what_its_wheel_says(engine: str, version: str) -> None:
         if holds(e.get("versions", []))
     }
     assert {name: shipped.get(name) for name in made} == made
-    if engine == "sglang":  # vLLM takes an architecture for one of another ending, too
+    if engine == "sglang":  # vLLM also takes an architecture for one with another ending
         assert shipped.keys() == made.keys()
 
 

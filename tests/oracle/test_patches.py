@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches i
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 SHIPPED = {patch.id: patch for patch in load_patches()}
-# What SGLang requires of nvidia-cutlass-dsl, by its own version; its files lie in a wheel of another name.
+# The nvidia-cutlass-dsl that each SGLang version requires; its files are in a wheel of another name.
 CUTLASS = {
     "0.5.10": "4.4.1",
     "0.5.11": "4.4.2",
@@ -57,7 +57,7 @@ def cases() -> list[t.Any]:
 
 
 def folder(wheel: str, version: str) -> pathlib.Path:
-    """Return an unpacked wheel, read only; *not run* where it cannot be had."""
+    """Return an unpacked wheel, read only; *not run* if it cannot be downloaded."""
     try:
         return source(wheel, version, "nvidia_cutlass_dsl" if wheel.startswith("nvidia") else "").folder
     except NotAvailable as exc:
@@ -65,7 +65,7 @@ def folder(wheel: str, version: str) -> pathlib.Path:
 
 
 def copied(name: str, wheel: str, version: str, site: pathlib.Path) -> tuple[applier.Patch, pathlib.Path]:
-    """Put the patch's file below an own site-packages."""
+    """Copy the patch's file into a site-packages of its own; return the patch and the copy."""
     (patch,) = applier.from_plain([SHIPPED[name].told])
     path = site / patch.file
     path.parent.mkdir(parents=True)
@@ -77,7 +77,7 @@ def copied(name: str, wheel: str, version: str, site: pathlib.Path) -> tuple[app
 
 
 def piece(path: pathlib.Path, wanted: t.Callable[[ast.AST], bool], space: Space) -> None:
-    """Run the one statement of a file that is wanted, without its decorators."""
+    """Run the one statement of a file that `wanted` selects, without its decorators."""
     (node,) = (n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if wanted(n))
     assert isinstance(node, ast.stmt)
     if isinstance(node, ast.FunctionDef):
@@ -109,7 +109,7 @@ def jit(path: pathlib.Path) -> None:
 
 
 def cutlass(path: pathlib.Path) -> None:
-    """Taken from the class with the real enumeration of architectures."""
+    """The class's architectures are all in the real enumeration."""
     arch = path.parents[3] / "base_dsl" / "arch.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
     (owner,) = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == "BlockScaledMmaOp")
@@ -161,7 +161,7 @@ def modelopt(path: pathlib.Path) -> None:
                 device=0,
             )
 
-        for _twice in range(2):  # the second time what was made is taken again
+        for _twice in range(2):  # the second time, what was made is reused
             space |= {"existing_params": getattr(layer, "cutlass_moe_params", None), "inter_size": 1, "hidden_size": 1,
                       "device": 0, "CutlassMoEParams": params,
                       "CutlassMoEType": types.SimpleNamespace(BlockscaledFP4="fp4")}  # fmt: skip
@@ -203,7 +203,7 @@ def test_a_patch_on_the_real_file(name: str, wheel: str, version: str, tmp_path:
                         path.parents[3] / "base_dsl")  # fmt: skip
     check = CHECKS[name]
     with pytest.raises((AssertionError, IndexError)):
-        check(path)  # the fault is there: a check that passes on the file as it came shows nothing
+        check(path)  # the fault is there: a check that passes on the unpatched file would show nothing
     before = path.read_text(encoding="utf-8")
     assert [outcome.state for outcome in applier.apply([patch], tmp_path)] == ["applied"]
     after = path.read_text(encoding="utf-8")
@@ -214,7 +214,7 @@ def test_a_patch_on_the_real_file(name: str, wheel: str, version: str, tmp_path:
     assert path.read_text(encoding="utf-8") == after
 
 
-# How images do some edits in their own words; the rest of each patch is still to be made.
+# Edits that images have in their own words; the rest of each patch is still to be made.
 IN_OTHER_WORDS = {
     "cutlass-dsl-sm12x": ("Arch.sm_103a,\n    ]", "Arch.sm_103a, Arch.sm_121a\n    ]"),
     "sglang-cutlass-moe-ep": (
@@ -232,7 +232,7 @@ IN_OTHER_WORDS = {
 
 
 def without_comments(text: str, patch: applier.Patch) -> str:
-    """The result of all edits as somebody else writes it: no comment of ours, empty lines between the lines."""
+    """Return the result of all edits as somebody else would write it: no comment of ours, empty lines between the lines."""
     for edit in patch.edits:
         lines = [line.split("  #")[0] for line in edit.replace.splitlines() if not line.strip().startswith("#")]
         text = text.replace(edit.replace, "\n\n".join(lines) + "  # by the image\n")
@@ -241,7 +241,7 @@ def without_comments(text: str, patch: applier.Patch) -> str:
 
 @pytest.mark.parametrize(("name", "wheel", "version"), cases())
 def test_an_edit_that_the_image_has_is_left(name: str, wheel: str, version: str, tmp_path: pathlib.Path) -> None:
-    """All of them, and each one alone: the others are made, and what comes of it is free of the fault."""
+    """All of them, and each one alone: the others are made, and the result is free of the fault."""
     patch, path = copied(name, wheel, version, tmp_path)
     if name.startswith("cutlass"):
         shutil.copytree(folder(wheel, version) / "nvidia_cutlass_dsl/python_packages/cutlass/base_dsl",
@@ -325,7 +325,7 @@ def test_the_dsl_is_the_one_that_the_engine_requires(version: str) -> None:
 
 
 def test_the_applier_runs_where_only_python_3_10_is() -> None:
-    """Its text keeps to the grammar of 3.10, and imports nothing that is not in the standard library."""
+    """It keeps to the grammar of 3.10, and imports only the standard library."""
     tree = ast.parse(pathlib.Path(applier.__file__).read_text(encoding="utf-8"), feature_version=(3, 10))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

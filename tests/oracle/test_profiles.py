@@ -1,8 +1,8 @@
-"""Every shipped profile and variant, on every engine version that it claims and that there is a table of.
+"""Every shipped profile and variant, on every engine version that it claims and that has a table.
 
 The plan's own argument list and environment go to the real parser and validation; what the engine resolves is compared with
-the plan, as it is shipped and, in the long run, with one setting after the other taken out or turned round. An image with
-back-ports is judged by the stock release of its version: what that cannot know is not run, by name.
+the plan, as it is shipped and, in the long run, with one setting after the other removed or changed. An image with
+back-ports is judged by the stock release of its version: what that cannot know is listed, and not run.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
-# What a stock release says of a launch that its profile's image can do: (profile, versions, the engine's words, why).
+# How a stock release refuses a launch that its profile's image can do: (profile, versions, the engine's words, why).
 BACK_PORTS = (
     ("gemma-4-", "<0.5.13", "gemma4_assistant", "its transformers does not know the drafter; the image has PR 24436"),
     ("nemotron-3-super", "<0.5.14", "not compatible with radix cache", "the image has PR 27998"),
 )
-# What such an image makes of a launch that a stock release takes, too, but otherwise: profiles, versions.
-# PR 24436 makes FROZEN_KV_MTP of NEXTN with an assistant drafter, and leaves the overlap scheduler out with it.
+# Launches that such an image and a stock release both accept, but resolve differently: profiles, versions.
+# PR 24436 turns NEXTN with an assistant drafter into FROZEN_KV_MTP, and runs that without the overlap scheduler.
 PROMOTED = ("gemma-4-", "<0.5.12")
-# Rules that warn of a refusal which is not sure, and the engine's words.
+# Rules that warn of a refusal that is not certain, and the engine's words.
 DOUBTED = {
     "load.class-transformers": ("are not supported for now", "does not recognize this architecture"),
     "load.config-unknown": ("does not recognize this architecture",),
 }
-# Taken out one by one; what begins with `speculative_` goes as a whole too.
+# Removed one by one; those that begin with `speculative_` also all together.
 TAKEN_OUT = (
     "attention_backend", "moe_runner_backend", "cuda_graph_max_bs", "disable_cuda_graph", "disable_piecewise_cuda_graph",
     "page_size", "block_size", "mamba_scheduler_strategy", "max_running_requests", "max_mamba_cache_size",
@@ -86,7 +86,7 @@ class Asked:
         if plan["settings"].get("speculative_draft_model_path"):
             models[plan["settings"]["speculative_draft_model_path"]] = families.files("Gemma4AssistantForCausalLM")
         own = {k: v for k, v in rank["env"].items() if k.startswith(("SGLANG_", "VLLM_"))}
-        # A template's file is in the image, and vLLM looks for it at once: the words of one stand in for it.
+        # A template's file is in the image, and vLLM looks for it at once: a template's text stands in for it.
         template = plan["settings"].get("chat_template")
         argv = tuple("{{ messages }}" if template and word == template else word for word in rank["argv"][program:])
         return Case(argv, env=own, models=models)
@@ -98,7 +98,7 @@ class Asked:
 def model_files(entry: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Choose the family's files by architecture, and the checkpoint's form by precision and quantization."""
     facts = entry.get("facts") or {}
-    kinds = (entry.get("precision") or {}).values()  # a format, or how many parameters have which
+    kinds = (entry.get("precision") or {}).values()  # a format, or how many parameters have which format
     stored = {form for kind in kinds for form in ([kind] if isinstance(kind, str) else kind) if form != "rest"}
     stored |= {kind["rest"] for kind in kinds if not isinstance(kind, str) and "rest" in kind}
     architecture = facts.get("architecture", "ApertusForCausalLM")
@@ -117,7 +117,7 @@ def model_files(entry: t.Mapping[str, t.Any], settings: t.Mapping[str, t.Any]) -
 
 
 def of_no_release(engine: t.Mapping[str, t.Any]) -> bool:
-    """Whether a profile is written for an image that no release is known of: there is no parser to ask."""
+    """Whether a profile is for an image of no known release: there is no parser to ask."""
     return not engine.get("versions") and re.match(r"\d+\.\d+\.\d+", engine["version"]) is None
 
 
@@ -139,7 +139,7 @@ def shipped() -> list[tuple[Asked, bool]]:
 
 
 def changes(one: Asked) -> dict[str, dict[str, t.Any]]:
-    """Take out one setting after the other, turn graphs off, and swap the spread of the experts."""
+    """Remove one setting after the other, turn graphs off, and turn expert parallelism on or off."""
     entry = find(one.profile)
     chosen = resolve(entry, one.overrides())
     out: dict[str, dict[str, t.Any]] = {
@@ -209,7 +209,7 @@ def doubted(asked: Asked, answer: Answer) -> list[str]:
 
 
 def faults(asked: Asked, answer: Answer) -> list[str]:
-    """Compare all that the engine made with the plan; what the plan says to be unknown is left out."""
+    """Compare all that the engine resolved with the plan, except for what the plan says is unknown."""
     found = resolved(asked.engine, answer)
     ours = planned(asked.plan, asked.late())
     assert ours.keys() == found.keys(), "a key of the vocabulary has no counterpart in the plan"
@@ -232,7 +232,7 @@ def test_a_profile_passes_the_parser_of_its_engine(asked: Asked, answer: Answer)
     "name", [name for name in sorted(knowledge.load("profile")) if of_no_release(find(name)["engine"])]
 )
 def test_a_profile_of_an_image_without_a_release_is_planned(name: str) -> None:
-    """What the image's parser says of it shows on a node alone (playbook `inspect_image.yml`)."""
+    """What the image's parser says about it can only be seen on a node (playbook `inspect_image.yml`)."""
     engine = find(name)["engine"]
     assert launch_plan(name, {}, {})["ranks"]
     pytest.skip(f"not run: {engine['image']} is of no release of {engine['name']}: its parser cannot be had")
@@ -251,7 +251,7 @@ def test_little_of_what_is_shipped_is_unknown() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("asked", asked_otherwise())
 def test_the_plan_foresees_what_a_change_comes_to(asked: Asked, answer: Answer) -> None:
-    """Each setting taken out, eager, and the experts spread otherwise: refused where the plan says so, else as planned."""
+    """Each setting removed, eager mode, expert parallelism changed: refused where the plan says so, otherwise as planned."""
     if answer.accepted:
         assert faults(asked, answer) == []
     elif why := back_port(asked, answer):

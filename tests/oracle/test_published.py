@@ -36,7 +36,7 @@ class Asked:
 
 
 def accepted() -> t.Iterator[t.Any]:
-    """Each launch on the version that ran it in every run, on all others that can be told in the long one."""
+    """Each launch: in every run on the version that ran it, in the long run on all others that can take it."""
     ran = (
         (q.QWEN_397B_MTP, "0.5.10", SGLANG),
         (q.QWEN_397B_EP4, "0.5.10", SGLANG),
@@ -83,7 +83,7 @@ def _wrong() -> t.Iterator[t.Any]:
         ("vLLM: a choice out of its list", Asked(one, "vllm", "0.17.1", argv=("--moe-backend", "nope")), "parse", "invalid choice"),
         ("vLLM: a share out of range", Asked(one, "vllm", "0.17.1", argv=("--gpu-memory-utilization", "1.7")), "create_engine_config", "less than"),
         ("vLLM: an unknown backend", Asked(one, "vllm", "0.17.1", argv=("--attention-backend", "NOPE")), "", "NOPE"),
-        # The collection refuses this one itself, so the flag is said past it; the parser takes the last.
+        # The collection refuses this one itself, so the flag is passed around it; the parser takes the last one.
         ("vLLM: no draft token",
          Asked(one, "vllm", "0.17.1", argv=("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 0}')),
          "create_engine_config", "num_speculative_tokens"),

@@ -28,7 +28,7 @@ def run(*command: object, cwd: pathlib.Path, **environment: str) -> subprocess.C
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Build from a staged copy, so that nothing lying about in the checkout gets in or is left there."""
+    """Build from a staged copy, so that no stray file of the checkout gets in and nothing is left behind there."""
     staged = tmp_path_factory.mktemp("staged")
     collection = subprocess.run(
         [sys.executable, ROOT / "tools" / "stage.py", staged], check=True, capture_output=True, text=True
@@ -77,7 +77,7 @@ def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path)
 
 
 def test_an_execution_environment_gets_what_the_collection_names(built: pathlib.Path) -> None:
-    """ansible-builder reads the collection's own list from the collection's folder on; with the program at hand it is asked, too."""
+    """ansible-builder reads the collection's own list relative to the collection's folder; it is run where it is installed."""
     own = yaml.safe_load((ROOT / "meta" / "execution-environment.yml").read_text(encoding="utf-8"))
     with tarfile.open(built) as archive:
         named = archive.extractfile(own["dependencies"]["python"])

@@ -1,4 +1,4 @@
-"""Say whether this machine reaches what the test beside this file fetches from. Exit status 77: it does not, which is not run."""
+"""Check whether this machine reaches what the test beside this file fetches from. Exit status 77 (not run): it does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SOURCES = ("https://github.com", "https://ghcr.io/v2/")
 
 
 def unreached(sources: list[str]) -> list[str]:
-    """Return those that do not answer, with the reason. Any HTTP answer is one: a registry wants a token first."""
+    """Return those that do not answer, with the reason. Any HTTP answer counts: a registry wants a token first."""
     found = []
     for source in sources:
         try:

@@ -1,7 +1,7 @@
-"""Real K3s, Multus and SR-IOV device plugin, from their releases, on two lab nodes: bundle.yml fetches them, site.yml lays them.
+"""Real K3s, Multus and SR-IOV device plugin, from their releases, on two lab nodes: bundle.yml fetches them, site.yml installs them.
 
 Needs a machine that reaches GitHub and its registry (reach.py) and has KVM; the nodes themselves reach nothing. IT HAS NOT BEEN RUN
-WHERE IT WAS WRITTEN. Not in it: NVIDIA's device plugin, which finds no GPU in a virtual machine, RDMA in pods (soft-RoCE does not
+WHERE IT WAS WRITTEN. Not covered: NVIDIA's device plugin, which finds no GPU in a virtual machine, RDMA in pods (soft-RoCE does not
 follow a VF into one), and an engine.
 """
 
@@ -77,7 +77,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The site before anything is laid. The API is where an owner's machine finds it: at the server's own address, through ssh."""
+    """The site before anything is installed. The API is where an owner's machine finds it: at the server's own address, through ssh."""
     made = Site(tmp_path_factory.mktemp("real"))
     cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
     port = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200) + 1
@@ -119,7 +119,7 @@ def test_multus_gives_a_pod_its_vf_and_takes_it_back(site: Site) -> None:
     (network,) = [each for each in site.listed("net-attach-def", "-A") if each["metadata"]["name"] == "p0f0v0"]
     namespace = network["metadata"]["namespace"]
     resource = network["metadata"]["annotations"]["k8s.v1.cni.cncf.io/resourceName"]
-    # Of K3s's own archive: nothing is pulled.
+    # From K3s's own archive: nothing is pulled.
     image = sh(NODES[1], "k3s crictl images -o json | grep -o '[^\"]*mirrored-library-busybox:[^\"]*' | head -n 1")
     asked = [{"name": "p0f0v0", "interface": "net1", "ips": ["10.99.0.2/24"]}]
     pod = {

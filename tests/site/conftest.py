@@ -11,7 +11,7 @@ from ansible_collections.dgxspark.cluster.tests.site import site
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[site.Served]:
-    """The site, with nothing on its nodes; where its server is no Spark, that one is there, put by a run limited to it."""
+    """The site, with nothing on its nodes; if its server is not a Spark, a run limited to it has set up the server."""
     if reason := site.why_not():
         pytest.skip(reason)
     server = site.FIFTH if site.has_a_fifth() else "spark1"

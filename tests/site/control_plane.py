@@ -22,7 +22,7 @@ API_AWAY, STARTER_AWAY = 16443, 16444
 
 
 class ControlPlane:
-    """Listens on `port`. folder: where its data are, by the cluster's authority; programs: etcd and Kubernetes' own.
+    """Listens on `port`. folder: for its data, by the cluster's CA; programs: the folder with etcd's and Kubernetes' own.
 
     This machine's loopback must have the server's address: that is where the API is then.
     """
@@ -47,7 +47,7 @@ class ControlPlane:
                 self._run(asked)
 
     def _run(self, asked: socket.socket) -> None:
-        """Run it until the one who asked is gone, or it ends."""
+        """Run it until the client disconnects, or it ends."""
         with asked.makefile("rb") as stream:
             address, packed = (stream.read(struct.unpack("!I", stream.read(4))[0]) for _part in range(2))
         with tarfile.open(fileobj=io.BytesIO(packed)) as made:

@@ -1,4 +1,4 @@
-"""Lay out build/guest: what comes on top of lab/guest so that a lab's nodes can be real nodes of Kubernetes.
+"""Lay out build/guest: what comes on top of lab/guest so that a lab's nodes can be real Kubernetes nodes.
 
 Then `DGXSPARK_LAB_GUEST=build/guest DGXSPARK_LAB_MEMORY=2048 tools/with_lab.py 4 pytest tests/site -m long`. It is
 tests/site/guest with the programs of the lane that DGXSPARK_LANES names (lane.py).
@@ -20,7 +20,7 @@ PROGRAMS = ("kubelet", "kubectl")
 
 
 def main() -> int:
-    """Lay it out. Exit status 77: it cannot be had here."""
+    """Lay it out. Exit status 77: it cannot be built here."""
     if reason := lane.why_not():
         print(reason)
         return 77

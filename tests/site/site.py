@@ -30,7 +30,7 @@ STAND_IN = f"{cluster.DAEMONS}; {cluster.MADE_UP}, K3s (real K3s not run), flann
 ONE, TWO = "scripted-four", "scripted-four-other"
 FIFTH = "spark5"
 COMPONENTS = "/etc/dgxspark-stand-in/components"
-# The archive that a release of the plugins is, of Debian's; the same bytes on every node.
+# An archive like a release of the CNI plugins, made from Debian's; the same bytes on every node.
 CNI = "/var/tmp/cni-plugins.tgz"
 PACK_CNI = (
     "tar -C /usr/lib/cni --sort=name --mtime=@0 --owner=0 --group=0 -c ./host-device ./static ./tuning | gzip -n1"
@@ -40,7 +40,7 @@ FABRIC = {
     **SPARKS["dgxspark_fabric"],
     "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
 }
-# An emulated node that makes its VFs beside three others may not answer for a quarter of a minute.
+# An emulated node that creates its VFs beside three others may not answer for 15 seconds.
 PATIENT = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=10 -o ServerAliveCountMax=9"
 
 PLACES = (
@@ -50,9 +50,9 @@ PLACES = (
 
 
 def tree(node: str) -> str:
-    """Return all files of a node in the places where roles put some, and its network namespaces.
+    """Return all files of a node in the places where roles write, and its network namespaces.
 
-    The folder of the namespaces comes with any runtime, and goes with the next start of the machine.
+    The namespaces' folder itself is left out: any container runtime creates it, and a reboot removes it.
     """
     said = "-printf '%y %m %p %l\\n' 2>/dev/null"
     return sh(node, f"(find {PLACES} {said}; find /run/netns -mindepth 1 {said}) | sort", check=False)
@@ -73,12 +73,12 @@ def why_not() -> str:
 
 
 def has_a_fifth() -> bool:
-    """Whether this lab has a machine more than there are Sparks in the inventory."""
+    """Whether this lab has one machine more than the inventory has Sparks."""
     return sh(FIFTH, "echo here", check=False) == "here"
 
 
 class Served(Cluster, Asked):
-    """Four Sparks, one of them or another machine the server, and what their owner says of the model.
+    """Four Sparks, with one of them or another machine as the server, and their owner's settings for the model.
 
     before: the files of each node before anything was put there. server_has: those of a server elsewhere, before the Sparks join it.
     """
@@ -106,11 +106,11 @@ class Served(Cluster, Asked):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the server is a machine that is no Spark, and that the limit leaves out."""
+        """Whether the server is a machine that is not a Spark, which the limit leaves out."""
         return self.server not in NODES
 
     def _knowledge(self) -> None:
-        """The CNI plugins of the guest, by their checksum, and the scripted models."""
+        """Write the owner's knowledge: the guest's CNI plugins, with their checksum, and the scripted models."""
         known = yaml.safe_load((ROOT / "knowledge" / "platform" / "components.yml").read_text(encoding="utf-8"))
         entry = next(each for each in known["entries"] if each["id"] == "cni_plugins")
         (digest,) = {sh(node, f"{PACK_CNI} >{CNI}; sha256sum {CNI}").split()[0] for node in NODES}
@@ -122,7 +122,7 @@ class Served(Cluster, Asked):
         profiles.symlink_to(ROOT / "tests" / "nodes" / "knowledge" / "model_profiles")
 
     def run(self, *arguments: str, **choices: t.Any) -> Run:
-        """Run site.yml, or another playbook, with all that its owner says."""
+        """Run site.yml, or another playbook, with all of the owner's settings."""
         given = {
             "k3s_start_timeout": 1200,
             "k8s_dgx_free_gib": dict.fromkeys(NODES, 100),
@@ -162,13 +162,13 @@ class Served(Cluster, Asked):
         return ran
 
     def good(self, *arguments: str, **choices: t.Any) -> int:
-        """Run it, which must end well; return how many tasks changed something."""
+        """Run it, which must succeed; return how many tasks changed something."""
         ran = self.run(*arguments, **choices)
         assert ran.code == 0, ran.output
         return sum(ran.changed.values())
 
     def serve(self, *arguments: str, **choices: t.Any) -> int:
-        """Run serve.yml, which must end well."""
+        """Run serve.yml, which must succeed."""
         return self.good(*arguments, playbook="playbooks/serve.yml", **choices)
 
     def ready(self) -> bool:
@@ -176,7 +176,7 @@ class Served(Cluster, Asked):
         return self.kubeconfig.exists() and super().ready()
 
     def named_within(self, bound_s: int) -> str:
-        """Let kube_wait look at what is there for so long; return what it says of it, which must not be that all is well."""
+        """Run kube_wait on the current ranks with this timeout; return what it says. It must fail."""
         play = self.wait_play(str(self.kubeconfig), bound_s)
         place = self.folder / "wait.yml"
         place.write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
@@ -187,14 +187,14 @@ class Served(Cluster, Asked):
     # --- reaching it --------------------------------------------------------------------------------------------------
 
     def reach(self) -> None:
-        """Take the nodes' addresses: kubelets are reached there by ssh, and the API is there, as for an owner's machine."""
+        """Put the nodes' addresses on loopback: kubelets are reached there by ssh, and the API is there, as for an owner's machine."""
         for node in self.all:
             subprocess.run(["ip", "address", "replace", f"{address(node)}/32", "dev", "lo"], check=True)
             self.ways[node] = threading.Thread(target=self._keep_way, args=(node,), daemon=True)
             self.ways[node].start()
 
     def _keep_way(self, node: str) -> None:
-        """Hold a node's ports open, also after it was away."""
+        """Keep a node's ports forwarded, also after it was away."""
         base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
         cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
         kubelet = f"{address(node)}:{KUBELET}"
@@ -228,7 +228,7 @@ class Served(Cluster, Asked):
         """Undo reach()."""
         self.left.set()
         for node, way in self.ways.items():
-            while way.is_alive():  # it may just have made another
+            while way.is_alive():  # it may just have started another tunnel
                 if node in self.tunnels:
                     self.tunnels[node].kill()
                 way.join(1)
@@ -249,7 +249,7 @@ class Served(Cluster, Asked):
 
 @contextlib.contextmanager
 def standing(folder: pathlib.Path, server: str) -> Iterator[Served]:
-    """The site, before anything is on its nodes; taken down at the end. KEEP=1 leaves what is there."""
+    """The site, before anything is on its nodes; torn down at the end. KEEP=1 leaves what is there."""
     print(STAND_IN)
     os.environ["ANSIBLE_SSH_ARGS"] = PATIENT
     made = Served(folder, server)

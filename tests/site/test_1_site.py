@@ -1,7 +1,7 @@
 """site.yml from bare nodes to a served model: the roles' own units and objects on real nodes, unchanged by a second run.
 
-What is real and what stands in: site.py. RDMA in pods is not run: soft-RoCE dies with the move into their namespaces, and what the
-stand-in for Multus makes there is for GID tables alone.
+What is real and what stands in: site.py. RDMA in pods is not run: soft-RoCE does not survive the move into their namespaces, and what
+the stand-in for Multus makes there only provides GID tables.
 """
 
 from __future__ import annotations

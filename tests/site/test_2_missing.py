@@ -1,4 +1,4 @@
-"""What is missing on real nodes is named within a minute, by kube_wait, and the next run brings it."""
+"""What is missing on real nodes is named within a minute, by kube_wait, and the next run restores it."""
 
 from __future__ import annotations
 

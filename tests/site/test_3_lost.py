@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.tests.site.site import Served
 pytestmark = pytest.mark.long
 DOWN_S, BACK_S = 120, 600
 NODE_BACK_S = 1200  # an emulated node takes minutes until its kubelet has its pods again
-LOST = 3  # the rank, of spark4
+LOST = 3  # the rank on spark4
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The cluster of a scenario of Molecule, as kubectl's library sees it, apart from the roles."""
+"""The cluster of a Molecule scenario, as Kubernetes' client library sees it, independent of the roles."""
 
 from __future__ import annotations
 

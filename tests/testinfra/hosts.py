@@ -1,4 +1,4 @@
-"""The hosts of a scenario of Molecule that are namespaces, as testinfra reaches into them: by the `enter` that each has."""
+"""The hosts of a Molecule scenario that are namespaces; testinfra reaches into each through its script `enter`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def run(name: str, variables: Plain | None = None, *, check: bool = False, **arg
 
 
 class HostVars(dict[str, Plain]):
-    """Ansible's, of variables that are evaluated already."""
+    """Ansible's HostVars, of variables that are already evaluated."""
 
     def raw_get(self, host: str) -> Plain:
         return self[host]

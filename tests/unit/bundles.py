@@ -1,4 +1,4 @@
-"""A bundle as bundle_fetch leaves it, with a few bytes for each thing."""
+"""A bundle as bundle_fetch leaves it, with a few bytes per artefact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lay(
     contents: t.Mapping[str, bytes] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
 ) -> dict[str, pathlib.Path]:
-    """Fill a folder with a list of artefacts; return name → file. contents: bytes by an artefact's name, of those that matter."""
+    """Fill a folder with a list of artefacts; return name → file. contents: bytes by artefact name, where they matter."""
     made = {}
     for wanted in artefacts(choices, knowledge_dirs):
         data = (contents or {}).get(wanted.name, wanted.path.encode())

@@ -3,14 +3,14 @@
     with ChatServer() as server:
         server.answer(sse("Hello", ", world"))             # what POST /v1/chat/completions gets, in turn
         ask(ChatRequest(url=server.url, …))
-        server.requests[0].body, .headers                  # what came
+        server.requests[0].body, .headers                  # what was received
 
-`ManyServer` answers any number of requests at once, each by what a function makes of it.
+`ManyServer` answers any number of requests at once, each with what a function returns for it.
 
 An answer is a list of steps: bytes to send, a number of seconds to wait, or `CLOSE`, to cut the connection.
 
-Imitated: the frame alone, HTTP/1.1 with server-sent events (RFC 9112); what an engine of a version says is the test's to write,
-after that version's source. It is no model, and refuses only pages that the test has not written.
+Imitated: the frame alone, HTTP/1.1 with server-sent events (RFC 9112); what an engine of a given version sends is for the test to write,
+from that version's source. It is no model, and refuses only pages that the test has not written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def sse(*pieces: str, reason: str | None = "stop", tokens: int | None = None, pa
 
 @dataclass
 class Request:
-    """What came."""
+    """A request that was received."""
 
     method: str
     path: str
@@ -76,9 +76,9 @@ class Request:
 
 @dataclass
 class ChatServer:
-    """The stand-in. `models`: what GET /v1/models says. `pages`: what GET says at other paths, which is not kept; else 404.
+    """The stand-in. `models`: what GET /v1/models says. `pages`: what GET returns at other paths, unrecorded; else 404.
 
-    tls: what it speaks TLS with; None: it speaks none.
+    tls: the server's TLS context; None: plain HTTP.
     """
 
     models: t.Any = field(default_factory=lambda: {"data": [{"id": "stand-in"}]})
@@ -115,7 +115,7 @@ class ChatServer:
                 line, _peer = self.listening.accept()
             except OSError:
                 return
-            with line, contextlib.suppress(OSError, ValueError):  # ValueError: what came is no HTTP
+            with line, contextlib.suppress(OSError, ValueError):  # ValueError: it was not HTTP
                 self._spoken(line)
 
     def _spoken(self, line: socket.socket) -> None:
@@ -152,7 +152,7 @@ class ChatServer:
 
 @dataclass
 class ManyServer(ChatServer):
-    """The stand-in under load: one thread a request. most: how many it had at one time."""
+    """The stand-in under load: one thread per request. most: the most requests it had at once."""
 
     answering: t.Callable[[Request], Answer] = field(default=lambda _request: sse("Yes.", tokens=1))
     under_way: int = 0
@@ -180,7 +180,7 @@ class ManyServer(ChatServer):
             self.under_way += 1
             self.most = max(self.most, self.under_way)
         steps = self.answering(request)
-        # Whoever has read the end may ask again before this thread goes on.
+        # A client that has read the end may ask again before this thread goes on.
         end = next((n for n, step in enumerate(steps) if isinstance(step, bytes) and b"[DONE]" in step), len(steps) - 1)
         try:
             yield from steps[:end]

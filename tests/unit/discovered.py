@@ -22,7 +22,7 @@ def address(number: int) -> str:
 
 
 class Site:
-    """Sparks. `twins`: whether both functions of a port hear what is on its wire, or each its own kind alone."""
+    """Sparks. `twins`: whether both functions of a port hear what is on its wire, or each only its own kind."""
 
     def __init__(self, count: int, *, twins: bool = True, totalvfs: int = 16) -> None:
         self.count, self.twins, self.totalvfs = count, twins, totalvfs

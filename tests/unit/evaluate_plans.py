@@ -1,7 +1,7 @@
 """Plan the inventories in the folders given, as the role does: Ansible loads them, its templar evaluates the role's expression.
 
 Prints a JSON dictionary of folder -> {"planned": names of hosts} or {"refused": message}. A process of its own, as
-Ansible's collection loader is not for sharing. Nothing here connects to anything.
+Ansible's collection loader cannot be shared. Nothing here connects to anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus's text format, after its specification: what the node exporter would refuse, it refuses."""
+"""A strict reader of Prometheus's text format, by its specification: it refuses what the node exporter would refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def parse(text: str) -> Samples:
-    """Return (name, labels) -> value. ValueError for a line that is none, a sample that comes twice, or out of its family."""
+    """Return (name, labels) -> value. ValueError for an invalid line, a repeated sample, or one outside its family."""
     assert text.endswith("\n")
     found: Samples = {}
     helped: list[str] = []

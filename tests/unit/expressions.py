@@ -32,7 +32,7 @@ def _inners(argument: t.Any) -> t.Iterator[t.Any]:
 
 
 def nested(pattern: str) -> bool:
-    """Whether a repeat stands in another repeat (what may be left out once is none)."""
+    """Whether a repeat is inside another repeat (`?` is no repeat)."""
     return any(
         inner in REPEATS and int(value[1]) > 1
         for operation, argument in walk(_parser.parse(pattern))
@@ -47,7 +47,7 @@ def free_repeats(pattern: str) -> int:
 
 
 def worst_lines(example: str, length: int) -> list[str]:
-    """Return lines that nearly match: an example, or its beginning, again and again, and beginnings with a long tail."""
+    """Return lines that nearly match: an example, or its beginning, repeated, and beginnings with a long tail."""
     flat = " ".join(example.split())
     cuts = sorted({max(1, len(flat) * part // 6) for part in range(1, 7)})
     starts = [flat[:cut] for cut in cuts]

@@ -42,7 +42,7 @@ def names(count: int) -> list[str]:
 
 
 def make(hosts: int | t.Sequence[HostInput], settings: t.Any, entry: t.Mapping[str, t.Any] | None = None) -> Plan:
-    """Plan for so many unseen hosts, or for these."""
+    """Plan for this many unseen hosts, or for the given ones."""
     inputs = [HostInput(name) for name in names(hosts)] if isinstance(hosts, int) else hosts
     return fabric_plan(inputs, settings, CLASS if entry is None else entry)
 

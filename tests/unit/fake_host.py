@@ -1,4 +1,4 @@
-"""The fake node of fakes.py as the restorer sees it: what it writes and commands changes the node as a kernel would."""
+"""The fake node of fakes.py as the restorer sees it: its writes and commands change the node as a real kernel would."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ class FakeHost(restore.Host):
         return self.now
 
     def changes(self) -> list[str]:
-        """What was done to the node since the last call."""
+        """The changes made to the node since the last call."""
         log, self.log = self.log, []
         return [line for line in log if not line.startswith("udevadm settle")]

@@ -11,7 +11,7 @@
 What the kernel would do, it does: `node.write(path, text)` stands for writing to sysfs (`sriov_numvfs`, a driver's
 `bind` and `unbind`), and `node.run` knows `ip -j -d addr show`, `ip -j -d link show`, `ip link set …` (up, down, mtu,
 address, netns, `vf N mac|trust|spoofchk …`), devlink's eswitch mode, `rdma -j resource show qp` (`node.queue_pairs`),
-`systemctl show` (`node.units`) and `python3 -c …`, which is really run. A command that it does not know is not
+`systemctl show` (`node.units`) and `python3 -c …`, which is really run. A command that it does not know counts as not
 installed: status 127. `node.run.calls` has every argv.
 
 Two kinds of HCA, each seen from every namespace (RDMA's shared mode). mlx5: a child of the PCI function, GIDs in pairs
@@ -83,7 +83,7 @@ class Device:
 
 @dataclass
 class VfTable:
-    """What a PF holds for one VF."""
+    """What a PF stores for one VF."""
 
     mac: str = "00:00:00:00:00:00"
     trust: bool = False
@@ -221,7 +221,7 @@ class FakeNode(Net):
         return sorted((int(link.name[6:]), link.readlink().name) for link in folder.glob("virtfn*"))
 
     def unbind(self, pci: str) -> None:
-        """Take the driver from a PCI function: its netdev and HCA go, wherever they are."""
+        """Unbind the driver from a PCI function: its netdev and HCA go, wherever they are."""
         for net in (self, *self.namespaces.values()):
             for device in [d for d in net.devices.values() if d.pci == pci]:
                 self._forget(net, device)
@@ -229,7 +229,7 @@ class FakeNode(Net):
         self.sync()
 
     def bind(self, pci: str, driver: str) -> None:
-        """Give a VF its driver: the netdev comes back under its old name, down, with the MAC that the PF holds."""
+        """Bind a VF to its driver: the netdev comes back under its old name, down, with the MAC that the PF stores for it."""
         (self.root / f"sys/bus/pci/devices/{pci}/driver").symlink_to(f"../../drivers/{driver}")
         for pf, (netdev, _address, _device_id, hca) in self.vf_pattern.items():
             for index, vf in self._vfs(pf):
@@ -238,7 +238,7 @@ class FakeNode(Net):
         self.sync()
 
     def write(self, path: str, text: str) -> None:
-        """Stand for writing to sysfs: `sriov_numvfs`, a driver's `bind` and `unbind`; anything else is just kept."""
+        """Imitate a write to sysfs: `sriov_numvfs`, a driver's `bind` and `unbind`; anything else is just stored."""
         parts = pathlib.Path(path).parts
         if parts[-1] == "sriov_numvfs":
             held = (self.root / f"sys/bus/pci/devices/{parts[-2]}/sriov_numvfs").read_text().strip()
@@ -256,28 +256,28 @@ class FakeNode(Net):
         else:
             pathlib.Path(path).write_text(text)
 
-    # --- what happens to netdevs --------------------------------------------------------------------------------------
+    # --- changes to netdevs -------------------------------------------------------------------------------------------
 
     def find(self, netdev: str) -> tuple[Net, Device]:
-        """The namespace and device of a netdev's name, the host first."""
+        """The namespace and device of a netdev name; the host is searched first."""
         for net in (self, *self.namespaces.values()):
             if netdev in net.devices:
                 return net, net.devices[netdev]
         raise KeyError(netdev)
 
     def address(self, netdev: str, *addresses: str, up: bool = True) -> None:
-        """Set a netdev up with these addresses ("a.b.c.d/prefix") instead of those it has."""
+        """Bring a netdev up with these addresses ("a.b.c.d/prefix") instead of those it has."""
         device = self.find(netdev)[1]
         device.ipv4, device.up = list(addresses), up
         self.sync()
 
     def down(self, netdev: str) -> None:
-        """Set a netdev down."""
+        """Bring a netdev down."""
         self.find(netdev)[1].up = False
         self.sync()
 
     def add_namespace(self, name: str, *, pids: int = 1, named: bool = True) -> Net:
-        """Add a network namespace with so many processes; a named one has a mount under /run/netns."""
+        """Add a network namespace with this many processes; a named one has a mount under /run/netns."""
         net = self.namespaces[name] = Net(self.root / "namespaces" / name)
         (self.root / f"nsfs/{name}").write_text("")
         if named:
@@ -286,12 +286,12 @@ class FakeNode(Net):
             self._processes += 1
             self._process(str(self._processes), name)
         self._kernel(net)
-        self._laid.clear()  # the HCAs there are show in the new namespace too
+        self._laid.clear()  # existing HCAs show in the new namespace too
         self.sync()
         return net
 
     def end_processes(self, name: str) -> None:
-        """End all processes of a namespace; a named one stays, without any."""
+        """End all processes of a namespace; a named one remains without processes."""
         for process in pathlib.Path(self.proc).glob("[0-9]*"):
             if (process / "ns/net").readlink().name == name:
                 shutil.rmtree(process)
@@ -313,7 +313,7 @@ class FakeNode(Net):
         self.sync()
 
     def open_device(self, hca: str, pid: str, comm: str) -> None:
-        """Let a process of the host have an HCA's device file open."""
+        """Add a process of the host that has an HCA's device file open."""
         number = len(list((self.root / "sys/class").glob("infiniband_verbs/*")))
         verbs = self.root / f"sys/class/infiniband_verbs/uverbs{number}"
         at = next((p.parent for p in verbs.parent.glob("*/ibdev") if p.read_text().strip() == hca), verbs)
@@ -325,16 +325,16 @@ class FakeNode(Net):
         (self.root / f"proc/{pid}/fd/3").symlink_to(f"/dev/infiniband/{at.name}")
 
     def enter(self, path: str, reader: t.Callable[[t.Any, t.Any, str], t.Any]) -> t.Any:
-        """What read_node takes as `enter`: call the reader with a namespace's sysfs, runner and /proc."""
+        """The `enter` argument of read_node: call the reader with a namespace's sysfs, runner and /proc."""
         from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 
         net = self.namespaces[pathlib.Path(os.path.realpath(path)).name]
         return json.loads(json.dumps(reader(Sysfs(net.sysfs), net.run, net.proc)))
 
-    # --- laying it out --------------------------------------------------------------------------------------------------
+    # --- writing the trees ----------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Bring the trees up to date with the devices. What did not change is not written again."""
+        """Bring the trees up to date with the devices. What has not changed is not rewritten."""
         for net in (self, *self.namespaces.values()):
             for device in net.devices.values():
                 key, state = f"{net.root}/{device.name}", repr(device)
@@ -561,7 +561,7 @@ def spark(root: pathlib.Path, *, vfs: int = 4, ports: t.Sequence[int] = (0, 1)) 
 
 
 def lab(root: pathlib.Path, *, vfs: int = 4, rxe: bool = True) -> FakeNode:
-    """A virtual Spark: two igb functions of one port. HCAs have names of which no netdev can be guessed."""
+    """A virtual Spark: two igb functions of one port. No netdev can be guessed from the names of the HCAs."""
     node = FakeNode(root)
     node.add_device(Device("ens3", None, "52:54:00:00:00:01", ipv4=["10.0.2.15/24"], hca=None))
     for number, netdev in ((1, "enp1s0f0np0"), (2, "enP2p1s0f0np0")):

@@ -60,7 +60,7 @@ def about(name: str, version: str, *requires: str) -> dict[str, str]:
 
 
 def run(site: str | pathlib.Path, programs: pathlib.Path) -> subprocess.CompletedProcess[str]:
-    """Run the program of a pod on a tree (or several, with colons between them), as the pod has it: texts in one folder."""
+    """Run the program of a pod on a tree (or several, separated by colons), as the pod does: its files in one folder."""
     lay(programs, {**inspect.sources(), inspect.ASKED: inspect.asked()})
     return subprocess.run(
         [sys.executable, "-S", str(programs / "reader.py"), str(programs / inspect.ASKED)],

@@ -1,4 +1,4 @@
-"""Releases of K3s that are its stand-in (tests/stand_ins/k3s), laid out as the real ones are."""
+"""Releases of the K3s stand-in (tests/stand_ins/k3s), laid out like real ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ansible_collections.dgxspark.cluster.tests.unit.namespaces import STAND_INS
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 BINARY = "k3s" if ARCHITECTURE == "amd64" else f"k3s-{ARCHITECTURE}"
 ARCHIVE = f"k3s-airgap-images-{ARCHITECTURE}.tar.zst"
-# The first has config keys in knowledge/k3s; the others are none of its entries, so the owner's checksums count.
+# The first has config keys in knowledge/k3s; the others have no entry there, so the owner's checksums count.
 OLD, NEW, NEWER = "v1.36.4+k3s1", "v1.36.104+k3s1", "v1.36.105+k3s1"
 
 
 def release(
     folder: pathlib.Path, version: str, *, broken: str = "", corrupt: bool = False, images: bool = True
 ) -> None:
-    """Lay a release of the stand-in into a folder, as the real one is laid out."""
+    """Write a release of the stand-in to a folder, laid out like a real one."""
     place = folder / version
     place.mkdir(parents=True, exist_ok=True)
     keys = knowledge.get("k3s", OLD)["config_keys"]

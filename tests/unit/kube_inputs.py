@@ -38,7 +38,7 @@ def plan(
     topology: str = "switch",
     **overrides: t.Any,
 ) -> Plain:
-    """Return the launch plan of a profile on so many Sparks."""
+    """Return the launch plan of a profile on this many Sparks."""
     nccl = {"attachment": attachment}
     if topology != "switch" and attachment == "host":
         nccl["bootstrap"] = "enP7s7"  # on a host, the management interface
@@ -47,7 +47,7 @@ def plan(
 
 
 def spreads(count: int) -> t.Iterator[Plain]:
-    """Yield ways to cut a model over so many nodes."""
+    """Yield ways to split a model over this many nodes."""
     for tp in range(count, 0, -1):
         if count % tp == 0:
             yield {"nodes": count, "tp": tp, "pp": count // tp, "ep": 1}

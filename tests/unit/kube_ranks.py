@@ -19,10 +19,10 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import sources
 
 Plain = dict[str, t.Any]
-PATIENCE = 120  # seconds that a busy machine may take for anything; no test waits for it to pass
+PATIENCE = 120  # seconds that a busy machine may take for any step; no test waits this long on purpose
 BOUNDS = {"peers_s": PATIENCE, "load_s": PATIENCE, "beat_s": 0.2, "lost_s": 5, "hang_s": 20, "stop_s": 5}
 
-# An engine in a few lines: the head speaks enough of the API for the canary, and ends when it is told to.
+# An engine in a few lines: the head serves enough of the API for the canary, and exits when told to.
 ENGINE = """
 import http.server, json, os, pathlib, sys, time
 port, folder, rank = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
@@ -89,7 +89,7 @@ class Group:
         return f"127.0.1.{rank + 1}"
 
     def configure(self, rank: int, **changes: t.Any) -> None:
-        """Write down what a rank is told."""
+        """Write a rank's configuration."""
         peers = [
             {"rank": r, "host": f"spark{r + 1}", "address": self.address(r)} for r in range(self.ranks) if r != rank
         ]
@@ -141,7 +141,7 @@ class Group:
                 )
 
     def probe(self, rank: int, path: str) -> tuple[int, str]:
-        """Ask as a probe does; 0 where nobody answers."""
+        """Ask as a probe does; 0 where there is no answer."""
         try:
             with urllib.request.urlopen(f"http://{self.address(rank)}:{self.port}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -170,7 +170,7 @@ class Group:
         return (self.folder / f"root-{rank}/dev/termination-log").read_text(encoding="utf-8")
 
     def engines(self, rank: int, count: int = 0) -> list[int]:
-        """Return the process ids of a rank's engines, in the order of their starts; wait until there are `count`."""
+        """Return the process ids of a rank's engines, in start order; wait until there are `count`."""
         until = time.monotonic() + PATIENCE
         while len(found := self._engines(rank)) < count:
             assert time.monotonic() < until, self.log(rank)

@@ -1,4 +1,4 @@
-"""Where a secret may have got to: what processes were started with, texts, and files that others can read."""
+"""Where a secret may have leaked: arguments and environments of processes, texts, and files that others can read."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Watch:
                         try:
                             self.texts.add(pathlib.Path(entry.path, file).read_bytes())
                         except OSError:
-                            continue  # it has ended, or is another's
+                            continue  # it has ended, or belongs to another user
 
     def holding(self, *secrets: str) -> list[str]:
-        """Return what processes were seen with a secret."""
+        """Return the arguments and environments that hold a secret."""
         return [repr(text)[:300] for text in self.texts if any(form in text for form in forms(*secrets))]
 
 
 def forms(*secrets: str) -> list[bytes]:
-    """Return what a secret looks like: plain, and as Kubernetes and Ansible code it."""
+    """Return the forms of a secret: plain, and as Kubernetes and Ansible encode it."""
     plain = [secret.encode() for secret in secrets]
     return [*plain, *map(base64.b64encode, plain)]
 
@@ -55,7 +55,7 @@ def lines(text: str, *secrets: str) -> list[str]:
 
 
 def files(folders: t.Iterable[pathlib.Path], *secrets: str, anyone: bool = True) -> list[str]:
-    """Return the files that hold a secret. anyone: of these, those that somebody beside their owner can read."""
+    """Return the files that hold a secret. anyone: only those that others than the file's owner can read."""
     found = []
     for folder in folders:
         for place, _folders, names in os.walk(folder):

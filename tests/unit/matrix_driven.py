@@ -1,7 +1,7 @@
 """STAND-IN for a cluster, under the real driver of a matrix: a scripted server on loopback that the real bench asks.
 
-Each of 36 cases has a script: it crashes at start, runs out of memory, hangs, says garbage, dies half way and comes back, or serves.
-Logs are lines of `knowledge/signatures`. Run as a program it is one run of the matrix, which a test kills where it likes:
+Each of 36 cases has a script: it crashes at start, runs out of memory, hangs, writes garbage, dies halfway and comes back, or serves.
+Logs are lines of `knowledge/signatures`. Run as a program it is one run of the matrix, which a test kills at any point:
 
     python matrix_driven.py FOLDER [--slow SECONDS]
 """
@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal im
 
 Plain = dict[str, t.Any]
 SIGNATURES = knowledge.load("signatures")
-# What a case does, by its number; its class is what the driver has to find out.
+# What a case does, by its number; the driver has to find the class.
 SCRIPTS = (
     "good",
     "startup_crash",
@@ -71,7 +71,7 @@ def matrix() -> cases.Matrix:
 
 
 def planner(overrides: t.Mapping[str, t.Any]) -> Plain:
-    """Plan without the rules: what is told runs."""
+    """Plan without the rules: everything asked for runs."""
     settings = {"tp_size": 1, **overrides["settings"]}
     return {
         "profile": "gemma-4-31b-it",
@@ -89,7 +89,7 @@ def planner(overrides: t.Mapping[str, t.Any]) -> Plain:
 
 
 def script_of(case: Case) -> str:
-    """Return what a case does: each script four times, so that its class does not follow from one axis."""
+    """Return what a case does: each script is used four times, so that the class does not follow from one axis."""
     names = [name for name, _labels, _choices in cases.combinations(matrix())]
     return SCRIPTS[names.index(case.name) % len(SCRIPTS)]
 
@@ -110,7 +110,7 @@ def level(n: int, verdict: str, ok: int, speed: float, **causes: int) -> Plain:
 
 
 def report(script: str, speed: float, run: int) -> Plain:
-    """Return what the bench says of a scripted case."""
+    """Return the bench's report of a scripted case."""
     good = [level(n, "good", n, round(speed * n**0.6 * (1 + 0.01 * run), 3)) for n in (1, 4, 8)]
     if script == "garbage":
         good[2] = level(8, "garbage", 0, 150.0)
@@ -124,7 +124,7 @@ def report(script: str, speed: float, run: int) -> Plain:
 
 
 class Scripted:
-    """The steps. What happens is written to `events`, outside of the journal: a test counts there."""
+    """The steps. What happens is written to `events`, outside the journal, for tests to count."""
 
     def __init__(self, folder: pathlib.Path, slow: float = 0.0, lost: str = "") -> None:
         self.folder, self.slow, self.lost = folder, slow, lost

@@ -1,8 +1,8 @@
-"""The steps of a matrix made real, but for Ansible and the cluster: the scripted engine as a process, and the bench that asks it.
+"""The steps of a matrix, real but for Ansible and the cluster: the scripted engine as a process, and the bench that queries it.
 
 Each of the 36 cases is served by tests/stand_ins/scripted_engine.py, which does what the case's script says; a stand-in for the
-kubelet starts it again when it has ended, and keeps its log. What a rank logs before it fails is taken from `knowledge/signatures`
-where an owner reported it, and else is Python's own; the transport's is a real log of NCCL.
+kubelet restarts it when it has ended, and keeps its log. What a rank logs before it fails is taken from `knowledge/signatures`
+where an owner reported it, and otherwise is Python's own; the transport's is a real NCCL log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STACK = [
     "    scheduler.event_loop_overlap()",
 ]
 END = [SIGNATURES["sglang.child-failed"]["example"]]
-# By what a case has to be found as. From two requests at once it goes wrong, so that one alone is answered well.
+# By the class that a case has to get. It goes wrong from two requests at once on: a single one is answered well.
 SCRIPTED: dict[str, Plain] = {
     "good": {},
     "startup_crash": {"says": [*STACK, LINES["startup_crash"], *END], "exit": 1},
@@ -51,7 +51,7 @@ SCRIPTED: dict[str, Plain] = {
     "watchdog": {"dies": 2, "last": [LINES["watchdog"], *END], "status": -3},
     "transport": {"says": [line for log in TRANSPORT for line in log]},
 }
-# As the shipped ones, but a hang is told after two seconds.
+# As the shipped ones, but two seconds without an answer are a hang.
 COMMON = {"timeout_s": 2, "max_tokens": 150, "temperature": 0, "seed": 1, "verified": "inferred", "source": ["test"]}
 GREEDY = {key: value for key, value in knowledge.load("workloads")["greedy"].items() if key not in ("origin", "id")}
 WORKLOADS: list[Plain] = [
@@ -66,7 +66,7 @@ WORKLOADS: list[Plain] = [
 
 
 class Kubelet:
-    """STAND-IN for the kubelet of one pod: starts its container again when it has ended. logs: what the last two have said."""
+    """STAND-IN for the kubelet of one pod: restarts its container when it has ended. logs: output of the last two containers."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -107,7 +107,7 @@ class Kubelet:
 
     @property
     def logs(self) -> dict[str, str]:
-        """What the container has said, what it said before it was started again first, as `Playbooks.collect` has it."""
+        """The container's log, after that of the container before its restart, as `Playbooks.collect` returns them."""
         with self.lock:
             numbers = [n for n in (self.starts - 1, self.starts) if n > 0]
             names = {n: RANK if n == self.starts else f"{RANK}.previous" for n in numbers}
@@ -122,7 +122,7 @@ class Kubelet:
 
 
 class Served:
-    """The steps. engine: whose form the answers have."""
+    """The steps. engine: the engine whose answer format is used."""
 
     def __init__(self, folder: pathlib.Path, engine: str = "sglang") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ class Served:
         return Step(True)
 
     def switch(self, case: Case, folder: pathlib.Path) -> Step:
-        """Wait as kube_wait does: until the API answers, or a container that was started again has shown that it does not come up."""
+        """Wait as kube_wait does: until the API answers, or a restarted container has shown that it does not come up."""
         self.url = self.kubelet.serve({"token_s": 0.003, **SCRIPTED[script_of(case)]}, {"SCRIPTED_AS": self.engine})
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -154,7 +154,7 @@ class Served:
         return Step(False, f"{RANK} is not ready after 20 s", timed_out=True)
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
-        """Judge what the rank's log says of its network, where it says any, by the reader of NCCL's logs."""
+        """Judge what the rank's log says of its network, if anything, with the reader of NCCL logs."""
         lines = self.kubelet.logs[RANK].splitlines()
         if not any("NCCL INFO" in line for line in lines):
             return Step(True)
@@ -176,7 +176,7 @@ class Served:
         return Step(not bad, " ".join(bad), data={"report": report})
 
     def collect(self, case: Case, folder: pathlib.Path) -> Step:
-        time.sleep(0.2)  # until a container that has just ended counts, as `ranks.yml` comes seconds later
+        time.sleep(0.2)  # until a container that has just ended is counted; `ranks.yml` runs seconds later
         ended = {"restartCount": self.kubelet.restarts, "state": {"running": {}}}
         pod = {"metadata": {"name": RANK}, "status": {"containerStatuses": [{"name": "rank", **ended}]}}
         return Step(True, data={"logs": self.kubelet.logs, "platform": {}} | steps.facts_of([pod]))

@@ -1,7 +1,7 @@
-"""Figures of public models' own files, in the names of config.json: as much as says what a model is made of.
+"""Figures from public models' own files, under config.json's names: what is needed to describe a model's make-up.
 
 Written by hand from the files that ai-dynamo/aiconfigurator carries (commit 095f58a51c4ca8e61b66ec108d86f223f8d559ce,
-model_configs), with lists of layers and modules written as what they repeat. Keys are the publishers' own.
+model_configs), with lists of layers and modules written as the pattern that they repeat. Keys are the publishers' own.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ GLM_52 = {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa"
 
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 
-# By the profile's model, or that of the same make-up: (config.json, hf_quant_config.json).
+# By the profile's model, or one of the same make-up: (config.json, hf_quant_config.json).
 PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
     "google/gemma-4-26B-A4B-it": (
         gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
@@ -251,7 +251,7 @@ PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
          "max_position_embeddings": 262144, "num_experts": 192, "num_experts_per_tok": 8, "num_shared_experts": 1,
          "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
          "quantization_config": modelopt("lm_head", "model.layers.80*")}, None),
-    # The figures that TensorRT-LLM's test (test_modeling_step3p7) finds in it, and what it says of the modules that are left out.
+    # The figures that TensorRT-LLM's test (test_modeling_step3p7) finds in it, and what it says of the excluded modules.
     "stepfun-ai/Step-3.7-Flash-NVFP4": (
         {"architectures": ["Step3p7ForConditionalGeneration"], "model_type": "step3p7", "tie_word_embeddings": False,
          "text_config": {

@@ -1,4 +1,4 @@
-"""Figures of models that ship no profile, in the names of their config.json, and the sizes that they were published with.
+"""Figures of models without a shipped profile, under config.json's names, and the sizes that they were published with.
 
 Written by hand from model cards, the engines' own configuration classes and copies that tests of other projects hold; widths of
 towers are those of transformers' classes.
@@ -119,7 +119,7 @@ MORE: dict[str, tuple[Tree, Tree | None]] = {
             *every(48, "feed_forward.router", "self_attn*", prefix="language_model.model.layers")]}}),
 }  # fmt: skip
 
-# Billions of bytes of the files, or of weights where the card has no more.
+# Billions of bytes of the files, or billions of weights where the card has no more.
 BYTES = {
     "ByteDance-Seed/Seed-OSS-36B-Instruct": 72.3, "microsoft/phi-4": 29.32, "google/gemma-3-27b-it": 54.86,
     "mistralai/Mistral-Small-3.2-24B-Instruct-2506": 48.02, "moonshotai/Kimi-Linear-48B-A3B-Instruct": 98.25,

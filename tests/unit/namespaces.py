@@ -1,7 +1,7 @@
-"""Hosts that are a mount and a network namespace each, on one bridge: what a role lays down lands in none of ours.
+"""Hosts that are a mount and a network namespace each, on one bridge: what a role installs never reaches this machine's own folders.
 
 A host has its own /etc (a copy), /var/lib (of a given size), /usr/local/bin and /run, and stand-ins for systemctl and
-journalctl (tests/stand_ins/systemctl). Ansible gets into it by its interpreter. Needs root.
+journalctl (tests/stand_ins/systemctl). Ansible enters it through its Python interpreter. Needs root.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def possible() -> str | None:
-    """Return why there can be no such hosts here, if so."""
+    """Return why such hosts cannot be made here, or None."""
     if os.geteuid() != 0:
         return "root is needed for namespaces"
     tried = subprocess.run(
@@ -34,7 +34,7 @@ def possible() -> str | None:
 
 
 def needed() -> pytest.MarkDecorator:
-    """Return a mark that says `not run` where there can be no such hosts."""
+    """Return a mark that skips tests (`not run`) where such hosts cannot be made."""
     why = possible()
     return pytest.mark.skipif(why is not None, reason=f"not run: {why}")
 
@@ -110,7 +110,7 @@ class Host:
         """
         self.process = _hold(setup, "--mount", "--net", "--propagation", "private")
         self.python = self._program("python", f"nsenter -t {self.process.pid} -m -n -- {sys.executable}")
-        self._program("enter", f"nsenter -t {self.process.pid} -m -n --")  # for who has nothing but the folder
+        self._program("enter", f"nsenter -t {self.process.pid} -m -n --")  # for tests that know only the folder
 
     def _program(self, name: str, command: str) -> pathlib.Path:
         place = self.folder / name
@@ -120,7 +120,7 @@ class Host:
 
     @property
     def variables(self) -> dict[str, object]:
-        """What an inventory says of it."""
+        """Its variables in an inventory."""
         return {
             "ansible_connection": "local",
             "ansible_python_interpreter": str(self.python),
@@ -152,7 +152,7 @@ class Host:
 
 
 def _hold(setup: str, *namespaces: str) -> subprocess.Popen[str]:
-    """Keep namespaces open by a process in them that has done the set-up."""
+    """Keep namespaces open with a process in them that has run the setup."""
     script = f"set -e; exec 2>&1\n{setup}\necho ready; exec sleep infinity"
     process = subprocess.Popen(["unshare", *namespaces, "sh", "-c", script], stdout=subprocess.PIPE, text=True)
     said = []

@@ -18,7 +18,7 @@ RAILS = (("rocep1s0f0", 1, "RoCE"), ("roceP2p1s0f0", 1, "RoCE"))
 
 @dataclass(frozen=True)
 class Job:
-    """A run: its ranks, its network, and the communicators beside the world's (lists of ranks; `split` off the world).
+    """A run: its ranks, its network, and the communicators besides the world's (lists of ranks; `split` off the world).
 
     fused: the HCAs are one device. proxy: with PXN, the rank whose NIC is used for another. hangs: nothing is connected.
     """
@@ -231,7 +231,7 @@ def _link(
 
 
 def _queue_pairs(rank: _Rank) -> None:
-    """Say which GID each device uses: ::ffff:198.51.100.N at index 3."""
+    """Log which GID each device uses: ::ffff:198.51.100.N at index 3."""
     address = bytes([0, 0, 0xFF, 0xFF, 198, 51, 100, rank.rank + 1])
     interface = int.from_bytes(address, "little")
     for number in range(len(rank.job.hcas)):
@@ -272,7 +272,7 @@ class Bad:
 
 
 def _insert(logs: Logs, rank: int, before: str, *new: str) -> Logs:
-    """Put lines into a rank's log before the first that holds a text, and end the log there; other ranks end likewise."""
+    """Put lines into a rank's log before the first line with a text, and end the log there; other ranks' logs end likewise."""
     made = []
     for number, lines in enumerate(logs):
         place = next((i for i, line in enumerate(lines) if before in line), len(lines))
@@ -511,7 +511,7 @@ _TIME = "2026-11-21T16:05:25.123456789Z"
 
 
 def _pieces(line: str, chance: random.Random) -> list[str]:
-    """Cut a line as runtimes cut long ones: mostly not."""
+    """Split a line as runtimes split long ones: mostly not."""
     if len(line) < 2 or chance.random() < 0.8:
         return [line]
     place = chance.randrange(1, len(line))
@@ -519,7 +519,7 @@ def _pieces(line: str, chance: random.Random) -> list[str]:
 
 
 def cri(lines: list[str], chance: random.Random) -> list[str]:
-    """Frame lines as containerd does; the pieces of one that was cut are tagged P, the last F."""
+    """Frame lines as containerd does; the pieces of a split line are tagged P, the last F."""
     made = []
     for line in lines:
         *parts, last = _pieces(line.rstrip(), chance)
@@ -528,7 +528,7 @@ def cri(lines: list[str], chance: random.Random) -> list[str]:
 
 
 def docker(lines: list[str], chance: random.Random) -> list[str]:
-    """Frame lines as Docker's json-file does; only the last piece of one that was cut has the line's end."""
+    """Frame lines as Docker's json-file does; only the last piece of a split line has the newline."""
     made = []
     for line in lines:
         *parts, last = _pieces(line.rstrip(), chance)
@@ -537,7 +537,7 @@ def docker(lines: list[str], chance: random.Random) -> list[str]:
 
 
 def collector(lines: list[str], chance: random.Random) -> list[str]:
-    """Frame lines as a collector of logs does."""
+    """Frame lines as a log collector does."""
     return [json.dumps({"@timestamp": _TIME, "message": line.rstrip(), "kubernetes": {"pod": "x"}}) for line in lines]
 
 
@@ -576,7 +576,7 @@ ESSENTIAL = (" via ", "Connected all rings", "Init COMPLETE", "Init START", "nNo
 
 
 def cut(logs: Logs, chance: random.Random) -> Logs:
-    """Take away what the proof needs: a rank, a channel (one line, one rank's, everybody's), or the end of a log."""
+    """Remove what the proof needs: a rank, a channel (one line, one rank's, every rank's), or the end of a log."""
     way = chance.randrange(5)
     rank = chance.randrange(len(logs))
     made = [list(lines) for lines in logs]

@@ -1,4 +1,4 @@
-"""Read NCCL logs as the module does, and find the logs that tests are made on."""
+"""Read NCCL logs as the module does, and find the logs that tests are based on."""
 
 from __future__ import annotations
 

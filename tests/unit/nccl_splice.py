@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import lines
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 
-# What the reader makes nothing of when it stands alone in a process that has a whole run: it contradicts nothing.
+# What the reader ignores when it stands alone in a process that has a whole run: it contradicts nothing.
 _QUIET = re.compile(
     r"Connected |P2P Chunksize|NCCL_\w+ set |NCCL version|MNNVL|Trees? \d|Ring \d|Pattern|threadThreshold"
 )
@@ -18,14 +18,14 @@ _QUIET = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Spliced:
-    """The logs, and the two parts that they were made of; `same`: in processes of the same names."""
+    """The logs, and the two parts that they were made from; `same`: in processes of the same names."""
 
     logs: made.Logs
     parts: tuple[made.Logs, made.Logs]
     same: bool
 
     def may_be_ib(self, verdict: t.Callable[[made.Logs], str]) -> bool:
-        """Whether one part is a whole run over RDMA, and the other is one, too, or says nothing of any run."""
+        """Whether one part is a whole run over RDMA, and the other is one too, or says nothing about any run."""
         over = [bool(part) and verdict(part) == "ib" for part in self.parts]
         nothing = [all(_says_nothing(log, self.same) for log in part) for part in self.parts]
         return any(over) and all(o or n for o, n in zip(over, nothing, strict=True))
@@ -37,7 +37,7 @@ def _identity(line: str) -> tuple[str, str] | None:
 
 
 def _renamed(logs: made.Logs, like: made.Logs) -> made.Logs:
-    """Give the processes of some logs host and number of those of others: what a container that starts again has."""
+    """Give the processes of some logs the host and PID of those of others, as a restarted container has."""
     wanted = list(dict.fromkeys(name for log in like for line in log if (name := _identity(line))))
     given: dict[tuple[str, str], tuple[str, str]] = {}
     renamed = []
@@ -57,7 +57,7 @@ def _renamed(logs: made.Logs, like: made.Logs) -> made.Logs:
 
 
 def _piece(log: list[str], chance: random.Random) -> list[str]:
-    """Cut a log at its beginning, its end, both or not at all."""
+    """Cut a log's beginning, its end, both or neither."""
     begin = chance.choice((0, chance.randrange(len(log) + 1)))
     return log[begin : chance.choice((len(log), chance.randrange(begin, len(log) + 1)))]
 

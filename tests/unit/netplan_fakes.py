@@ -1,4 +1,4 @@
-"""A node whose netplan, systemd and clock are played: files are real, in a folder of the test."""
+"""A node whose netplan, systemd and clock are fakes: files are real, in a folder of the test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ network:
 
 
 def planned_host(vfs: int = 1) -> PlannedHost:
-    """Two functions with so many VFs each."""
+    """Two functions with this many VFs each."""
     functions = []
     for number, netdev in enumerate(("enp1s0f0np0", "enP2p1s0f0np0")):
         planned = tuple(
@@ -59,7 +59,7 @@ def text_of(planned: PlannedHost) -> str:
 
 
 class FakeHost(rollback.Host):
-    """Commands are played; `apply_answer` is what `netplan apply` says, `hold` keeps it from being run at once."""
+    """Commands are faked; `apply_answer` is the result of `netplan apply`, `hold` keeps it from being run at once."""
 
     def __init__(self, node: FakeNode) -> None:
         super().__init__(str(node.root))
@@ -95,7 +95,7 @@ class FakeHost(rollback.Host):
         return {p.name: p.read_text() for p in sorted(self.path("/etc/netplan").iterdir())}
 
     def left(self) -> list[str]:
-        """All that lies about beside netplan's files."""
+        """Every file left behind besides netplan's."""
         places = ("/var/lib/dgxspark", "/etc/systemd/system")
         found = [p for place in places if self.path(place).exists() for p in self.path(place).rglob("*")]
         return sorted(str(p.relative_to(self.node.root)) for p in found if p.is_symlink() or p.is_file())

@@ -33,7 +33,7 @@ def can_run() -> bool:
 
 
 class Owner:
-    """The folder. `tools` goes before PATH: what a test puts there stands in for a node's commands."""
+    """The folder. `tools` comes first in PATH: what a test puts there stands in for a node's commands."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Owner:
         (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
 
     def tool(self, name: str, output: str) -> None:
-        """Put a command there that says this and ends well."""
+        """Put a command there that prints this and exits with 0."""
         program = self.tools / name
         (self.tools / f"{name}.out").write_text(output, encoding="utf-8")
         program.write_text(f"#!/bin/sh\ncat {self.tools}/{name}.out\n", encoding="utf-8")
@@ -94,7 +94,7 @@ class Owner:
                 "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
                 "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
                 "ANSIBLE_NOCOLOR": "1",
-                # Whoever runs these tests may have a cluster.
+                # The developer who runs these tests may have a cluster.
                 "KUBECONFIG": str(self.folder / "no-kubeconfig"),
                 "K8S_AUTH_KUBECONFIG": str(self.folder / "no-kubeconfig"),
             },

@@ -35,7 +35,7 @@ def report_of(cluster: Cluster, mode: str = "strict", **results: t.Any) -> Plain
 
 
 def curve(operation: str, peak: float, half: float = 6e6) -> list[Plain]:
-    """Bandwidth over size as it is on a network: half of the peak at `half` bytes."""
+    """Bandwidth over size as on a real network: half of the peak at `half` bytes."""
     sizes = [8192 * 4**n for n in range(10) if 8192 * 4**n <= 2 * GIB]
     return [
         {"operation": operation, "bytes": s, "busbw": round(peak * s / (s + half), 3), "time_us": 30.0} for s in sizes
@@ -43,7 +43,7 @@ def curve(operation: str, peak: float, half: float = 6e6) -> list[Plain]:
 
 
 def everything(hosts: t.Sequence[str], peak: float = 22.6) -> Plain:
-    """What a healthy cluster brings beyond the fabric."""
+    """A healthy cluster's results beyond the fabric."""
     transport = {"verdict": "ib", "hcas": {host: list(FUNCTIONS) for host in hosts}}
     nccl = {"hosts": list(hosts), "runs": curve("all_reduce", peak) + curve("all_gather", peak + 0.8)}
     nccl |= {"transport": transport, "versions": {"nccl": "2.29.7"}}
@@ -95,7 +95,7 @@ def _harmless() -> str:
 
 
 def ring(hosts: int = 6) -> Plain:
-    """A healthy report whose hosts are in a ring of cables: its picture; the results are those of a switch."""
+    """A healthy report whose hosts are cabled as a ring, for its picture; the results are those of a switch."""
     plan = make(hosts, {"topology": "ring"})
     report = report_of(Cluster(hosts), "full")
     for host, planned in zip(report["hosts"], plan["hosts"].values(), strict=True):

@@ -1,4 +1,4 @@
-"""A scripted model server that is sound: it counts to forty when asked to, and says other words to each other question."""
+"""A scripted model server that is sound: it counts to forty when asked to, and answers every other question with other words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERS = ", ".join([*ONES.split(), "nineteen", *TENS, "forty"]) + "."
 
 
 def words(seed: str, count: int = 30) -> list[str]:
-    """Return so many words, always the same for one seed."""
+    """Return this many words, always the same for one seed."""
     chance = random.Random(seed)
     return ["".join(chance.choices("abcdefghij", k=chance.randint(2, 8))) + " " for _n in range(count)]
 

@@ -43,7 +43,7 @@ else:
 
 
 def install(folder: pathlib.Path) -> None:
-    """Put it into a folder, which also gets the process ids of its two ends."""
+    """Put it into a folder, where its two ends also write their PIDs."""
     program = folder / "ib_write_bw"
     program.write_text(STAND_IN.format(python=sys.executable, folder=str(folder)), encoding="utf-8")
     program.chmod(0o755)

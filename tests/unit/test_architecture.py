@@ -1,4 +1,4 @@
-"""The layout that CONTRIBUTING.md promises: who may import whom, and how long a file may get."""
+"""The layout that CONTRIBUTING.md promises: what may import what, and how long a file may get."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def imports(path: pathlib.Path) -> set[str]:
 
 
 def code_lines(path: pathlib.Path) -> int:
-    """Lines of code: no blank lines, comments or strings that stand alone (documentation)."""
+    """Count lines of code: without blank lines, comments and standalone strings (documentation)."""
     text = path.read_text(encoding="utf-8")
     documentation: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -56,14 +56,14 @@ def code_lines(path: pathlib.Path) -> int:
 
 @pytest.mark.parametrize("path", python_files("plugins/filter"), ids=str)
 def test_a_filter_imports_what_it_needs_when_it_is_called(path: pathlib.Path) -> None:
-    """Ansible imports every filter file in each process that uses one filter: the whole core there costs 0.7 s each time."""
+    """Ansible imports every filter file in each process that uses one filter: importing the whole core costs 0.7 s each time."""
     head = [node.module for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
     ours = {str(module) for module in head if str(module).startswith(OWN)}
     assert ours <= {f"{OWN}.plugin_utils.filters", f"{OWN}.module_utils.values"}, "as_filter(name, 'module:function')"
 
 
 def test_every_filter_finds_its_function() -> None:
-    """A function that is named by a text has no linter to look for it."""
+    """No linter checks for a function that is named by a string."""
     for path in python_files("plugins/filter"):
         for found in re.findall(r'as_filter\("\w+", "([\w.]+):(\w+)"', path.read_text("utf-8")):
             assert callable(getattr(importlib.import_module(f"{OWN}.plugin_utils.{found[0]}"), found[1])), path
@@ -104,7 +104,7 @@ def test_actions_open_alike(path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("path", python_files("plugins/action"), ids=str)
 def test_what_documents_an_action_ends_alike(path: pathlib.Path) -> None:
-    """Of two actions the module has work of its own, on the node."""
+    """For two actions the module has work of its own, on the node."""
     text = (PLUGINS / "modules" / path.name).read_text(encoding="utf-8")
     assert path.stem in ("nccl_transport", "netplan_vf") or "\nmain = controller_only(ARGUMENTS" in text
 

@@ -1,6 +1,6 @@
 """Over a hundred wrong inventories from named mutators: each is refused with one message that names the mutated key.
 
-All go through Ansible's own inventory loading and templating and the role's own expression; some through the command.
+All go through Ansible's own inventory loading and templating and the role's own expression; some through ansible-playbook.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Mutator = t.Callable[..., t.Iterator[tuple[str, Inventory, tuple[str, ...]]]]
 
 
 def mutator(function: t.Callable[[], t.Iterator[Case]]) -> t.Callable[[], t.Iterator[Case]]:
-    """Take the cases of a mutator into the list, under its name."""
+    """Add the cases of a mutator to the list, under its name."""
     CASES.extend((f"{function.__name__}-{name}", inventory, needles) for name, inventory, needles in function())
     return function
 
@@ -321,7 +321,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, t.
 
 
 def collections_path() -> str:
-    """Return the folder in which this checkout is ansible_collections/dgxspark/cluster, for processes of their own."""
+    """Return the folder in which this checkout is ansible_collections/dgxspark/cluster, for separate processes."""
     place = next(p for p in sys.path if (pathlib.Path(p) / "ansible_collections" / "dgxspark" / "cluster").is_dir())
     return os.pathsep.join(filter(None, [place, os.environ.get("ANSIBLE_COLLECTIONS_PATH")]))
 
@@ -371,7 +371,7 @@ COMMAND = [
 def show_plan(folder: pathlib.Path, inventory: Inventory) -> tuple[int, str, bool]:
     """Run playbooks/plan.yml; return its exit status, its output, and whether anybody tried to reach a node."""
     trap, ssh = folder / "trap", folder / "ssh"
-    # Whoever connects, connects to nobody, and leaves a trace.
+    # Any connection fails, and leaves a trace.
     ssh.write_text(f"#!/bin/sh\ntouch {trap}\nexit 255\n", encoding="utf-8")
     ssh.chmod(0o755)
     extra = {"ansible_ssh_executable": str(ssh), "dgxspark_plan_file": str(folder / "plan.json")}
@@ -394,7 +394,7 @@ def test_the_playbook_refuses_before_it_touches_a_node(tmp_path: pathlib.Path, n
     code, output, touched = show_plan(tmp_path, inventory)
     assert code != 0, output
     plain = " ".join(output.split())
-    # The group is missing for the guard already, which knows no settings.
+    # The guard already reports the missing group, and knows no settings.
     for needle in needles if name != "missing-group" else ("dgx",):
         assert needle in plain
     assert "Traceback" not in output

@@ -1,4 +1,4 @@
-"""Every file is read by the Python that runs the tests, and every plugin imported: what else the older core need not be asked."""
+"""Every file compiles on the Python that runs the tests, and every plugin imports: enough for what the older core does not test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_all_files_are_python_to_this_python() -> None:
         compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True)
 
 
-# Imports each plugin of a list, each as the first of ours, in one process. It has the standard library, what the arguments name,
+# Imports each plugin of a list, each as the first of ours, in one process. It has the standard library, what argv names,
 # and no other collection.
 BARE = """
 import importlib, runpy, sys
@@ -56,9 +56,9 @@ NODE = ("module_utils", "modules")
     ("on_node", "allowed"), [(True, "ansible.module_utils"), (False, "ansible,jinja2,markupsafe,yaml")]
 )
 def test_a_plugin_is_imported_where_nothing_but_ansible_is_installed(on_node: bool, allowed: str) -> None:
-    """A missing package is one sentence when it is needed: `ansible-doc` and Galaxy import without it.
+    """A missing package is one sentence when it is needed: `ansible-doc` and Galaxy import plugins without it.
 
-    The test `import` of ansible-test asks the same, and imports Ansible again for each file (`make test-long`).
+    ansible-test's `import` test checks the same, but imports Ansible again for each file (`make test-long`).
     """
     names = [
         ".".join(("ansible_collections.dgxspark.cluster", *path.with_suffix("").parts))

@@ -1,4 +1,4 @@
-"""Every role says in its argument specs what its defaults offer, and nothing else."""
+"""Every role's argument specs document what its defaults offer, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir()) if (ROOT / "roles").is_dir() else []
-SHARED = {"dgxspark_fabric", "dgxspark_knowledge_dirs"}  # what several roles take
+SHARED = {"dgxspark_fabric", "dgxspark_knowledge_dirs"}  # taken by several roles
 
 
 def load(path: pathlib.Path) -> dict[str, object]:

@@ -30,7 +30,7 @@ ALONE = run_tests.Stage("alone", [], alone=True, seconds=99)
         ([LIGHT, SHORT], [], SHORT),
         ([LIGHT], [LONG, SHORT], LIGHT),
         ([SHORT], [ALONE], None),
-        ([SHORT, ALONE], [], SHORT),  # what is alone comes last
+        ([SHORT, ALONE], [], SHORT),  # what runs alone comes last
         ([LIGHT, ALONE], [], LIGHT),
         ([LIGHT, ALONE], [ALONE], None),
         ([ALONE], [SHORT], None),
@@ -63,7 +63,7 @@ def test_every_stage_is_run_once_and_never_beside_what_it_must_not_be(
 
 
 def test_every_test_is_in_one_stage_of_make_test_and_none_in_two() -> None:
-    """Where a folder is divided: what one stage leaves out is what the other runs."""
+    """Where a folder is split: what one stage ignores is what the other runs."""
     told = {stage.name: stage.commands[0] for stage in run_tests.stages() if not stage.long}
     for rest, part, folder in (("unit-2.21", "plays-2.21", "tests/unit"), ("api-other", "api-serve", "tests/api")):
         own = [word for word in told[part] if word.startswith("tests/")]
@@ -73,7 +73,7 @@ def test_every_test_is_in_one_stage_of_make_test_and_none_in_two() -> None:
 
 
 def test_a_stage_tells_what_it_cost(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """CPU seconds of the children, too; one that hangs is stopped, and has failed."""
+    """CPU seconds of its children, too; a stage that hangs is stopped, and counts as failed."""
     (tmp_path / ".venv" / run_tests.NEWEST).mkdir(parents=True)
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
@@ -139,7 +139,7 @@ def test_what_failed_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_pa
         "    TASK [Look for the kubeconfig] ***",
         "play: FAILED tests/api/test_p.py::test_plain - assert 1 == 2",
     ]
-    # pytest writes these lines where it is asked for failures and errors beside what was skipped.
+    # pytest prints these lines if asked for failures and errors besides skipped tests.
     words = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"][
         "addopts"
     ].split()
@@ -156,7 +156,7 @@ def test_the_older_core_is_asked_whatever_knows_ansible() -> None:
 
 
 def test_both_environments_are_locked() -> None:
-    """Each requirement is one version, and the lock has it."""
+    """Each requirement is pinned to one version, which is in the lock."""
     folder = ROOT / "requirements"
     locked = dict(
         line.split("==") for line in (folder / "constraints.txt").read_text("utf-8").splitlines() if line[0] != "#"

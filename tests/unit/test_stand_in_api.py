@@ -1,4 +1,4 @@
-"""What the stand-in of an API server does not know it refuses, with the status that the real one has for it, and writes nothing."""
+"""The stand-in of an API server refuses what it does not know, with the real server's status, and writes nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""tests/stand_ins/systemctl beside the real systemctl and journalctl, in what these do without a manager.
+"""tests/stand_ins/systemctl against the real systemctl and journalctl, in what these do without a manager.
 
-What needs a manager (start, stop, show, and what becomes of a unit) is compared on a lab node: tests/lab/test_8_systemctl.py.
+What needs a manager (start, stop, show, and the resulting state of a unit) is compared on a lab node: tests/lab/test_8_systemctl.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNIT = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 PLACE = "etc/systemd/system"
 SOCKET = "[Socket]\nListenStream=/run/there\n[Install]\nWantedBy=sockets.target\n"
 TIMER = "[Timer]\nOnActiveSec=1\n[Install]\nWantedBy=timers.target\n"
-# Nobody asserts whether a verb is quoted (not before systemd 253), nor what is said of links that are made and removed.
+# Not compared: whether a verb is quoted (not before systemd 253), and messages about links that are created and removed.
 SAID = re.compile(r"^(?:Unknown command verb|Too (?:few|many) arguments|\w+: unrecognized option).*", re.M)
 
 Asked = tuple[int, str, dict[str, str]]
@@ -43,7 +43,7 @@ def root(folder: pathlib.Path) -> pathlib.Path:
 
 
 def links(folder: pathlib.Path) -> dict[str, str]:
-    """Return where the links lead that enable the units, as the host itself sees them."""
+    """Return the targets of the links that enable the units, as the host itself sees them."""
     made = [path for path in (folder / PLACE).glob("*.wants/*") if path.is_symlink()]
     return {path.parent.name: str(path.readlink()).removeprefix(str(folder)) for path in made}
 

@@ -1,4 +1,4 @@
-"""What each stand-in's head must say: whom it imitates, which version of it, which parts, and what is left out."""
+"""What each stand-in's head must say: what it imitates, which version of it, which parts, and what is left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAND_INS = sorted(path for path in (ROOT / "tests/stand_ins").iterdir() if path
 STAND_INS += [ROOT / "tests/engine/kubelet.py", ROOT / "tests/nodes/api_side.py"]
 STAND_INS += [ROOT / "tests/unit/chat_server.py", ROOT / "tests/unit/stand_in.py"]
 HEAD = re.compile(r'(?:#![^\n]*\n)?(?:"""(.*?)"""|((?://[^\n]*\n)+))', re.DOTALL)
-# Standards have numbers in place of versions; DGX OS and systemd count in whole ones.
+# Standards have numbers instead of versions; DGX OS and systemd use whole numbers.
 VERSION = re.compile(r"\bv?\d+\.\d+|\bRFC \d+|\bPEP \d+|\bsystemd \d+")
 LEFT_OUT = re.compile(
     r"Not\s+imitated|does not imitate|It has no |It is no |No CDI|is refused here|others are refused|Anything else is 404"

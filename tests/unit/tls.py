@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 
 def speaks_tls(authority: pathlib.Path) -> ssl.SSLContext:
-    """Return what a server on 127.0.0.1 speaks TLS with; write the certificate, which signs itself, to `authority`."""
+    """Return the TLS context of a server on 127.0.0.1; write its self-signed certificate to `authority`."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stand-in")])
     made = (

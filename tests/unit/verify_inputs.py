@@ -1,7 +1,7 @@
-"""Clusters for tests of verify: a plan, nodes that are as planned, and probes that saw them so.
+"""Clusters for tests of verify: a plan, nodes that match it, and probes that found them so.
 
 cluster = Cluster(4)                                 # four hosts on a switch, two functions, two VFs each
-cluster.node("spark2").functions[0]…                 # plain facts, to be spoilt by the test
+cluster.node("spark2").functions[0]…                 # plain facts, for the test to break
 cluster.outcome()                                    # the report
 """
 
@@ -86,7 +86,7 @@ def switch(names: t.Sequence[str], slots: t.Sequence[str] = ("p0f0", "p0f1"), vf
 
 
 def facts(host: Plain) -> Plain:
-    """A node that is as planned."""
+    """A node that matches its plan."""
     functions = []
     for planned in host["functions"]:
         hca = f"roce{planned['netdev'][2:-3]}"
@@ -134,7 +134,7 @@ def facts(host: Plain) -> Plain:
 
 
 class Cluster:
-    """A cluster whose facts a test may spoil before it asks for the outcome."""
+    """A cluster whose facts a test may break before it asks for the outcome."""
 
     def __init__(self, hosts: int | t.Sequence[str], **plan: t.Any) -> None:
         names = [f"spark{n}" for n in range(1, hosts + 1)] if isinstance(hosts, int) else list(hosts)
@@ -142,9 +142,9 @@ class Cluster:
         self.hosts: dict[str, Plain] = {n: {"facts": facts(h), "error": None} for n, h in self.plan["hosts"].items()}
         self.thresholds = copy.deepcopy(THRESHOLDS)
         self.programs = {name: dict(PROGRAMS) for name in names}
-        self.arp: dict[tuple[str, str], Plain] = {}  # (asking host, address) -> what to answer otherwise
+        self.arp: dict[tuple[str, str], Plain] = {}  # (asking host, address) -> what to answer instead
         self.ping: dict[tuple[str, str], Plain] = {}
-        self.rdma: dict[str, Plain] = {}  # test id -> what to answer otherwise
+        self.rdma: dict[str, Plain] = {}  # test id -> what to answer instead
 
     def function(self, host: str, number: int) -> Plain:
         return t.cast(Plain, self.hosts[host]["facts"]["functions"][number])
@@ -162,7 +162,7 @@ class Cluster:
         return evidence_of(self.plan, self.hosts, self.thresholds)
 
     def probe(self) -> None:
-        """Let every probe find what a healthy fabric gives, but for what the test said."""
+        """Let every probe find what a healthy fabric gives, except for the test's changes."""
         macs = {
             vf["address"]: vf["mac"] for h in self.plan["hosts"].values() for f in h["functions"] for vf in f["vfs"]
         }
@@ -180,7 +180,7 @@ class Cluster:
             self.hosts[name]["probe"] = {"arp": arp, "ping": ping, "programs": self.programs[name]}
 
     def meet(self) -> list[dict[str, list[Plain]]]:
-        """Run the rounds: every test well, but for what the test said."""
+        """Run the rounds: every test passes, except for the test's changes."""
         rounds = rdma_rounds(self.evidence())
         for tests in rounds:
             for name, ends in tests.items():
@@ -217,5 +217,5 @@ FABRIC = ("link", "mtu", "arp", "gid", "rdma")
 
 
 def statuses(report: Plain, *, beyond: bool = False) -> dict[str, str]:
-    """Return the status of each step of the fabric; of those beyond it, too, where they are wanted."""
+    """Return the status of each step of the fabric; with `beyond`, of those beyond it, too."""
     return {step["id"]: step["status"] for step in report["steps"] if beyond or step["id"] in FABRIC}

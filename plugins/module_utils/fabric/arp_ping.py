@@ -45,7 +45,7 @@ class ArpTest:
 
 @dataclass(frozen=True, slots=True)
 class ArpAnswer:
-    """All MACs that answered within the window, first come first; `error` says why the request could not be sent."""
+    """All MACs that answered within the window, in order of arrival; `error` says why the request could not be sent."""
 
     netdev: str
     address: str
@@ -114,8 +114,8 @@ def parse_arp_reply(frame: bytes) -> tuple[str, str] | None:
 def ask_arp(tests: t.Sequence[ArpTest], window: float) -> list[ArpAnswer]:
     """Ask for all addresses at once and collect every answer during the whole window.
 
-    A first answer does not end the window early: a twin that answers too may be slower. Addresses without an answer are asked
-    for again after half of the window.
+    A first answer does not end the window early: a twin that answers too may be slower. Addresses without an answer are
+    requested again halfway through the window.
     """
     found: dict[tuple[str, str], list[str]] = {(test.netdev, test.address): [] for test in tests}
     errors: dict[str, str] = {}
@@ -149,9 +149,9 @@ def ask_arp(tests: t.Sequence[ArpTest], window: float) -> list[ArpAnswer]:
 
 
 def packet_socket(name: str, protocol: int) -> socket.socket:
-    """Return a non-blocking socket for an interface's frames of one type. Raises OSError if there can be none.
+    """Return a non-blocking socket for an interface's frames of one type. Raises OSError if it cannot be opened.
 
-    It gets its protocol only with bind: with one before, it would receive from all interfaces until then (packet(7)).
+    Its protocol is set only by bind(): set earlier, it would receive from all interfaces until then (packet(7)).
     """
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     try:

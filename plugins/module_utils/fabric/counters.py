@@ -22,7 +22,7 @@ FULL = frozenset({2**32 - 1, 2**64 - 1})  # a counter that does not wrap stops h
 # Traffic counters, preferred ones first: sent, received.
 DATA = (("port_xmit_data", "port_rcv_data"),)
 PACKETS = (("port_xmit_packets", "port_rcv_packets"), ("sent_pkts", "rcvd_pkts"))
-# These should stand still: lost, repeated or refused packets. Not *_cqe_error: completions of a queue pair that closes count there.
+# These should not increase: lost, retransmitted or refused packets. Not *_cqe_error: a closing queue pair's completions count there.
 ERRORS = (
     "port_xmit_discards",
     "port_rcv_errors",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GID truth: is each planned VF's own IPv4 in its HCA's GID table as RoCE v2, and if not, why not."""
+"""The GID check: is each planned VF's own IPv4 in its HCA's GID table as RoCE v2, and if not, why not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GidEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommonIndex:
-    """Whether one GID index fits every HCA of every rank, which one, and a sentence that says so or who differs."""
+    """Whether one GID index fits every HCA of every rank, which one, and a sentence that says so or names those that differ."""
 
     fits: bool
     index: int | None

@@ -226,7 +226,7 @@ def unreadable(files: Sequence[NetplanFile]) -> list[Finding]:
 def find_clashes(files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str) -> list[Clash]:
     """Return the devices that more than one stanza configures.
 
-    Stanzas with the same kind and id in several files are one to netplan, which merges them; with ours that is a clash too.
+    netplan merges stanzas with the same kind and id from several files into one; a merge with ours is a clash too.
     """
     clashes = []
     for device in devices:
@@ -260,7 +260,7 @@ def _merged_with_ours(files: Sequence[NetplanFile], own_path: str) -> list[tuple
 def judge_clashes(
     files: Sequence[NetplanFile], devices: Sequence[Device], own_path: str, foreign_stanzas: str
 ) -> Foreign:
-    """Decide about clashes: absorb stanzas of other files that affect only fabric devices, refuse the rest.
+    """Resolve clashes: absorb stanzas of other files that affect only fabric devices, refuse the rest.
 
     foreign_stanzas: `refuse` or `absorb`.
     """
@@ -389,7 +389,7 @@ def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[De
 
 
 def live_changes(planned: Sequence[Device], links: t.Mapping[str, Netdev]) -> list[Change]:
-    """Return what the existing devices lack of the plan: IPv4 addresses, MTU.
+    """Return which of the plan's IPv4 addresses and MTUs the existing devices lack.
 
     links: the host's devices by name.
     """
@@ -449,7 +449,7 @@ def drift(
 
 
 def _moved(node: Node, planned: PlannedHost) -> list[Change]:
-    """Return the address changes of VFs whose MAC must change first: their planned MAC does not find them yet."""
+    """Return the address changes of VFs whose MAC must change first: their planned MAC does not match them yet."""
     changes = []
     for function in planned.functions:
         there = node.function(function.pci, function.netdev)

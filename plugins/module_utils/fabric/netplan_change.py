@@ -4,7 +4,7 @@
 """A change of netplan's files on the node: work out what to write, validate it, write it, wait for netplan, confirm.
 
 The planned files are first laid out in a scratch folder, read and validated there; their difference from the node's own is the
-change, which rollback.py applies such that it rolls back by itself.
+change, which rollback.py applies with an automatic rollback.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     if request.content is not None:
         links = _links(run, sysfs)
         live = live_changes(request.devices, links)
-        if live and not images:  # to apply the same files again would take minutes and change nothing
+        if live and not images:  # applying the same files again would take minutes and change nothing
             refuse(winners(run, request.path, live, links, host.root))
         warning = masked(run, request.content)
         outcome.warnings += [warning] if warning else []
@@ -451,7 +451,7 @@ def _confirm(host: Host, request: Request) -> Outcome:
 def _ended(host: Host, identity: str) -> Outcome:
     """Return how a change that is not pending ended. One that never began is barred from beginning: see begin()."""
     last = rollback.ended(host, identity)
-    if last.get("state") == "confirmed":  # the earlier answer was lost on its way
+    if last.get("state") == "confirmed":  # the earlier answer was lost in transit
         return Outcome(state="confirmed")
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Knowledge about the RDMA test programs: their arguments, and how to read their output."""
+"""The RDMA test programs: their arguments, and how to read their output."""
 
 from __future__ import annotations
 

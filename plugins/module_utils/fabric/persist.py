@@ -75,8 +75,8 @@ def _rule(document: t.Mapping[str, t.Any]) -> str:
     """Return the udev rule: numbered after 80-net-setup-link, so that $name is the interface's final name.
 
     An active run (its mark names the process) handles the interfaces itself. A VF matches by its function's address, a
-    function only once the run at boot has begun. Not by SYSTEMD_WANTS: the rename's own event removes that property before
-    systemd has seen it. "restart", because a unit that is still running started too early.
+    function only once the run at boot has begun. SYSTEMD_WANTS would not work: the rename's own event removes that property
+    before systemd has seen it. "restart", because a unit that is still running started too early.
     """
     lines = [
         _HEAD + 'ACTION!="add", GOTO="dgxspark_fabric_end"',

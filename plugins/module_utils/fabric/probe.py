@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's side of the fabric's proof: run this end of RDMA tests with a peer that runs the other end.
+"""The node's side of verifying the fabric: run this end of RDMA tests with a peer that runs the other end.
 
 The ends meet over the VF's own addresses, so no other network is needed. The server starts its program, waits until it
 listens and only then lets the client go; the client ends the session when it is done. Everything has a deadline, and
@@ -44,7 +44,7 @@ _READY, _FAILED = b"ready", b"failed "
 class RdmaAnswer:
     """The result of this end of a test.
 
-    status: `ok`; `error` (the program failed); `hang` (it had to be killed); `no peer` (the other end never came);
+    status: `ok`; `error` (the program failed); `hang` (it had to be killed); `no peer` (the other end never connected);
     `missing` (the program is not installed); `peer` (the other end could not start). lost: the error counters of its HCA
     that increased meanwhile: RDMA retransmits what is lost, so a lossy wire is slow, but reports no error.
     """
@@ -79,8 +79,8 @@ def programs() -> dict[str, str | None]:
 def run_tests(tests: t.Sequence[RdmaTest], bounds: Bounds, sysfs: Sysfs | None = None) -> list[RdmaAnswer]:
     """Run this end of each test, all with one peer, one after the other; tests of one group run at the same time.
 
-    After a peer that did not come, further tests get less time to meet: an absent peer must not cost the full time for each
-    test, and one that only started late is still met.
+    Once a peer has not connected, further tests get less time to meet: an absent peer must not cost the full time for each
+    test, and one that only started late still gets its chance.
     """
     answers: list[RdmaAnswer] = []
     for _name, group in itertools.groupby(enumerate(tests), key=lambda each: each[1].together or each[0]):
@@ -169,14 +169,14 @@ def _accept(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
             line, (peer, _port) = listening.accept()
             if peer == test.peer:
                 break
-            line.close()  # a stranger's port scan is not the peer
+            line.close()  # not the peer: a port scan, for example
         with line:
             yield line
 
 
 @contextlib.contextmanager
 def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
-    """Connect from the VF's own address, with retries until the server is there."""
+    """Connect from the VF's own address; retry until the server accepts or the deadline has passed."""
     while True:
         line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -198,7 +198,7 @@ class _Program:
 
     def __init__(self, test: RdmaTest, bounds: Bounds) -> None:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__; a pipe could fill up
-        # `timeout` is the second guard, for the case that this process is killed.
+        # `timeout` is the second guard, in case this process is killed.
         command = ["timeout", "-k", "1", f"{bounds.test + 2 * bounds.grace:g}", *argv(test)]
         self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             command,

@@ -159,13 +159,13 @@ class Host:
         return f"{self.proc}/sys/net/ipv4/conf/{name}/{key}"
 
     def netdev(self, address: str) -> str | None:
-        """Return the interface of a PCI device in the host's network namespace; prefers one that is no VF's representor."""
+        """Return the interface of a PCI device in the host's network namespace; prefers one that is not a VF's representor."""
         names = self.entries(self.pci(address, "net"))
         own = [n for n in names if "f" not in (self.read(self.net(n, "phys_port_name")) or "")]
         return next(iter(own or names), None)
 
     def named(self, name: str) -> bool:
-        """Return whether udev has finished with an interface: one that is up already may no longer get its name."""
+        """Return whether udev has finished with an interface: once it is up, it may no longer get its name."""
         return not self.exists(self.udev) or self.exists(f"{self.udev}/data/n{self.read(self.net(name, 'ifindex'))}")
 
     def driver(self, address: str) -> str | None:
@@ -220,7 +220,7 @@ class Restorer:
 
     @contextlib.contextmanager
     def _noting(self, what: str) -> t.Iterator[None]:
-        """Continue after a failure: one faulty VF must not keep the others from their settings."""
+        """Continue after a failure: one faulty VF must not keep the others from being set."""
         try:
             yield
         except RestoreError as exc:
@@ -255,7 +255,7 @@ class Restorer:
     # The number of VFs.
 
     def eswitch(self, pci: str) -> str | None:
-        """Return a function's eswitch mode; None if it has none (only mlx5 is asked) or it is unknown."""
+        """Return a function's eswitch mode; None if it has none or it is unknown. Only mlx5 is queried."""
         if self.host.driver(pci) == "mlx5_core":
             code, out, _err = self.host.command(["devlink", "-j", "dev", "eswitch", "show", f"pci/{pci}"])
             with contextlib.suppress(ValueError, AttributeError):
@@ -264,7 +264,7 @@ class Restorer:
         return None
 
     def count(self, function: Entry) -> None:
-        """Set a function's MTU, link and number of VFs. VFs are created without drivers, which thus see the VFs' MACs."""
+        """Set a function's MTU, link and number of VFs. VFs are created without drivers: a driver must find the MAC already set."""
         host, pci, slot, wanted = self.host, str(function["pci"]), str(function["slot"]), function.get("vf_count")
         name = host.netdev(pci)
         # The function's MTU and link come first: a VF needs both from its first moment on.
@@ -312,7 +312,7 @@ class Restorer:
     def _away(self, vf: str | None) -> bool:
         """Whether a VF has a network driver but no interface here: it is in another network namespace.
 
-        A VF that was just created is not: a driver that is still loading already shows, and its interface follows.
+        A VF that this run created is not: a driver that is still loading is already listed, its interface appears later.
         """
         if vf is None or vf in self.made or self.host.netdev(vf) is not None:
             return False

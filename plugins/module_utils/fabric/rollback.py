@@ -5,7 +5,7 @@
 
 This one file needs only Python's standard library and is used in two places: the module `netplan_vf` imports it, and a copy
 on the node runs as a program: `guard ID` writes the files, lets netplan apply them and waits, and rolls back when the time is
-up; `boot` rolls back if the node went down in the middle.
+up; `boot` rolls back if the node went down midway.
 
 The guard is a process, not a systemd timer: `netplan apply` makes systemd reload, and each reload restarts a timer's
 OnActiveSec=; during a reload, which takes a minute on a busy node, no timer fires at all.
@@ -388,7 +388,7 @@ def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
     """Record how a change ended, for the run that asks for it."""
     ends = {name: end for name, end in host.document(ENDED).items() if name != identity}
     ends[identity] = {"state": state, **how}
-    with contextlib.suppress(OSError):  # it only serves a message
+    with contextlib.suppress(OSError):  # it is only used in a message
         host.keep(ENDED, json.dumps(dict(list(ends.items())[-ENDS:])))
 
 

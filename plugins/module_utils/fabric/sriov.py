@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Create a plan's VFs, and remove them again. The changes are decided before (vfs.py).
+"""Create a plan's VFs, and remove them again. The changes are decided beforehand (vfs.py).
 
 The order lets the next run complete an interrupted one: first the previous state is recorded, then the files that a reboot
 restores from are written, then the functions are changed. Removal goes in reverse, the record last.
@@ -114,7 +114,7 @@ class Sriov:
             self._write_notes(noted + new)
 
     def _forget(self, gone: vfs.Document) -> None:
-        """Remove functions from the record that have their previous state again."""
+        """Remove functions from the record that are back in their previous state."""
         noted = self._noted()
         names = {entry["pci"] for entry in gone["functions"]}
         kept = [entry for entry in noted if entry["pci"] not in names]
@@ -196,7 +196,7 @@ class Sriov:
                     alive.append(pid)
         return alive
 
-    # --- the two ways ---------------------------------------------------------------------------------------------------
+    # --- apply and undo -------------------------------------------------------------------------------------------------
 
     def present(
         self,
@@ -211,7 +211,7 @@ class Sriov:
         CollectionError names what failed; the next run continues from there.
         """
         document = vfs.desired(node, planned, options)
-        # First of all: newly planned VFs may have the addresses of those that go.
+        # This comes first: newly planned VFs may have the addresses of those being removed.
         self._give_back(node, gone)
         self._note(node, document)
         self._install(persist.managed_files(document, persist.source()), changes)
@@ -234,7 +234,7 @@ class Sriov:
         self.sweep()
 
     def _give_back(self, node: Node, before: vfs.Document) -> None:
-        """Give functions their previous state back."""
+        """Restore the functions' previous state."""
         if not before["functions"]:
             return
         for entry in before["functions"]:

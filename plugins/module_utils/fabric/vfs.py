@@ -96,7 +96,7 @@ def _as_is(netdev: Netdev | None) -> Document:
 
 
 def before(node: Node, document: Document) -> Document:
-    """Return the current state of another document's functions as a document: `absent` restores it."""
+    """Return the current state of the functions in a document, itself as a document: `absent` restores it."""
     functions = []
     for entry in document["functions"]:
         function = node.function(entry["pci"])

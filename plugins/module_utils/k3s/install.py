@@ -1,10 +1,10 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Install K3s on a node: all of it or nothing; and roll back a change that does not come up.
+"""Install K3s on a node, all or nothing: a change that does not come up is rolled back.
 
-All in one module execution: a node whose connection breaks meanwhile goes back by itself, while Ansible runs no `rescue` for a host
-that is unreachable. What a killed run has kept serves the next one.
+All in one module execution: a node whose connection breaks meanwhile rolls back by itself, whereas Ansible runs no `rescue` for an
+unreachable host. The next run uses what a killed one has saved.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SQLITE = "server/db/state.db"
 class Wanted:
     """The wanted K3s installation of a node.
 
-    file: the release's name of the binary, such as k3s-arm64; it and `images` (or None) are in the staging folder if they are
+    file: the binary's name in the release, such as k3s-arm64; it and `images` (or None) are in the staging folder if they are
     new. sha256: of the binary; None takes it from `sums`, the release's checksum file in that folder, which always verifies
     images. token: of the cluster, for a node that joins: a server's or the agents'; None creates one on a first server, and
     keeps what a node has. agent_token: for a server that joins: the one that agents join with. timeout: seconds.
@@ -100,7 +100,7 @@ def _tokens(wanted: Wanted) -> dict[str, str | None]:
 
 
 class Installation:
-    """The run that takes a node from what is installed to what is wanted."""
+    """Takes a node from the installed to the wanted state."""
 
     def __init__(self, run: Run, wanted: Wanted, installed: Installed, service: Service | None = None) -> None:
         self.run, self.wanted, self.installed = run, wanted, installed
@@ -127,7 +127,7 @@ class Installation:
             layout.RECORD,
         ]
         kept += [self.wanted.images_path] if images and self.wanted.images_path else []
-        # A running K3s is a state to go back to; a stopped one may be what a killed run has left.
+        # A running K3s is a state to go back to; a stopped one may be left by a killed run, whose saved state then counts.
         if self.installed.active == "active" or not self.undo.resume():
             self.undo.forget()
             before = self.installed
@@ -149,7 +149,7 @@ class Installation:
         node_files.remove(layout.STAGING)
 
     def _clear_staging(self) -> None:
-        """Delete what was downloaded; on a node that had nothing of ours, its folder, too."""
+        """Delete what was downloaded; on a node that has no installation of ours, also our folder."""
         node_files.remove(layout.STAGING)
         if self.installed.ours is None:
             remove.forget()
@@ -237,7 +237,7 @@ class Installation:
             node_files.write(path, token.content.encode(), token.mode)
         if self.wanted.cdi:
             self._make_cdi()
-        # The record follows at once: a binary without one is another's.
+        # Write the record right after the binary: a binary without a record counts as someone else's.
         if binary:
             _move(binary, pathlib.Path(layout.BINARY), 0o755)
         record = {

@@ -69,10 +69,10 @@ WantedBy=multi-user.target
 def at_boot() -> str:
     """Return what systemd-tmpfiles removes at each boot: CNI's cached results of pods that ended with the node.
 
-    A node that loses power within half a minute of a pod's start finds zeros there. libcni before 1.2 can then neither
+    If a node loses power within half a minute of a pod's start, the pod's file holds only zeros. libcni before 1.2 can then neither
     tear that pod down nor start it again, until someone removes the file (containernetworking/cni, issue 1055 and pull
     1072; containerd 1.7 has libcni 1.1). Without the file it uses the network's configuration; address leases are kept
-    elsewhere. Multus removes an unreadable file of its own itself.
+    elsewhere. Multus itself removes its own unreadable files.
     """
     return f"{_HEAD}R! /var/lib/cni/results\n"
 

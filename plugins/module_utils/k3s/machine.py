@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node reports of itself before K3s is installed, and of the K3s that it has."""
+"""What a node reports about itself before K3s is installed, and about the K3s that it has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Installed:
     active: str = "inactive"
     enabled: str = "not-found"
     ours: dict[str, t.Any] | None = None
-    token: bool = False  # whether its join tokens are there, and on an agent no more than an agent needs
+    token: bool = False  # whether its join tokens are there, and an agent has no server's token
     registries: bool = False  # whether the file is as wanted
     images: str | None = None  # the release whose images were installed
     archives: tuple[str, ...] = ()  # the contents of K3s's images folder
@@ -38,7 +38,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU's driver, whether NVIDIA's container toolkit and runtime are installed, and whether a CDI specification fits the driver."""
+    """A GPU's driver, whether NVIDIA's container toolkit and runtime are installed, and whether a CDI specification matches it."""
 
     driver: str
     toolkit: bool
@@ -142,7 +142,7 @@ def binary_version(run: Run, path: str) -> str | None:
 
 
 def _binary_digest(record: dict[str, t.Any] | None) -> str | None:
-    """Return the binary's digest; the recorded one if neither its size nor its time has changed since."""
+    """Return the binary's digest; the recorded one if neither size nor modification time has changed since."""
     seen = pathlib.Path(layout.BINARY).stat()
     stamp = [seen.st_size, seen.st_mtime_ns]
     if record and record.get("stamp") == stamp:
@@ -151,7 +151,7 @@ def _binary_digest(record: dict[str, t.Any] | None) -> str | None:
 
 
 def binary_stamp() -> list[int]:
-    """Return size (bytes) and time (ns) of the installed binary, to detect a change."""
+    """Return size (bytes) and modification time (ns) of the installed binary, to detect a change."""
     seen = pathlib.Path(layout.BINARY).stat()
     return [seen.st_size, seen.st_mtime_ns]
 

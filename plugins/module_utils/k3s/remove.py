@@ -48,7 +48,7 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
         run(["umount", "--lazy", "--force", mount])
     left = _mounts()
     if left:
-        # A pod's folders of the node are mounted there: removal would now delete their contents.
+        # Folders of the node that a pod uses are still mounted there: removal would delete their contents.
         raise CollectionError(
             f"{left[0]} cannot be unmounted, so nothing below it is removed. See fuser -vm {left[0]}."
         )
@@ -63,7 +63,7 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
         node_files.remove(layout.unit_path(role))
     run(["systemctl", "daemon-reload"])
     for path in (*_FOLDERS, layout.AT_BOOT, layout.BINARY, *([] if keep_data else [data])):
-        # A separate disk stays mounted, empty.
+        # A separate disk is emptied, but stays mounted.
         for inner in pathlib.Path(path).iterdir() if os.path.ismount(path) else [path]:
             node_files.remove(str(inner))
     for parent in ("/etc/rancher", str(pathlib.Path(layout.DATA).parent)):
@@ -72,7 +72,7 @@ def remove(run: Run, data: str, *, roles: t.Sequence[str] = ("server", "agent"),
 
 
 def forget(*, cdi: bool = False) -> None:
-    """Remove this collection's own files; cdi: the CDI specification, too, which it made."""
+    """Remove this collection's own files; cdi: also the CDI specification that it created."""
     if cdi:
         node_files.remove(layout.CDI)
     node_files.remove(layout.STAGING)

@@ -50,7 +50,7 @@ def read_lines(name: str) -> t.Iterator[str]:
 
 
 def text_lines(text: str) -> t.Iterator[str]:
-    """Yield a text's lines like those of a file, one at a time: a log given as text is not held twice."""
+    """Yield a text's lines like those of a file, one at a time: a log given as text is not held in memory twice."""
     start = 0
     while start < len(text):
         end = text.find("\n", start, start + LONGEST)

@@ -5,7 +5,7 @@
 
 CRI (containerd, CRI-O: `/var/log/pods`): time, stream and `P` or `F`; the pieces of a line above 16 KiB have P, the last one F.
 Docker's json-file: only a line's last piece has the line end. Collectors write one JSON record per line, after a time or a name
-or inside a list, with the text under a name of their own; journald writes text with colours as a list of byte values.
+or inside a list, with the text under a key of their own; journald writes text with colours as a list of byte values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import typing as t
 
 LONGEST = 64 * 1024  # characters of a rejoined line; a longer one continues in pieces
-DEEPEST = 6  # records in records
+DEEPEST = 6  # levels of nested records
 MOST_AHEAD = 300  # characters of a time, a pod's name and the like before a record
 
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([PF])(?::\S*)?(?: |$)")
@@ -86,7 +86,7 @@ def _text(record: dict[str, t.Any], depth: int = 0) -> str | None:
 
 
 def _said(value: t.Any, depth: int = 0) -> t.Iterator[str]:
-    """Yield NCCL's text from anywhere in a record with unknown names."""
+    """Yield NCCL's text from anywhere in a record with unknown keys."""
     if isinstance(value, str):
         yield from [value] if "NCCL " in value else []
     elif isinstance(value, (dict, list)) and depth <= 2 * DEEPEST:

@@ -188,7 +188,7 @@ class NcclHost:
             return " ".join(self._sysctl(name).read_text(encoding="utf-8").split())
         except OSError as exc:
             if gone:
-                return None  # a sysctl to restore is gone, such as with its kernel module
+                return None  # a sysctl to restore is gone, for example with its kernel module
             raise CollectionError(
                 f"sysctls: {name}: the kernel of this node has none: {exc.strerror}. Leave it out."
             ) from exc

@@ -16,10 +16,10 @@ import typing as t
 from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_REPEATED = re.compile(r"\[repeated \d+x across (?:all )?cluster\]")  # Ray folds equal lines
+_REPEATED = re.compile(r"\[repeated \d+x across (?:all )?cluster\]")  # Ray deduplicates lines
 _HEADLESS = re.compile(r"NCCL (INFO|WARN) ")
-# A host's name is tried only from its first character, and every part has a maximum length: a line without a header is
-# passed in linear time, whatever it contains.
+# A host's name is matched only from its first character, and every part has a maximum length: a line without a header takes
+# linear time, whatever it contains.
 HEADER = re.compile(
     r"(?P<host>(?<![^\s:\[\]<>()])[^\s:\[\]<>()]+|<[^\s:<>]+>):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
     r"(?:\[(?P<gpu>-?\d{1,4})\] )?(?:[\w./-]{1,300}:\d{1,6} (?:\([^()]{0,200}\) )?)?NCCL (?P<level>INFO|WARN|VERSION) ?"
@@ -226,7 +226,7 @@ class NotOpened:
 class GaveUp:
     """An NCCL API call, or one of its threads, failed with a code (ncclResult_t; CUDA's if above 7).
 
-    called: whether it may have been a call.
+    called: whether it may have been an API call.
     """
 
     where: str
@@ -296,8 +296,8 @@ _RESET = re.compile(r"Comm config \w+ reset to (NCCL_[A-Z0-9_]+)=(.*)$")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+(?:\.\d+)?)")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using ?[^\s:]+:\S*<\d+>")
 _NOT_OPENED = re.compile(r"NET/\w+ ?: Unable to open device (\S+)")
-# Each ends a trace: what the caller of NCCL gets, or what stops one of its threads (proxy, network). Traces of things that NCCL
-# tries and does without, such as a missing network, never get this far.
+# Each matches the last line of a trace: what NCCL's caller gets, or what stops one of its threads (proxy, network). Traces of
+# things that NCCL tries but can do without, such as a missing network, never get this far.
 _GAVE_UP = re.compile(
     r"(?:\S*/)?((?:init|group|enqueue|bootstrap|proxy|transport/net)\.cc:\d+)(?: \([^)]*\))? -> ([1-6])\b"
 )
@@ -335,7 +335,7 @@ def split(raw: str) -> list[Line]:
 
 
 def _cut(line: Line) -> list[Line]:
-    """Return a message, and the text beyond a message's maximum length: an engine's own, without a line end."""
+    """Return a message, and the text beyond a message's maximum length: an engine's own, with no newline between."""
     if len(line.text) <= LONGEST_MESSAGE:
         return [line]
     rest = line.text[LONGEST_MESSAGE - _OVERLAP :]
@@ -357,7 +357,7 @@ def gid_text(prefix: int, interface: int) -> str:
 
 
 def parse(text: str) -> Event | None:
-    """Return the event of a message, None if it is not a relevant one."""
+    """Return the event of a message, None if it is not relevant."""
     first = text[:8]
     if first.startswith(("Channel ", "Ring ")):
         return _parse_channel(text)

@@ -24,9 +24,9 @@ MOST_SETTINGS = 100
 MOST_WARNINGS = 3
 MOST_PROCESSES = 10_000
 INVALID_ARGUMENT = 4  # ncclInvalidArgument
-# Lines without any of these are skipped: most of a log is the engine's own.
 # ncclCommDestroy (init.cc), PtrCheck and CommCheck (misc/argcheck.cc)
 _NO_MORE = re.compile(r"comm \S+ has already been destroyed|comm argument is NULL|corrupted comm object detected")
+# Lines without any of these are skipped: most of a log is the engine's own.
 _WORTH = re.compile(r"NCCL|nccl| via |ibv_|libnvidia-ml|GLIBC_")
 
 LinkKey = tuple[int, int, int, int, bool]  # channel, connection, from, to, whether the receiving side reports it
@@ -84,7 +84,7 @@ class Member:
 
 @dataclass(slots=True)
 class Process:
-    """One process: on a Spark, one rank. A process id that begins again, as in a pod that restarts, is another process."""
+    """One process: on a Spark, one rank. A process id that starts over, as in a restarted pod, is another process."""
 
     source: str
     host: str
@@ -254,7 +254,7 @@ class Reader:
         return bool(members) and all(member.gone for member in members)
 
     def _refused_late(self, number: int, event: lines.GaveUp) -> bool:
-        """Whether a program uses what it has torn down: this marks its end, not a failure of traffic.
+        """Whether a program uses what it has torn down: a sign of its shutdown, not a failure of traffic.
 
         NCCL joins its threads before it reports a communicator as destroyed (init.cc, commFree), so none of them can give up
         afterwards: their traces, and other codes, belong to another run.
@@ -277,7 +277,7 @@ class Reader:
         thread.keys.add(key)
 
     def _settle(self, process: Process, thread: _Thread) -> Member | None:
-        """Assign a thread's waiting channels to one communicator; return that."""
+        """Assign a thread's waiting channels to one communicator; return it."""
         waiting = thread.pending
         if not waiting:
             return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signatures for the reader of NCCL's logs: fast on several million lines, and aware of what follows from what."""
+"""Signatures for the reader of NCCL's logs: fast on several million lines, and aware of which may follow from which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import compile_patterns, excerpt, literal
 
-LEAST = 4  # characters of a text that is worth a search
+LEAST = 4  # characters; a shorter text is not worth searching for
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@
 
 PATCHES.json is the list `patches` of a launch plan. The container needs only this file: Python 3.10 or newer and its
 standard library. An edit replaces a text that occurs in the file exactly once. Each edit is judged separately: one that the
-image already has, in any layout and with any comments, is done, and the others are still made. Nothing is written,
+image already has, in any layout and with any comments, counts as done, and the others are still made. Nothing is written,
 to any file, unless every edit of the list is settled: to be applied, applied before, or made unnecessary by upstream. A file is
 replaced as a whole, and only by one that compiles, so a killed run leaves each file old or new and a second run finishes the work.
 
-Exit status: 0 all settled; 1 at least one refused, the cause on standard error; 2 a bad call.
+Exit status: 0 all settled; 1 at least one refused, the cause on standard error; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -190,11 +190,11 @@ def _is_done(text: str, edit: Edit) -> bool:
 
 
 def _edited(text: str, edit: Edit, moved: bool) -> tuple[str, State] | str:
-    """Return the text with an edit and its state; or what was found if it is neither before nor after."""
+    """Return the text with an edit and its state; or, if it has neither the code before nor after the edit, what was found."""
     results, times = text.count(edit.replace), text.replace(edit.replace, "\0").count(edit.expect)
     if (results, times) == (1, 0) or (results <= 1 and _is_done(text, edit)):
         return text, "applied before"
-    # Check before the code to replace: a fix may have left that in place, and must not be made twice.
+    # Check this first: a fix may have left the code to replace in place, and must not be made twice.
     if not results and any(_places(_bare(form), words(text), whole_lines=False) for form in edit.fixed):
         return text, "not needed"
     if (results, times) == (0, 1):

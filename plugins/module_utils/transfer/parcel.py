@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A parcel: large files that several nodes need alike, with their SHA-256, and small ones that are written beside them at the end.
+"""A parcel: large files that several nodes need, with their SHA-256, and small ones that are written beside them at the end.
 
-A verified file is not read again while its size and change times stay the same: the seal, a small file of the node's own, records
+A verified file is not read again while its size and change times stay the same: the seal, a small file on each node, records
 both. Whatever the seal does not know is read and hashed, never trusted by its name.
 
-Users of the files may be able to write beside them, at any time: everything is accessed through folder descriptors, without
-following links; incoming data is written where only root can; and the seal has the times from before a file was read.
+Users of the files may be able to write in the same folders, at any time: everything is accessed through folder descriptors,
+without following links; incoming data is written where only root can write; and the seal has the times from before a file was read.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def note(parcel: Parcel, item: Item, known: Known, seen: t.Sequence[int] | None)
 
 
 def write_seal(parcel: Parcel, known: Known) -> None:
-    """Write what is known of the items."""
+    """Write the seal: what is known of the items."""
     kept = {item.path: known[item.path] for item in parcel.items if item.path in known}
     parcel.files.write(parcel.seal, (json.dumps(kept, sort_keys=True) + "\n").encode())
 
@@ -152,7 +152,7 @@ def state(parcel: Parcel) -> State:
 
 
 def lay(parcel: Parcel, known: Known) -> None:
-    """Write links and texts beside the files, and seal those that are known."""
+    """Write links and texts beside the files, and seal the verified files."""
     files, name = parcel.files, parcel.own or parcel.seal
     try:
         keep_own(parcel)
@@ -199,7 +199,7 @@ def forget(descriptor: int) -> None:
 
 
 def verified(parcel: Parcel, item: Item, known: Known, told: Told = lambda _bytes: None) -> bool:
-    """Whether a file exists and is correct, which is recorded. A wrong one of the right size is removed: it must be moved again."""
+    """Whether a file exists and is correct; records it if so. A wrong one of the right size is removed, to be moved again."""
     if sealed(parcel, item, known):
         return True
     seen = stamp(parcel.files, item.path)

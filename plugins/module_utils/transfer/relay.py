@@ -6,7 +6,7 @@
 A chain takes hardly longer than one copy, however many nodes there are, since each file is passed on as soon as it is complete; and
 it needs only wires between neighbours, so it works on a ring of cables as well as on a switch. Plain HTTP with byte ranges, on one
 address of the fabric, for as long as the copy takes; requests without the run's token get nothing. Received data is accepted only
-if its SHA-256 matches the one from Ansible, so the wire need not be trusted for its content.
+if its SHA-256 matches the one from Ansible, so the wire need not be trusted.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
     bound: float
 
     def setup(self) -> None:
-        """Limit a stranger's total time: a limit for each byte would let one occupy the connection as long as it drips."""
+        """Limit a stranger's total time: with a limit per byte, one that trickles could hold its connection indefinitely."""
         super().setup()
         self.stranger = threading.Timer(_STRANGER_S, self._let_go)
         self.stranger.daemon = True
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         with contextlib.suppress(OSError), self.served.parcel.files.open(path) as file:
             while start < item.size:
-                # The connection's own sendfile: it keeps the timeout for a child that receives nothing.
+                # The socket's own sendfile, which applies the timeout to a child that receives nothing.
                 sent = self.connection.sendfile(file, start, min(item.size - start, 64 * 2**20))
                 if not sent:
                     break
@@ -336,7 +336,7 @@ class _Puller:
         return True
 
     def part_well(self) -> None:
-        """Tell the parent that this node has everything. A node that had it from the start may call before its parent listens."""
+        """Tell the parent that this node has everything. Retries: a node that had it from the start may call before the parent listens."""
         began = time.monotonic()
         while not self.say(DONE) and time.monotonic() - began < self.link.patience_s:
             time.sleep(_PAUSE_S)

@@ -6,8 +6,8 @@
 Below a node's folder of caches, ranks read `huggingface/hub/models--ORG--NAME/`: `blobs/BLOB` (named by SHA-256 for LFS files,
 else by git's id), `snapshots/COMMIT/PATH` (links to blobs) and `refs/main`, the commit that an engine finds without a network: the
 one chosen last. What root trusts is in `weights/`, which only root can open: for each commit the list of every file with its size
-and SHA-256, and the seal; which commit was chosen; downloads in progress. A copy of the list is kept beside the weights, for those
-who carry them to another site, and is read only from there.
+and SHA-256, and the seal; which commit was chosen; downloads in progress. A copy of the list is kept beside the weights, for
+transport to another site, and is read only there.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def read(root: str, repo: str, revision: str | None) -> Manifest | None:
 
 
 def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return JSON files of a commit by name, with the content of our list; files that the commit lacks are left out.
+    """Return JSON files of a commit by name, verified against our list; files that the commit lacks are left out.
 
-    Ranks can write where weights are kept, so nothing is opened through its link there, and content that differs from the list is
+    Ranks can write where weights are kept, so no file is opened through its link there, and content that differs from the list is
     refused. Raises CollectionError for such a file, for one above JSON_MOST bytes, and for invalid JSON.
     """
     found = {}
@@ -297,7 +297,7 @@ def sweep(root: str, repo: str, now: float) -> int:
 
 
 def removal(root: str, repo: str) -> list[str]:
-    """Return what of a repository is ours, by our lists: links, blobs that no other commit uses, lists and seals."""
+    """Return which files of a repository are ours, by our lists: links, blobs that no other commit uses, lists and seals."""
     files, base, own = Beneath(root), f"{HUB}/{folder(repo)}", f"{OWN}/{folder(repo)}"
     ours = {name.removesuffix(".json") for name in files.names(own) if COMMIT.match(name.removesuffix(".json"))}
     gone: list[str] = []

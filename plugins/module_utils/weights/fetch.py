@@ -172,7 +172,7 @@ def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -
 
 
 def _pinned(wanted: Wanted, there: Manifest | None) -> Wanted:
-    """Stay with the commit that was chosen once, even if none is pinned."""
+    """Return the request with the commit that the node already has, unless it names a revision itself."""
     return dataclasses.replace(wanted, revision=wanted.revision or (there.revision if there else None))
 
 

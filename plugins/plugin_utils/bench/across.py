@@ -1,15 +1,15 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards over several requests, for faults that no single stream shows. Pure; they run after the end.
+"""Guards over several requests, for faults that no single stream shows. Pure; they run after all requests have ended.
 
 - *parted*: one greedy prompt, answered alone and in a full batch. Rounding in a batch makes sound answers diverge late, or into
-  a rewording; a batch that is computed wrong diverges at once and loses the right answer. If this cannot be judged, a sign
+  a rewording; in a wrongly computed batch they diverge at once and lose the right answer. If this cannot be judged, a sign
   says why.
 - *alike*: one text for different questions.
 - *wrong*: questions with known answers; the only guard that catches fluent nonsense.
-- *fingerprint*: equal speeds, and all cut at the limit. Sound streams of a batch that steps in lockstep look the same when cut
-  together, so this is garbage only if the texts say next to nothing, and a warning otherwise.
+- *fingerprint*: equal speeds, and all cut at the limit. Sound streams of a lockstep batch look the same if all are cut,
+  so this is garbage only if the texts say next to nothing, and a warning otherwise.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _NOT_JUDGED = (
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Two runs alone and `min_answers` together are needed. Garbage if more than the share `most` diverge within `early_words` words.
+    """Needs two runs alone and `min_answers` together. Garbage if more than the share `most` of the latter diverge early.
 
-    And within `share` of the words for which the two runs alone agree, which must be more than `early_words`.
+    Early: within `early_words` words, and within `share` of the words for which the two runs alone agree. These must be more than
+    `early_words`.
     """
 
     min_answers: int
@@ -114,7 +115,7 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
         f"{len(gone)} of {len(begun)} {what} one greedy prompt part from its answer alone within {found.early:g} words; "
         f"two runs alone agree for {found.agreed} words."
     )
-    # Compare them with each other too: if rounding leads a sound batch to another beginning, it leads several there.
+    # Compare them with each other, too: in a sound batch, rounding leads several answers to the same different beginning.
     lonely = [
         words
         for place, words in enumerate(gone)
@@ -125,7 +126,7 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
 
 
 def not_judged(n: int, alone: t.Sequence[Record], together: t.Sequence[Record], limits: Parting) -> list[Sign]:
-    """Say why `n` concurrent requests cannot be compared with runs alone. Nothing to say for one at a time."""
+    """Return a warning if `n` concurrent requests cannot be compared with runs alone, and why; none for n = 1."""
     why = _compared(alone, together, limits)
     if n < 2 or not isinstance(why, str):
         return []

@@ -4,8 +4,8 @@
 """Reads many connections together, with the arrival time of each piece.
 
 An engine sends every stream a token within a few milliseconds of the others. A wake-up per token would cost more than all its
-processing, so with many streams, everything that arrives within a moment is read at once. The kernel (Linux) tells the arrival
-time, so a busy client that reads late does not make a token look late.
+processing, so with many streams, everything that arrives within a moment is read at once. The Linux kernel timestamps
+arrivals, so a busy client that reads late does not make a token look late.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Lost = t.Callable[[Exception | None], None]
 _FEW = 4  # up to this many streams are read immediately: the fewer there are, the faster each may be
 _MOMENT_S = 0.002
 _READ = 1 << 14  # asyncio's own transport reads 256 KiB, a buffer that the allocator maps and unmaps for each token
-# Linux, include/uapi/asm-generic/socket.h; Python does not define it. The note is a timespec of the wall clock.
+# Linux, include/uapi/asm-generic/socket.h; Python does not define it. The control message is a wall-clock timespec.
 _SO_TIMESTAMPNS = 35
 _NOTE = struct.Struct("@ll")
 
@@ -55,7 +55,7 @@ class Arrivals:
         """Read a connection: `came` gets each piece and its arrival time (time.monotonic()), `lost` its end, with or without an error."""
         read, number = functools.partial(_read, connection, came, lost), connection.fileno()
         if self._poll:
-            with contextlib.suppress(OSError):  # an unsupporting kernel: the time is that of the read
+            with contextlib.suppress(OSError):  # without kernel support, the time of the read counts
                 connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._reads[number] = read
             self._poll.register(number, select.EPOLLIN)

@@ -9,7 +9,7 @@ The names are the field's, but tools define them differently. Here they mean:
 - *tokens/s* of a request: the tokens after the first moment, over the time after it. *TPOT* is its inverse. A stop token has no
   text; if the server counts it, the chunk that says so is its moment (of 6 tokens it is a quarter of the time).
 - *ITL*: the time of one token. A chunk of several tokens splits its gap among them: by the server's running counts, else equally
-  by the count at the end (`itl_is_spread`). Chunks that arrive at one moment, faster than a token is made, are one chunk.
+  by the count at the end (`itl_is_spread`). Chunks that arrive closer together than tokens can be generated count as one.
   The *gap* is the time between two chunks, whatever they hold.
 - *peak* of a level: the sum of the tokens/s of as many requests as ran at once. It leaves out the waits for first tokens.
 - *wall*: all tokens over the time from the first request's start to the last one's end.
@@ -221,9 +221,9 @@ def _runs(record: Record) -> bool:
 
 
 def _moments(record: Record, burst: Burst) -> list[tuple[float, int]]:
-    """Return the moments at which chunks arrived, each with the tokens so far: one per chunk if the server does not say.
+    """Return the moments at which chunks arrived, each with the tokens so far: one per chunk if the server sends no counts.
 
-    Something in between may hold chunks back and deliver several at one moment.
+    A proxy, for example, may hold chunks back and deliver several at one moment.
     """
     counts = t.cast(tuple[int, ...], record.counts) if _runs(record) else range(1, len(record.times) + 1)
     found: list[tuple[float, int]] = []
@@ -242,7 +242,7 @@ def _token_times(record: Record, burst: Burst) -> list[float]:
     share = 1.0 if _runs(record) else (len(record.times) - held) / max(1, record.tokens - held)
     for at, count in moments[1:]:
         fresh = count - held
-        # Text without a new token, such as the rest of a character: its wait counts for the next token.
+        # Text without a new token, such as the rest of a character: its wait counts towards the next token.
         if fresh:
             found += [(at - began) / fresh * share] * fresh
             began, held = at, count

@@ -56,8 +56,8 @@ class Flood:
 class Loop:
     """The text ends with at least `min_chars` characters that are `repeats` exact repetitions of up to `max_period` characters.
 
-    If the repeated text is structure, as in a list of equal values, it may still end: then this takes `structured_chars`, or the
-    end of the whole text.
+    If the repeated text is structure, as in a list of equal values, it may still end: then `structured_chars` characters are
+    needed, or the end of the whole text.
     """
 
     min_chars: int
@@ -78,7 +78,7 @@ class Stagnation:
 class Single:
     """A single token makes up this share of at least `min_tokens` tokens.
 
-    Or a single run of at least `run_chars` letters does, if it repeats up to `run_period` of them.
+    Or a single run of at least `run_chars` letters does, if it repeats a sequence of up to `run_period` letters.
     """
 
     min_tokens: int
@@ -178,7 +178,7 @@ def _is_structure(line: str) -> bool:
 
 
 def _is_list(text: str) -> bool:
-    """Whether it is structure with content: a value and the separator from the next."""
+    """Whether a text is structure with content, such as a value and its separator."""
     marks, solid = _marks(text)
     return _STRUCTURED * solid <= marks < solid
 
@@ -302,7 +302,7 @@ class TextGuard:
             return
         key, end = tail[-_KEY:], len(tail) - 1
         for _candidate in range(_CANDIDATES):
-            # The nearest earlier place where the text ends alike gives the period, or a part of it.
+            # The nearest earlier occurrence of the text's last characters gives the period, or a part of it.
             before = tail.rfind(key, 0, end)
             period = len(tail) - _KEY - before
             if before < 0 or period > loop.max_period or loop.repeats * period > len(tail):

@@ -4,7 +4,7 @@
 """One HTTP/1.1 request whose answer carries the arrival time of its bytes: a socket, asyncio's loop, and nothing between.
 
 For streams of one event per token. httpx passes each piece through four layers and several tasks (75 of its 125 microseconds per
-token), so with many streams it would measure itself instead of the server; it handles every request that is not a stream.
+token), so with many streams it would measure itself instead of the server; all other requests use httpx.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ Say = t.Callable[[str], None]
 _LOOK_S = 5.0  # between two progress messages, and two readings of /metrics
 _PART = 4096
 _BESIDE_S = 10.0  # timeout of /metrics
-# Timeout of the list of models, the first contact: servers have it ready, but one that loads its processes from a slow disk, or
-# is busy on two cores, took seconds. A request's own timeout may be a day.
+# Timeout of the list of models, the first request: servers have it ready, but one that starts its processes from a slow disk, or
+# is busy on two cores, takes seconds. A request's own timeout may be a day.
 FIRST_S = 30.0
 _GONE = frozenset(f"tokens.{cause}" for cause in ("refused", "unreachable", "tls", "hang", "truncated"))
 
@@ -56,8 +56,8 @@ _GONE = frozenset(f"tokens.{cause}" for cause in ("refused", "unreachable", "tls
 class Planned:
     """A turn to come: how many run at once, their questions, and after how many seconds no more are sent.
 
-    begins: it is the first of turns that belong together and run all or not at all. scrape: it is the measured one, so /metrics is
-    read around it and its end is reported.
+    begins: it is the first turn of a group, which runs as a whole or not at all. scrape: it is the measured turn, so /metrics is read
+    before, during and after it, and its end is reported.
     """
 
     n: int
@@ -72,9 +72,9 @@ class Planned:
 class Turn:
     """The outcome of a turn.
 
-    client_share: the processor time of the client's one thread over the elapsed time. If the kernel tells arrival times (plain
+    client_share: the processor time of the client's one thread over the elapsed time. If the kernel timestamps arrivals (plain
     connections, Linux), a busy client does not make tokens look late, but may send late; otherwise the share bounds the client's
-    part of the figures. scrapes: /metrics at the beginning, now and then, and at the end; empty if there is no /metrics.
+    part of the figures. scrapes: /metrics at the beginning, periodically, and at the end; empty if there is no /metrics.
     """
 
     n: int
@@ -103,8 +103,8 @@ def turns(
 ) -> list[Turn]:
     """Run all planned turns, one after the other. Raises CollectionError if no request can be sent at all.
 
-    After the first group of turns, does not begin another that would hardly end within within_s (estimated as long as the last), or
-    that follows a group in whose last turn the server was gone.
+    After the first group of turns, begins no other that would probably not end within within_s (estimated as long as the previous
+    one), and none after a group whose last turn found the server gone.
 
     The workload decides what is asked: prompt and max_tokens of `request` are not used, and its timeout caps the workload's.
     """

@@ -37,7 +37,7 @@ class Bench:
     """What to measure. levels: requests at once; each level asks `rounds` times as many, and stops asking after `seconds`.
 
     greedy: the workload whose first prompt is asked twice alone and then at each level, to compare its answers.
-    within_s: after the first, no level begins that would hardly end within this many seconds.
+    within_s: after the first, no level begins that would probably not end within this many seconds.
     """
 
     request: ChatRequest
@@ -85,7 +85,7 @@ def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = la
 def _planned(bench: Bench, answers: int) -> list[Planned]:
     """Return the turns: warm-up, the greedy prompt alone, then for each level warm-up, the greedy prompt and the load.
 
-    answers: how often a batch is asked the greedy prompt at least, the minimum for judging it. One at a time is no batch.
+    answers: how often a batch is asked the greedy prompt at least, so that it can be judged. One request at a time is no batch.
     """
     warm = dataclasses.replace(bench.greedy, max_tokens=min(_WARM_TOKENS, bench.greedy.max_tokens))
     greedy = dataclasses.replace(bench.greedy, temperature=0.0)
@@ -118,8 +118,8 @@ def judged(
 ) -> Result:
     """Judge a level by its load, and by the greedy prompt's answers alone and at the same concurrency. Pure.
 
-    The figures are the load's, but failures or garbage in the greedy prompt's turns decide too: without them nothing tells
-    whether a batch changes the answers.
+    The figures are the load's, but failures or garbage in the greedy prompt's turns count, too: without its answers
+    it is unknown whether a batch changes them.
     """
     level = level_of(load.n, load.records, over.burst)
     expect = bench.greedy.prompts[0].get("expect")

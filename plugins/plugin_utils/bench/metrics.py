@@ -78,7 +78,7 @@ def _by(names: t.Mapping[str, str], read: t.Sequence[t.Sequence[Values]], title:
 
 
 def _gauge(name: str | None, read: t.Sequence[t.Sequence[Values]]) -> float | None:
-    """Return the mean of the readings; an engine that has drafted nothing yet reports 0."""
+    """Return the mean of the readings other than 0, which an engine reports as long as it has drafted nothing."""
     found = [statistics.fmean(s[name]) for scrapes in read for s in scrapes[1:] if name in s] if name else []
     found = [value for value in found if value]
     return statistics.fmean(found) if found else None

@@ -19,7 +19,7 @@ Queue = tuple[float, float]
 class Marks:
     """pace: tokens/s that a reader needs. flat: growth of the sum below which more users only share the throughput.
 
-    busy: share of the client's thread from which the figures are the client's.
+    busy: load of the client's thread from which on the figures are the client's and not the server's.
     """
 
     pace: float
@@ -39,7 +39,7 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         0,
         f"{users} {first.per_request_tokens_per_s:.3g} tokens/s{each}; the first comes after {first.ttft_median_s:.2g} s.",
     )
-    # Up to the first level that is not good or not enough: more users' figures say nothing about fewer.
+    # Up to the first level that is not good or too slow: a level with more users says nothing about one with fewer.
     enough = [r.level for r in itertools.takewhile(lambda r: _slowest(r, good) >= marks.pace, results)]
     if enough and enough[-1].n > 1:
         most, least = enough[-1], min(level.slowest_tokens_per_s or 0 for level in enough)

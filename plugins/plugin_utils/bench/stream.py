@@ -174,10 +174,10 @@ class ChatStream:
         self.reasoning += delta.reasoning
 
     def _learnt(self, piece: bytes) -> _Alike | None:
-        """Return the bytes around this piece's text, if they read the same with another text in place.
+        """Return the bytes around this piece's text, if they parse the same way around another text.
 
-        All else in the piece is as before, so re-reading it changes nothing; a fresh stream tests that. The test costs as much as
-        several events and must pay off: a server that counts tokens in each event never sends two alike.
+        All else in the piece is as before, so parsing it again changes nothing; a fresh stream tests that. The test costs as much as
+        parsing several events and must pay off: a server that counts tokens in each event never sends two alike.
         """
         if self._credit < _LEARNING:
             return None

@@ -42,7 +42,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """The outcome for an artefact. said: in words, without its name. there: as in the manifest, or None if it was not fetched."""
+    """The outcome for an artefact. said: in words, without its name. there: its manifest entry, or None if it was not fetched."""
 
     changed: bool
     said: str
@@ -50,7 +50,7 @@ class Had:
 
 
 def have(folder: str, artefact: Artefact, way: Way, *, check: bool = False) -> Had:
-    """Get an artefact, or with `check` say what would be fetched. CollectionError if it cannot be fetched or is not what it must be."""
+    """Get an artefact, or with `check` say what would be fetched. CollectionError if it cannot be fetched or is not as expected."""
     there = manifest.noted(folder, artefact)
     if there:
         artefact = dataclasses.replace(artefact, path=there.path)

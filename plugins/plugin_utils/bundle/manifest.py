@@ -95,7 +95,7 @@ def sha256(path: pathlib.Path) -> str:
 
 
 def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
-    """Return what is wrong with an artefact's file: its name, the expectation, the finding. None if it is intact.
+    """Return what is wrong with an artefact's file: its name, what was expected and what was found. None if it is intact.
 
     whole: read it in full; else compare only its size.
     """
@@ -115,9 +115,9 @@ def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
 
 
 def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -> list[Artefact]:
-    """Return a bundle's entries for a list of artefacts. CollectionError that names everything missing or wrong.
+    """Return a bundle's entries for a list of artefacts. CollectionError names everything missing or wrong.
 
-    whole: read large files too; otherwise whoever uses one must compare its SHA-256.
+    whole: read large files too; otherwise the caller must check the SHA-256 of each one it uses.
     """
     if not pathlib.Path(folder, NAME).is_file():
         raise CollectionError(f"{folder} is not a bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")

@@ -43,7 +43,7 @@ _PARTS = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The parts of an image for one architecture. digest, kind: of its name. small: manifests. blobs: size by digest."""
+    """The parts of an image for one architecture. digest, kind: of its top manifest or index. small: manifests. blobs: size by digest."""
 
     digest: str
     kind: str
@@ -66,7 +66,7 @@ class Registry:
     _passes: dict[str, str] = field(default_factory=dict)
 
     def image(self, wanted: Reference, arch: str) -> Image:
-        """Return an image's parts for an architecture. CollectionError if it is not for it, or does not match its digest."""
+        """Return an image's parts for an architecture. CollectionError if it has none for it, or does not match its digest."""
         kind, data = self._manifest(wanted, wanted.asked)
         digest = _digest(data)
         top, small = _json(data, wanted.name), {digest: data}
@@ -155,7 +155,7 @@ class Registry:
         except CollectionError as exc:
             if getattr(getattr(exc.__cause__, "response", None), "status_code", None) not in (401, 403):
                 raise
-            # A token lasts some minutes, less than a large image takes: get a new one once.
+            # A token is valid for some minutes, and a large image takes longer: get a new one once.
             self._passes.pop(wanted.repository, None)
             self._manifest(wanted, wanted.asked)
             transfer.download(self.asked, url, path, sha256, self._pass(wanted))

@@ -37,7 +37,7 @@ def download(
 ) -> str:
     """Download a URL to a file; return its SHA-256.
 
-    Resumes an interrupted download. Bytes with another SHA-256 than the given one are deleted, and the error names them.
+    Resumes an interrupted download. A file with another SHA-256 than the given one is deleted, and the error names both.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")

@@ -21,7 +21,7 @@ RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 INDEX = "https://pypi.org/simple"
 ARCHITECTURES = ("arm64", "amd64")
 HUB = "huggingface_hub"
-_LEGIBLE = 100  # characters of an image's name; K3s's folder has room for 255 with digest and ending
+_LEGIBLE = 100  # characters of an image's name; a file name in K3s's folder may have 255, with digest and extension
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Choices:
 def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> list[Artefact]:
     """Return the list in the order of fetching: a release's list of checksums comes before the files it vouches for.
 
-    Raises CollectionError for a choice about which nothing is known, with a remedy.
+    Raises CollectionError, with a remedy, for a choice about which nothing is known.
     """
     chosen, dirs = from_plain(Choices, dict(choices), "bundle"), list(knowledge_dirs)
     unknown = [each for each in (*chosen.architectures, chosen.spark) if each not in ARCHITECTURES]
@@ -158,7 +158,7 @@ def _archive(part: str, entry: t.Mapping[str, t.Any], arch: str) -> Artefact:
 
 def _image(name: str, reference: str, arch: str, needed_by: str, version: str | None = None) -> Artefact:
     image = parse(reference)
-    # A legible stem for people; the hash keeps images apart.
+    # A readable stem for people; the hash makes the name unique.
     stem = re.sub(r"[^a-z0-9.]+", "-", image.name.lower())[:_LEGIBLE].strip("-.")
     mark = hashlib.sha256(f"{image.name}@{image.digest or ''}".encode()).hexdigest()[:12]
     return Artefact(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is connected to whom: from heard probes and LLDP to wires, and from wires to a topology."""
+"""Who is connected to whom: from received probes and LLDP to wires, and from wires to a topology."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Layout:
 def wires(hosts: t.Sequence[str], calls: t.Iterable[tuple[End, End]], bridges: t.Mapping[End, str]) -> list[Wire]:
     """Return the wires.
 
-    hosts: in order. calls: pairs of ports of which one heard the other. bridges: LLDP's name of the switch at a port. Ports
-    that heard nobody are on one wire if LLDP names the same switch for them.
+    hosts: in order. calls: pairs of ports of which one heard the other. bridges: the switch's LLDP name by port. Ports that heard
+    nobody share a wire if LLDP names the same switch for them.
     """
     joined: dict[End, set[End]] = defaultdict(set)
     for one, other in calls:

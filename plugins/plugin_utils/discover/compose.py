@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import 
 class Composed:
     """The result. slots: each host's functions by slot; named: names for functions that the hardware class names differently.
 
-    comments: by setting, its evidence. settings and plan are None if `findings` has an error.
+    comments: the evidence for each setting. settings and plan are None if `findings` has an error.
     """
 
     hardware: Hardware

@@ -30,7 +30,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def files(seen: t.Sequence[Seen], made: Composed) -> dict[str, str]:
-    """Return the files by path in the folder. made: with settings."""
+    """Return the files by path in the folder. made: must have settings."""
     shared, own = _reach(seen)
     return {HOSTS: _hosts(seen, made, own), GROUP: _group(seen, made, shared)}
 

@@ -40,7 +40,7 @@ class Networks:
 def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Function]]) -> Networks:
     """Choose networks that nothing on any node uses.
 
-    functions: by host, the fabric's. Their VFs' addresses are the fabric's own: if they are all in one network, the fabric
+    functions: the fabric's, by host. Their VFs' addresses are the fabric's own: if they are all in one network, the fabric
     keeps it.
     """
     made = Networks(str(DEFAULTS["address_pool"]), RESERVED["pods"], RESERVED["services"])
@@ -92,7 +92,7 @@ def _in_use(host: Seen, functions: t.Collection[Function], made: Networks, used:
     for each in survey.networks if survey else ():
         if each.dev is None or each.dev not in names - away:
             listed.append((each.dev, each.network, f"{host.name}: {each.dev or each.why}"))
-    # The interface towards the controller: the one with the address, else the one with the default route.
+    # The interface towards the controller: the one with the host's address, else the one with the default route.
     address = str(host.reach.get("ansible_host") or host.typed)
     uplinks = {netdev.name for netdev in netdevs if any(text.split("/")[0] == address for text in netdev.ipv4)}
     uplinks |= {survey.uplink} if survey and survey.uplink and not uplinks else set()

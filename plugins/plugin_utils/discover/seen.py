@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes' facts under their names in the new inventory, and which of their functions is which slot."""
+"""The nodes' facts under their names in the new inventory, and the slot of each of their functions."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ CONNECTION = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One host. typed: its name in this run. reach: connection variables. error: why it was not read, if it was not.
+    """One host. typed: its name in this run. reach: connection variables. error: why it could not be read, else None.
 
-    None means not read; `unread` says what was not, and why.
+    None means not read; `unread` says what could not be read, and why.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Seen:
 
     @property
     def shown(self) -> str:
-        """Its name for people: with the name in this run if that differs."""
+        """Its name for display: followed by the name in this run if that differs."""
         return self.name if self.name == self.typed else f"{self.name} ({self.typed})"
 
 

@@ -92,7 +92,7 @@ def indexes(hosts: t.Sequence[HostInput]) -> tuple[dict[str, int], list[Finding]
 
 
 def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
-    """Find machines that are in the inventory under two names, which would get an identity for each.
+    """Find machines that are in the inventory under two names, and would get two identities.
 
     Compares addresses, and the MACs of the functions in the facts. A loopback address is the end of a tunnel and does not
     identify the machine.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fabric plan: the target state of each function and VF of every host. Pure, and the same seen from every host.
+"""The fabric plan: the target state of each function and VF of every host. Pure, and the same whichever host computes it.
 
 Addresses and MACs depend only on the settings, the hosts' order (or pinned numbers) and the hardware class. Facts from
 the nodes only add names to the plan, or make it fail.

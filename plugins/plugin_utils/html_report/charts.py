@@ -143,7 +143,7 @@ def frontier(points: t.Iterable[Point]) -> list[Point]:
 
 
 def acceptance(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, float]) -> str | None:
-    """Return accepted tokens per step over the draft depth; None if nobody measured it."""
+    """Return accepted tokens per step over the draft depth; None if it was not measured."""
     known = [case for case in cases if case["depth"] and case["accept_len"]]
     if not known:
         return None

@@ -77,7 +77,7 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
 
 
 def _orders(made: Plain) -> list[Plain]:
-    """Return the table's orders: by each measured shape, and as listed."""
+    """Return the table's sort orders: by each measured shape, and as listed."""
     shapes = [shape for shape in reversed(SHAPE_NAMES) if shape in made["winners"]]
     orders: list[Plain] = [
         {"id": shape, "title": f"{shape}: {report.SHAPE_WORDS[shape]}", "cases": ranked(made["cases"], shape, "peak")}

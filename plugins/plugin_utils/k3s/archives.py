@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives of images for K3s's images folder: their names there, and what forbids them.
+"""Archives of images for K3s's images folder: their names there, and why some are refused.
 
 K3s imports each file of that folder at its start, and from v1.32.0+k3s1 on also one that appears while it runs
 (k3s-io/k3s pkg/agent/containerd/watcher.go). It cannot tell a replaced file of the same size from the old one, so names there
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, Finding
 
-# The formats that K3s reads (rancher/wharfie pkg/tarfile). The longest match is the ending.
+# The formats that K3s reads (rancher/wharfie pkg/tarfile). The longest match counts.
 ENDINGS = (".tar", ".tar.lz4", ".tar.bz2", ".tbz", ".tar.gz", ".tgz", ".tar.zst", ".tzst")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,150}$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")

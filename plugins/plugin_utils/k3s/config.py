@@ -85,7 +85,7 @@ class Settings:
 
 
 def settings_of(variable: t.Callable[[str], t.Any]) -> Config:
-    """Return the raw settings. variable: returns a role variable, evaluated. A folder is relative to the owner's directory."""
+    """Return the raw settings. variable: returns a role variable, evaluated. A source folder is relative to the owner's directory."""
     raw = {key.name: variable(f"k3s_{key.name}") for key in fields(Settings) if key.name != "source_files"}
     raw["embedded_registry"] = boolean(raw["embedded_registry"], strict=False)
     raw["gpu"] = raw["gpu"] if raw["gpu"] == "auto" else boolean(raw["gpu"], strict=False)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The K3s plan of one node: its role in the cluster, its configuration, what to fetch, and what forbids it.
+"""The K3s plan of one node: its role in the cluster, its configuration, what to fetch, and what prevents it.
 
 Pure. Facts about other nodes come from the inventory; the server's release comes from what was read there.
 """
@@ -33,10 +33,10 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # The ports of K3s and its parts, beside the API's (docs.k3s.io, requirements).
 PORTS = {"server": (k3s_config.PORT, 6444, 10250, 10257, 10259), "agent": (6444, 10250)}
 ETCD_PORTS = (2379, 2380)
-# With the embedded registry mirror nodes share their images: among peers, and at the API's port (docs.k3s.io, registry-mirror).
+# With the embedded registry mirror, nodes share their images: peer to peer, and at the API's port (docs.k3s.io, registry-mirror).
 MIRROR_PORTS = (5001, k3s_config.PORT)
 DISK_MIB = {"binary": 160, "unpacked": 400, "images": 700}
-# The further room of an imported archive: its layers, and these unpacked. An assumption, on the safe side.
+# Further disk space of an imported archive, as a multiple of its size: its layers, packed and unpacked. A cautious assumption.
 IMPORTED = 2
 SIGN = ("id", "pattern", "cause", "remedy", "final")
 
@@ -72,7 +72,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
 
 
 def start_signs(dirs: t.Sequence[str] = ()) -> list[Plain]:
-    """Return what lines of K3s's log mean at a start: the signatures that state whether they are final."""
+    """Return the signatures for K3s's log at its start: those that state whether they are final."""
     entries = knowledge.load("signatures", dirs).values()
     return [{key: entry[key] for key in SIGN} for entry in entries if "final" in entry]
 
@@ -255,7 +255,7 @@ def node_findings(
     etcd: bool,
     archives_mib: int = 0,
 ) -> list[Finding]:
-    """Find what forbids K3s on the node, and what its owner should know. archives_mib: of the archives still to copy there."""
+    """Find what prevents K3s on the node, and what its owner should know. archives_mib: of the archives still to copy there."""
     there = machine.k3s
     findings = []
     if there.version and there.ours is None:
@@ -384,7 +384,7 @@ def dump(config: Plain) -> str:
 
 
 def changed(role: layout.Role, step: k3s_releases.Step, fetch: bool, text: str, machine: Machine) -> bool:
-    """Tell on the controller whether the node differs from its plan, from the digests read there."""
+    """Whether the node differs from its plan, judged on the controller by the digests that were read on the node."""
     there = machine.k3s
     if step != "keep" or fetch:
         return True

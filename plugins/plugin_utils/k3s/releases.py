@@ -38,7 +38,7 @@ def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[F
     """Return the step from the installed release to the wanted one.
 
     installed: None without K3s. subject: the host, for the message. A downgrade is refused, since the data store may hold
-    what the older release cannot read; so is a skipped minor, over which Kubernetes does not migrate.
+    what the older release cannot read; so is skipping a minor, which Kubernetes does not support.
     """
     new = release(wanted)
     if installed is None:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The API key: check its form, and derive the name of the Secret that holds it.
 
-The name depends on the key: a new key is another Secret, so the ranks differ and roll, and a rollback of the old group finds its
-own Secret. The name is widely visible, so it is derived slowly, and short keys are refused.
+The name depends on the key: a new key means a new Secret, so the ranks change and are replaced, and a rollback of the old group
+still finds its own Secret. Many can see the name, so its derivation is slow (PBKDF2), and short keys are refused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run modules from an action plugin, and list and apply the cluster's objects with kubernetes.core, with one way to fail.
+"""Run modules from an action plugin, and list and apply the cluster's objects with kubernetes.core, with uniform errors.
 
-A module run costs about a second, for a process that imports the Kubernetes client. Where the module would run on the controller
-anyway, as the same user and in the same environment, kubernetes.core is called in this process. Client and collection are imported
-with this file, which Ansible does once, before it forks a process for each task.
+A module run costs about a second: it starts a process that imports the Kubernetes client. Where the module would run on the
+controller anyway, as the same user and in the same environment, kubernetes.core is called in this process. The client and the
+collection are imported with this file, once, before Ansible forks a process for each task.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def k8s(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
             return action._execute_module(module_name="kubernetes.core.k8s", module_args=arguments, task_vars=task_vars)
         except AnsibleError as exc:
             return {"failed": True, "msg": f"kubernetes.core.k8s cannot be run: {exc}"}
-    # Plain values, as a module gets them: a template's results carry their origin.
+    # Plain values, as a module gets them: templated values are tagged with their origin.
     checked = ArgumentSpecValidator(MODULE.argspec()).validate(json.loads(json.dumps(arguments)))
     if checked.error_messages:
         return {"failed": True, "msg": "; ".join(checked.error_messages)}

@@ -72,7 +72,7 @@ def objects(
     timeout_s: int,
     run: str,
 ) -> tuple[list[Plain], Plain]:
-    """Return the objects that the pod needs, the namespace first, and the pod. document: from `asked`. run: tells runs apart.
+    """Return the objects that the pod needs, the namespace first, and the pod. document: from `asked`. run: suffix of the name.
 
     host: where it runs. kubernetes: an owner's Settings. timeout_s: for pull and measurement together. Raises CollectionError for
     values that no manifest can express.

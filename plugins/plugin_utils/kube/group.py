@@ -17,10 +17,10 @@ GONE_S = 60  # for objects that are being deleted
 
 
 def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: t.Any) -> Plain:
-    """Apply the objects by server-side apply, again if they were being deleted; return kubernetes.core's answer.
+    """Apply the objects with server-side apply, and retry while any is being deleted; return kubernetes.core's answer.
 
-    more: where the cluster is (see `ask.where`), and further options of kubernetes.core.k8s. Raises CollectionError if an object
-    that is being deleted stays.
+    more: where the cluster is (see `ask.where`), and further options of kubernetes.core.k8s. Raises CollectionError if one is
+    still being deleted after GONE_S.
     """
     arguments = {
         "resource_definition": list(objects),
@@ -44,10 +44,10 @@ def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: 
 
 
 def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
-    """Poll until the group has the state; return what was seen, failed with the cause if it will not get there.
+    """Poll until the group reaches the state; return what was seen, failed with the cause if it cannot get there.
 
     asked: `namespace` and `instance`; `state` (ready, ended, gone), and except for gone `plan` and `ranks`; `timeout` and `interval`
-    in seconds; where the cluster is. Check mode looks once.
+    in seconds; where the cluster is. Check mode polls once.
     """
     start, said = time.monotonic(), ""
     before: status.Before | None = None
@@ -72,7 +72,7 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
 def _look(
     action: ask.Action, asked: Plain, before: status.Before | None, task_vars: t.Any
 ) -> tuple[Plain, status.Before]:
-    """Return the group's state, and what existed at the first look."""
+    """Return the group's current state, and its state at the first look."""
     pods = ask.of_instance(action, asked, [("v1", "Pod")], task_vars)
     events: list[Plain] = []
     sets: list[Plain] | None = None

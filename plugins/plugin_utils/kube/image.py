@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The image behind an engine's name on the nodes: what they list of it, whether it changed, and its room on disk."""
+"""An engine's image on the nodes: what they list of it, whether its tag has moved, and the disk space that it needs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cause:
     final: bool = True
 
 
-# The order matters: of a private repository a registry says that it does not exist "or may require authorization", and containerd
+# The order matters: for a private repository a registry says that it does not exist "or may require authorization", and containerd
 # reports a missing platform as "not found". Digests, of which 4 in 100 contain "401" or "403", are removed before the match.
 CAUSES = (
     Cause(
@@ -144,9 +144,9 @@ def digest_of(pod: Object) -> str | None:
 
 
 def alike(nodes: t.Iterable[Object]) -> dict[str, str]:
-    """Map every digest to one that stands for its image: nodes list an index and its manifest, or two repositories, of one image.
+    """Map every digest to one that stands for its image: nodes list several for one image (index and manifest, or two repositories).
 
-    A kubelet lists them in no order, and reports any of them for a container.
+    A kubelet lists them in no particular order, and may report any of them for a container.
     """
     groups: list[set[str]] = []
     for node in nodes:
@@ -217,7 +217,7 @@ def room(
     mounts: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
     choices: t.Mapping[str, t.Any],
 ) -> Plain:
-    """Return which hosts are `lacking` an image, the room in GiB that it takes there (`need_gib`), and `problems` in words.
+    """Return which hosts are `lacking` an image, the disk space in GiB that it takes there (`need_gib`), and `problems` in words.
 
     names: host → node. mounts: host → its mounts, from Ansible's facts; a host without an entry is not judged. choices: `path`
     (where containerd keeps images), `reserve_gib` (to stay free), `assumed_gib` (the size of an image that no node lists),
@@ -245,7 +245,7 @@ def room(
                 f"{words}: its disk would be {full_percent:.0f} % full, and from {percent:g} % on the "
                 f"kubelet removes images of which nothing runs yet. Nothing was stopped. {prune}"
             )
-    shown = max(round(need, 1), 0.1) if lacking and need else 0.0  # 0 is for what is not judged, not for a small image
+    shown = max(round(need, 1), 0.1) if lacking and need else 0.0  # 0: nothing to judge; a small image shows 0.1
     return {"lacking": lacking, "need_gib": shown, "problems": problems}
 
 

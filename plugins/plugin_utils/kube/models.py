@@ -36,10 +36,10 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Spark:
-    """One host. free_gib: what the next model finds, None if unknown, with the reason in `unseen`.
+    """One host. free_gib: free memory, None if unknown, with the reason in `unseen`.
 
-    shares: GiB of each instance that has a rank here (None: not stated), by name; coming: those of them that are not ready, whose
-    share may not be taken yet. vfs: VF → instance; free_vfs: indices of which no function's VF is taken. gpu: shares of its GPU,
+    shares: GiB of each instance that has a rank here (None: not stated), by name; coming: those that are not ready, whose share
+    may not be in use yet. vfs: VF → instance; free_vfs: indices whose VF is free on every function. gpu: shares of its GPU,
     None if the node does not state them.
     """
 
@@ -132,7 +132,7 @@ def picture(
 
     cluster: as for `launch_plan`; `nodes` has the current MemAvailable, and an owner's `free_gib` overrides it. kube_nodes: the
     cluster's Nodes. floor_gib: of the memory guard. shape: of the traffic; its variant is planned, as in role k8s_dgx. without: an
-    instance that counts as stopped. profiles: None means all known ones. Raises CollectionError for unreadable input and for an
+    instance to treat as stopped. profiles: None means all known ones. Raises CollectionError for unreadable input and for an
     instance that does not exist.
     """
     if without and without not in {each.name for each in served}:
@@ -213,7 +213,7 @@ def _without(spark: Spark, name: str) -> Spark:
         free = None if share is None else free + share
     others = [each for key, each in spark.shares.items() if key != name and each is not None]
     if free is not None and spark.free_gib is not None and spark.total_gib is not None:
-        # A share is a planned figure. If instances hold less than theirs, no more becomes free than the others leave.
+        # A share is a planned figure: instances may hold less. At most the total less the other shares becomes free.
         free = min(free, max(spark.total_gib - sum(others), spark.free_gib))
     return replace(
         spark,
@@ -286,7 +286,7 @@ def _places(count: int, asked: _Asked) -> tuple[list[tuple[str, ...]], str]:
 
 
 def _worth(hosts: tuple[str, ...], asked: _Asked) -> tuple[t.Any, ...]:
-    """Return the rank of a place among places; the first of equals wins."""
+    """Return the sort key of a place; among equal places the first wins."""
     rooms = [asked.sparks[host].room_gib for host in hosts]
     known = [room for room in rooms if room is not None]
     full = sum(_full(asked.sparks[host]) for host in hosts)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cluster serves as text for people: Sparks with memory bars, instances, and what would fit."""
+"""Human-readable text of what a cluster serves: Sparks with memory bars, instances, and what would fit."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Multus (thick plugin) with K3s's CNI folders.
 
-Six things differ from upstream's quick start, each of which was seen to break on K3s: the configuration folder; the plugins'
-folder is mounted through its parent, into which its links point; the daemon gets that folder as a setting; mounts do not propagate
-back to the node, where they would pile up over K3s's own; the daemon has enough memory for a cold boot; and the number of pods
-that it serves at a time is bounded.
+Six settings differ from upstream's quick start, as upstream's were each seen to break on K3s: the configuration folder is K3s's;
+the plugin folder is mounted through its parent, into which its links point; the daemon gets that folder as a setting; mounts do
+not propagate back to the node, where they would pile up over K3s's own; the daemon has enough memory for a cold boot; and the
+number of pods that it serves at a time is bounded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _ready(pod: t.Mapping[str, t.Any]) -> bool:
 def multus(
     container: Plain, paths: t.Mapping[str, str], place: t.Mapping[str, t.Any], connections: int | None = None
 ) -> list[Plain]:
-    """Return its objects.
+    """Return Multus's objects.
 
     container: image, pull policy, resources; paths: of the nodes, from knowledge/platform; place: restricts its pods to the
     Sparks; connections: requests that a daemon serves at a time (from 4.3.0 on; older releases ignore the key).

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare the VFs that nodes offer (`allocatable`) with those that they should, and say why some are missing.
+"""Compare the VFs that nodes offer (`allocatable`) with those that they should offer, and say why some are missing.
 
 The SR-IOV device plugin looks for devices once, at its start, and skips a pool that is empty then ("no devices in device pool,
 skipping creating resource server", v3.11.0): VFs or HCAs that appear later are offered only after it has restarted.
@@ -23,7 +23,7 @@ Object = t.Mapping[str, t.Any]
 
 @dataclass
 class Watch:
-    """Which plugins to restart, over repeated looks. patience_s: how long a running plugin and its kubelet get."""
+    """Which plugins to restart, over repeated looks. patience_s: how long a running plugin and its kubelet have."""
 
     patience_s: float
     restarted: list[str] = field(default_factory=list)  # nodes
@@ -32,7 +32,7 @@ class Watch:
     )  # when a pod was first seen running with too few VFs offered
 
     def due(self, found: t.Mapping[str, t.Any], now: float) -> dict[str, str]:
-        """Return node → pod of the plugins whose time is up, each node once."""
+        """Return node → pod of the plugins to restart now, each node once."""
         for node, (_pod, uid) in found["restart"].items():
             self.since.setdefault((node, uid), now)
         late = self._late(found, now)
@@ -42,7 +42,7 @@ class Watch:
         return made
 
     def over(self, found: t.Mapping[str, t.Any], now: float) -> bool:
-        """Whether waiting is pointless: all plugins run, have been restarted, and have had their time since."""
+        """Whether waiting is pointless: all plugins run, have been restarted, and have had `patience_s` since."""
         return not found["pending"] and set(self._late(found, now)) == set(found["restart"]) <= set(self.restarted)
 
     def _late(self, found: t.Mapping[str, t.Any], now: float) -> dict[str, str]:
@@ -140,7 +140,7 @@ def _not_at_work(pod: Object | None) -> str:
 
 
 def _why(host: str, lacking: t.Sequence[str], pools: t.Mapping[str, str], facts: t.Mapping[str, Object] | None) -> str:
-    """Say what the node itself has of a VF that its plugin does not find."""
+    """Return why the plugin does not offer these VFs, from its file and the node's facts."""
     log = f"See `kubectl logs -n kube-system -l {PART}=sriov_device_plugin` of that node."
     if not facts or host not in facts:
         return f"the SR-IOV device plugin runs and has not found it. {log}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod that runs one of our programs once in an engine's image on one node: no GPU, weights, VFs or token, nothing of the node."""
+"""A pod that runs one of our programs once in an engine's image on a node: no GPU, weights, VFs, token or access to the node."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def outcome(
 ) -> tuple[str, str] | None:
     """Return the digest of what ran on the host and why it failed ("" if it did not); None while it runs.
 
-    Raises CollectionError if it cannot end.
+    Raises CollectionError if it will not finish: its pull failed, its time is up, or its pod was deleted or cannot be scheduled.
     """
     runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
     failed = watch.ended(pods, events, now, runs)

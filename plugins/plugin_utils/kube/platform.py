@@ -32,7 +32,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 
 SYSTEM = "kube-system"
 SRIOV = "dgxspark-sriov-device-plugin"
-# The plugin looks for devices once, at its start. Bounded, so that a VF that never appears does not keep the others from ranks.
+# The plugin looks for devices only once, at its start, so wait for them, but not forever: one missing VF must not block the others.
 WAIT = r"""end=$(( $(date +%s) + 120 ))
 for pci in $(grep -oE '[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]' "/etc/pcidp/$NODE_NAME.json"); do
   until ls "/sys/bus/pci/devices/$pci/infiniband/"* >/dev/null 2>&1; do
@@ -57,8 +57,8 @@ class Platform:
 
     vf_indexes: VFs that pods may get; None: all of the plan, so that every instance finds its own. gpu_shares: instances that may
     hold one GPU at the same time. images: part → reference that replaces the known one. data_dir: K3s's, which contains its CNI
-    folders. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's. hca: where a VF's RDMA device is: below its PCI function,
-    where the SR-IOV device plugin looks for it, or virtual (soft-RoCE, in a lab), where it cannot be requested.
+    folders. cni_bin_dir, cni_conf_dir: of the nodes; None means K3s's. hca: where a VF's RDMA device is: `pci`, below its PCI
+    function, where the SR-IOV device plugin looks for it; or `virtual` (soft-RoCE, in a lab), which cannot be requested.
     """
 
     namespace: str = "dgx-serving"
@@ -101,7 +101,7 @@ def platform(
     knowledge_dirs: t.Sequence[str] = (),
     there: t.Sequence[t.Mapping[str, t.Any]] = (),
 ) -> Plain:
-    """Return part → `{state, objects}` in the order of installation, with the objects of every state.
+    """Return part → `{state, objects}` in installation order, with objects in every state.
 
     `nodes` comes before all parts: labels for the nodes that lack them, which restrict the daemons to the Sparks. The part
     cni_plugins has no objects but `install`: files for the nodes, with their checksums.
@@ -180,7 +180,7 @@ def _node(chosen: Platform, host: str) -> str:
     return node_name(chosen.node_names.get(host, host), f"host {host!r}")
 
 
-# A label, not a list of names: a run that sees fewer Sparks would remove the daemons from the others, under their ranks.
+# A label, not a list of names: a run that sees fewer Sparks would remove the daemons from the others, while ranks run there.
 ON_SPARKS: Plain = {"nodeSelector": {SPARK: "true"}}
 
 
@@ -303,7 +303,7 @@ def _nvidia(chosen: Platform, known: t.Mapping[str, t.Any]) -> list[Plain]:
 
 def _files(chosen: Platform, seen: t.Mapping[str, PlannedHost], needed: bool) -> dict[str, str]:
     """Return the SR-IOV device plugin's file for each node of this run: one resource for each function × VF index, by PCI address,
-    since a VF's interface leaves the node."""
+    since a VF's interface moves into the pod."""
     files: dict[str, str] = {}
     for name, host in seen.items():
         resources = []

@@ -23,7 +23,7 @@ API_KEY = "api-key"  # the volume that contains it
 CONTAINER = "rank"
 PERIOD_S = 5
 # The kubelet carries the failure count of a container that exited by itself over to the next one (pkg/kubelet/prober/worker.go: only
-# its own restarts reset resultRun), so a load must not pay for earlier starts.
+# its own restarts reset resultRun), so the limit covers several starts: a load must not fail because of earlier ones.
 STARTS = 4
 LIVENESS_FAILURES = 6
 # What engines and their compilers keep between starts. Instances share weights, which are read-only if ranks do not ask the hub;
@@ -205,7 +205,7 @@ def framed(
     own: t.Mapping[str, str],
     annotations: t.Mapping[str, str],
 ) -> Plain:
-    """Return a rank's pod: the container with a GPU, the rank's VFs and its node, and only the rights that this takes."""
+    """Return a rank's pod on its node: the container with a GPU and the rank's VFs, and only the privileges that these need."""
     devices = {chosen.gpu_resource: "1"} if chosen.gpu_resource else {}
     if chosen.rdma == "device_plugin":
         devices |= {networks.resource(rail.name): "1" for rail in member.rails}
@@ -226,7 +226,7 @@ def framed(
     made: Plain = {
         "nodeSelector": {HOSTNAME: member.node},
         "automountServiceAccountToken": False,
-        # Kubernetes would set SGLANG_PORT=tcp://… and the like, which engines read as their own.
+        # Kubernetes would set SGLANG_PORT=tcp://… and the like, which engines read as their own settings.
         "enableServiceLinks": False,
         "containers": [whole],
         **spec,

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engine's image on the nodes of a plan, before anything is stopped: who lacks it, pods that pull it, and its digests.
 
-Such a pod requests the image as a rank does (name, pull policy, secrets, node), but a program that no image has: the kubelet
-pulls, creates the container, and cannot start it ("StartError"), which ends a pod that is never restarted. Nothing of the image
-runs. The container's `imageID` says what it was made of.
+Such a pod requests the image as a rank does (name, pull policy, secrets, node), but its command is a program that no image has: the
+kubelet pulls the image, creates the container, and cannot start it ("StartError"), which ends the pod, since it is never restarted.
+Nothing in the image runs. The container's `imageID` says which image it was created from.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def pod(served: Object, host: str, rank: Object, timeout_s: int) -> Plain:
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # No address of its own: Multus (4.3.0) does not release that of a pod which was created before Multus was there.
+        # No pod address: Multus (4.3.0) does not release the address of a pod that was created before Multus was installed.
         "hostNetwork": True,
         **{key: rank[key] for key in ("nodeSelector", "tolerations", "imagePullSecrets") if key in rank},
         "containers": [
@@ -125,8 +125,8 @@ def bare(pod: Object) -> Plain:
 class Watch:
     """The progress of the pods, over repeated looks.
 
-    began: when the first pod was created. waiting: what for, a line for each host. since: by host, when its kubelet was first seen
-    to wait after a failed try.
+    began: when the first pod was created. waiting: what is pending, a line for each host. since: by host, when its kubelet was
+    first seen waiting after a failed try.
     """
 
     wanted: Wanted
@@ -142,7 +142,7 @@ class Watch:
     ) -> list[str] | None:
         """Return what failed, a line for each host, once nothing is pending; None while something is.
 
-        others: what else the caller waits for, a line each; it has no more time than the pulls.
+        others: what else the caller waits for, a line each, within the time limit of the pulls.
         """
         failed, self.waiting = self.look(pods, events, now)
         self.waiting += others
@@ -193,7 +193,7 @@ class Watch:
         if state.get("reason") not in _WAITING or trying:
             self.since.pop(host, None)
             return ""
-        # The back-off of an older kubelet gives no cause; its event did.
+        # An older kubelet's back-off message gives no cause, but its earlier event does.
         said = [f"{state['reason']} {state.get('message', '')}"]
         said += [_message(each) for each in reversed(own) if "Failed to pull image" in _message(each)]
         known = [(images.cause(text), text) for text in said]

@@ -15,15 +15,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 GIB_IN_KIB = 1024 * 1024
 # Tolerance on the memory that the plan counts on: the kernel's own share differs a little from boot to boot.
 SLACK_GIB = 1.0
-# These apply to whatever ranks exist: what they reach, and which pods they may delete.
+# These apply to all ranks that exist, old or new: what they may reach, and which pods they may delete.
 _HELD = ("NetworkPolicy", "Role", "RoleBinding")
 _SERVER = ("creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid")
 
 
 def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any]], restart: bool = False) -> Plain:
     """Return what to do: `action` (none, start, replace), `old` (a plan's checksum or None), `restore` (the old ranks, for a rollback
-    if the new ones do not come up), `policies` (what those could reach and do, restored with them) and `stale` (to delete once the
-    new ones have come up).
+    if the new ones do not come up), `policies` (the old ranks' network policy and RBAC, restored with them) and `stale` (to delete once
+    the new ones have come up).
 
     served: from kube_serving. there: everything of the instance in the cluster. A group whose ranks are not all of one plan (a run
     was killed) is replaced. restart: replace it even if the plan is the same.
@@ -47,9 +47,9 @@ def decide(served: t.Mapping[str, t.Any], there: t.Sequence[t.Mapping[str, t.Any
 
 
 def apart(common: t.Sequence[Plain], action: str) -> tuple[list[Plain], list[Plain]]:
-    """Return what may be applied before the old ranks are gone, and what would change what these reach and may do.
+    """Return what may be applied while the old ranks run, and what must wait, since it changes what they may reach and do.
 
-    A run may wait long, or end, between the two, while the old ranks serve.
+    Between the two, a run may wait for long, or end, while the old ranks serve.
     """
     later = [made for made in common if action == "replace" and made["kind"] in _HELD]
     return [made for made in common if made not in later], later

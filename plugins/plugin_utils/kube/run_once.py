@@ -29,7 +29,7 @@ def _nothing(_told: t.Any) -> None:
 
 
 class _Told(BaseException):
-    """A signal requests the end."""
+    """A signal requested termination."""
 
 
 @contextlib.contextmanager
@@ -61,7 +61,8 @@ def cleaning_up() -> t.Iterator[None]:
 class Job:
     """A pod, what it needs, and how long it may take. host: where it runs. selector: the labels of its kind of pods.
 
-    bound: the setting of the time limit. look: gets the pods of its kind at each poll, and may raise. hear: gets its log while it runs.
+    bound: the name of the time limit's setting. look: called with the pods of its kind at each poll; may raise. hear:
+    called with its log while it runs.
     """
 
     needs: list[Plain]

@@ -63,7 +63,7 @@ def running(
 
 
 def ran(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[str, str]) -> Plain:
-    """Return which image runs (see `running`): what the containers were made of, not what was requested."""
+    """Return which image runs (see `running`): the one that the containers were created from, not the one that was requested."""
     pods, hosts = _ranks(objects["Pod"]), {node: host for host, node in node_names.items()}
     name = next((str(pods[rank]["spec"]["containers"][0]["image"]) for rank in sorted(pods)), "")
     nodes = {rank: str((pods[rank].get("spec") or {}).get("nodeName") or "") for rank in sorted(pods)}

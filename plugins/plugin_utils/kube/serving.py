@@ -44,7 +44,7 @@ NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into
 BEAT_S = 2
 PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop: half of the pod's grace period
-# Flags and variables that would show a key to everyone who sees objects, and the setting that keeps it in a Secret.
+# Flags and variables that would show a key to everyone who can read pods, and the setting that keeps it in a Secret.
 _SHOWN = {
     **dict.fromkeys(("--api-key", "--api_key", "--admin-api-key", "--admin_api_key"), "k8s_dgx_api_key"),
     **dict.fromkeys(("VLLM_API_KEY", "SGLANG_API_KEY"), "k8s_dgx_api_key"),
@@ -221,7 +221,7 @@ def _files(
 
 
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
-    """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, in the API's door."""
+    """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, and in the API's door."""
     argv = list(member.argv)
     words = (*(word.partition("=")[0] for word in argv), *member.env)
     if open_to_all := next((word for word in words if word in _SHOWN), None):
@@ -322,7 +322,7 @@ def _config_map(name: str, chosen: Settings, instance: Instance, data: t.Mapping
 
 
 def _priority(chosen: Settings) -> Plain:
-    # Not `globalDefault: false`: a server stores no false here, and would report every apply of it as a change.
+    # Not `globalDefault: false`: the server does not store a false here, so every apply would be reported as a change.
     return thing(
         "scheduling.k8s.io/v1",
         "PriorityClass",
@@ -392,7 +392,7 @@ def _reachable(name: str, chosen: Settings, instance: Instance, attached: bool) 
 
 
 def _budget(name: str, chosen: Settings, instance: Instance) -> Plain:
-    """One rank at a time may be drained, and only from a whole group: a broken one has nothing left to protect."""
+    """Ready ranks may be drained one at a time, and only from a whole group; others always: a broken group needs no protection."""
     select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     return thing(
         "policy/v1",

@@ -25,7 +25,7 @@ MANAGER = "dgxspark.cluster"  # the value of MANAGED_BY_LABEL, and the field man
 PLAN = f"{MANAGER}/plan"  # annotation: checksum of everything that the ranks of an instance start with
 RANK = f"{MANAGER}/rank"  # label
 REQUESTS = f"{MANAGER}/requests"  # annotation: how many requests its plan computes at once
-MEMORY = f"{MANAGER}/memory-gib"  # annotation: what a rank holds by its plan once it serves
+MEMORY = f"{MANAGER}/memory-gib"  # annotation: memory that a rank holds once it serves, according to its plan
 PART = f"{MANAGER}/part"  # label: the part of the platform
 SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there (role k3s sets it, too)
 VFS = f"{MANAGER}/vfs"  # label of a node: the SR-IOV device plugin has a file for it
@@ -50,7 +50,7 @@ class Settings:
     key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then requires; a new key
     has a new name (api_key.py). hub_offline: ranks do not ask the hub; the weights are on the nodes, and read-only.
     api_ports: of API servers, which restricted ranks with VFs may reach.
-    load_timeout_s: None derives it from the plan's weights. max_unavailable: of the disruption budget; None makes none.
+    load_timeout_s: None derives it from the plan's weights. max_unavailable: of the disruption budget; None: no budget.
     """
 
     namespace: str = "dgx-serving"
@@ -73,7 +73,7 @@ class Settings:
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     service_port: int | None = None
     peers_timeout_s: int = 600
-    # A Spark short of memory may stall for ten seconds and continue; a group taken down for that loads for minutes.
+    # A Spark short of memory may stall for ten seconds and continue; taking its group down costs minutes of loading.
     lost_after_s: int = 30
     hang_after_s: int = 180
     load_timeout_s: int | None = None

@@ -33,7 +33,7 @@ class Before:
 
 _IMAGE = {"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ErrImagePullBackOff"}
 _FINAL = {"verbs", "address", "mtu", "arp", "gid", "path-mtu", "config", "patches", "program", "plan", "port"}
-# A pod that was created without its VFs replaces itself (preflight.replace_pod), unless it is kept for another start.
+# A pod created without its VFs deletes itself at its second start (preflight.replace_pod); one that starts again could not.
 _MADE_ANEW = {"address", "verbs"}
 _STAYS = 2  # restarts
 TRIES = 1  # how often a first try may be repeated
@@ -99,7 +99,7 @@ def _record(event: t.Mapping[str, t.Any]) -> str:
 
 
 def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | None:
-    """What keeps a pod at ContainerCreating: its network and its volumes."""
+    """What keeps a pod in ContainerCreating: its network and its volumes."""
     for event in reversed(_events(pod, events)):
         found = _event(pod, event.get("reason"), _message(event))
         if found:
@@ -108,7 +108,7 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
 
 
 def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
-    """What keeps a pod from terminating. How its container ended is not the cause, and a kubelet may report none (1.20 not always)."""
+    """What keeps a pod from terminating: not how its container ended. A kubelet does not always report a cause (such as 1.20)."""
     said = "it is still terminating."
     remedy = (
         "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "
@@ -144,7 +144,7 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
 
 
 def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
-    """Name why a container ended: from our programs' exit statuses, and from their termination messages."""
+    """Return why a container ended, from our programs' exit statuses and termination messages."""
     code = state.get("exitCode")
     said = str(state.get("message") or "").strip()
     cause = CAUSES.get(code) if isinstance(code, int) else None
@@ -162,7 +162,7 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
 
 
 def _is_a_failure(event: t.Mapping[str, t.Any]) -> bool:
-    """Whether a kubelet tried and failed; a back-off is an event, too, but no failure."""
+    """Whether a kubelet tried and failed: a back-off event is not a failure."""
     return event.get("type") != "Normal" and "BackOff" not in f"{event.get('reason')} {event.get('message')}"
 
 
@@ -213,7 +213,7 @@ def findings(
     events: t.Sequence[t.Mapping[str, t.Any]] = (),
     before: Before | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with pods that are not ready: one finding a pod, causes that waiting cannot fix first.
+    """Return what is wrong with pods that are not ready: one finding per pod, final causes first.
 
     A fault known only from an earlier record may have been fixed: it is reported, but is not final until it happens again.
     """
@@ -231,7 +231,7 @@ def _since(causes: t.Iterable[Found], before: Before | None) -> list[Finding]:
 def _unmade(
     pods: t.Sequence[Pod], events: t.Sequence[t.Mapping[str, t.Any]], sets: t.Sequence[t.Mapping[str, t.Any]]
 ) -> list[Found]:
-    """What keeps StatefulSets from creating their pods: an admission that refuses them; retries become ever rarer."""
+    """What keeps StatefulSets from creating their pods: admission refuses them, and the controller retries less and less often."""
     there = {pod["metadata"]["name"] for pod in pods}
     found: list[Found] = []
     for made in sets:

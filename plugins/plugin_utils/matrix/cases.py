@@ -205,8 +205,8 @@ def planned(
 ) -> list[Case]:
     """Return all cases: those to run, the most promising first, then the blocked ones in the file's order.
 
-    done: ids of measured cases, which their own rows may block since. CollectionError with the reasons if none is done and none
-    would run, because then the file is usually at fault.
+    done: ids of measured cases, which their own rows may have blocked since. CollectionError with the reasons if none is done and
+    none would run, because then the file is usually at fault.
     """
     by_id: dict[str, Case] = {}
     for name, labels, choices in combinations(matrix):

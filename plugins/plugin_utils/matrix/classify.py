@@ -129,7 +129,7 @@ def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Tab
     else:
         cls = "hang" if ended.timed_out or _silent(ended.report) else "requests_failed"
     message = ended.message or _first_message(ended.report)
-    # A line that only reports an earlier failure is no cause if the stack names one.
+    # A line that only reports an earlier failure is no cause if a stack trace names one.
     if finding and not (fault and table.entries[finding["id"]].follows_from):
         return _of(finding, cls, message, ended.logs)
     where, line = fault or _last_line(ended) or ("", "")
@@ -192,10 +192,10 @@ def _silent(report: t.Mapping[str, t.Any] | None) -> bool:
 
 
 def _last_fault(logs: t.Mapping[str, str], table: signatures.Table) -> tuple[str, str] | None:
-    """Return a log's last line that looks like an error, the end of a stack, which is usually the cause.
+    """Return a log's last line that looks like an error, the end of a stack trace, which is usually the cause.
 
-    Among several logs, the earliest in time wins: the other ranks' faults are that they lost this one. Skips lines that follow
-    from others, and faults that the engine handled.
+    Among several logs, the earliest in time wins: the other ranks only report that they lost this one. Skips consequences of
+    other lines, and faults that the engine handled.
     """
     found = []
     for name, text in logs.items():
@@ -218,7 +218,7 @@ def _earliest(places: t.Sequence[Plain], logs: t.Mapping[str, str]) -> Plain:
 
 
 def _time(logs: t.Mapping[str, str], place: Plain) -> tuple[float, ...] | None:
-    """Return month, day, hour, minute and second of a line; a stack line takes the time of the last timestamped line above it."""
+    """Return month, day, hour, minute and second of a line; in a stack trace, those of the last timestamped line above."""
     for line in reversed(logs.get(place["log"], "").splitlines()[: place["first"]]):
         for form in _TIMES:
             if found := form.search(line[:_TIME_WITHIN]):

@@ -47,7 +47,7 @@ class Steps(t.Protocol):
         """Serve the case; one that does not come up is left as it is, so that its logs can be read."""
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
-        """Prove the fabric quickly; data: `socket`, whether the ranks' logs show a network other than the fabric."""
+        """Verify the fabric quickly; data: `socket`, whether the ranks' logs show a network other than the fabric."""
 
     def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
         """Measure; data: `report`, the bench's report, if there is one."""

@@ -24,7 +24,7 @@ Plain = dict[str, t.Any]
 SUMS = ("peak", "wall")
 SHAPE_NAMES = (*SHAPES, MIXED)
 _OF_VERDICT = {"stable": "good", "garbage": "garbage", "crash": "crash"}
-# More specific words for a crash in published logs.
+# Status words in published logs that tell the kind of crash.
 _OF_STATUS = {
     "startup": "startup_crash",
     "worker_restart": "worker_restarted",
@@ -72,7 +72,7 @@ def _case(name: str, labels: t.Mapping[str, str], outcome: str) -> Plain:
         "remedy": "",
         "evidence": "",
         "seconds": None,
-        "workload": "",  # the one that `levels` are of; a published table does not name it
+        "workload": "",  # the workload of `levels`; a published table does not name it
         "levels": {},
         "others": {},  # the levels of the workloads after the first, by name
         "accept_len": None,
@@ -161,7 +161,7 @@ def of_rows(matrix: Matrix, overlays: t.Sequence[str] = ()) -> Plain:
 def _name_of(
     row: Plain, matrix: Matrix, named: t.Sequence[tuple[str, dict[str, str], Plain]]
 ) -> tuple[str, dict[str, str]]:
-    """Return name and labels of a row's case: the one that states most of what the row has."""
+    """Return name and labels of a row's case: of the matching cases, the one with the most settings."""
     stated = {**row["settings"], **{key: row[key] for key in ("nodes", "tp", "pp", "ep")}}
 
     def fits(choices: Plain) -> bool:

@@ -36,7 +36,7 @@ _LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # kube_wait'
 _LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # the role's message for hosts that Ansible has dropped
 _END_S = 20.0
 _DAY_S = 86400.0
-_SEEDS_APART = 100_000  # a request's seed is its workload's plus its number: keeps those of two repeats apart
+_SEEDS_APART = 100_000  # a request's seed is its workload's plus its number: keeps the seeds of two repeats apart
 # Options of ansible-playbook that apply only to the matrix's own run.
 _OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--list-hosts", "--syntax-check"})
 
@@ -75,7 +75,7 @@ class Ran:
 
 
 def options_of(argv: t.Sequence[str], playbooks: t.Container[str]) -> list[str]:
-    """Return the owner's ansible-playbook options for further playbooks, without those of its own run and check mode."""
+    """Return the owner's ansible-playbook options for further playbooks, without those that apply only to the matrix's own run."""
     return [word for word in argv[1:] if word not in _OWN and word not in playbooks]
 
 
@@ -154,7 +154,7 @@ class Playbooks:
         return Step(False, ran.message, ran.timed_out or bool(_LATE.search(ran.message)), ran.lost)
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
-        """Prove the fabric quickly, and that the ranks' logs show it."""
+        """Verify the fabric quickly, and that the ranks' logs show its use."""
         place = folder / "verify.json"
         variables = {
             "dgxspark_verify_mode": "quick",

@@ -26,7 +26,7 @@ def measured(
 
     ranks: by host, in rank order, `check` and `done`, Ansible's results of the check beforehand (skipped for a pod's rank, since
     only running an image tests it) and of the rank itself (empty if not started), and `fault`, why its environment could not be
-    built. told: what `carried` made of their logs. knowledge_dirs: the owner's, for known log lines. Raises CollectionError for
+    built. told: what `carried` returned. knowledge_dirs: the owner's, for known log lines. Raises CollectionError for
     malformed input.
     """
     if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):

@@ -49,7 +49,7 @@ def engine_parser(engine: str, version: str, tables: Tables) -> flag_table.Parse
 
 
 def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], tables: Tables) -> Arguments:
-    """Build the arguments of one engine version from settings, under whatever names.
+    """Build the arguments of one engine version from settings under any of their names.
 
     None means unset. Raises CollectionError whose `findings` name every setting that the version does not support, with
     version, flag and remedy.
@@ -72,7 +72,7 @@ def say(
     """Build the arguments of one engine version from canonical settings. faults: earlier ones; written: the owner's names, for messages.
 
     accept: ids of findings (`arguments.unknown`) that the owner overrules: the settings concerned are passed on as written.
-    mods: patches that a recipe wants in its image, which may add flags.
+    mods: patches that a recipe expects in its image; they may add flags.
     """
     parser = engine_parser(engine, version, tables)
     build = _Build(engine, version, tables, parser, settings, written or {}, accept, mods)
@@ -179,7 +179,7 @@ class _Build:
         self.unknown(name, value, [part for way in ways for part in (way if isinstance(way, list) else [way])])
 
     def say(self, name: str, value: t.Any, part: Entry) -> None:
-        """Write a value by one part of a way."""
+        """Write a value as one part of a way specifies."""
         if "note" in part:
             if value is not False:
                 self.findings.append(Finding("arguments.implied", "info", f"settings.{name}", part["note"]))
@@ -200,7 +200,7 @@ class _Build:
             self.put(name, part["env"], str(said))
         elif "key" in part:
             self.inside(name, part["flag"], part["key"], said)
-        elif spec is not None:  # as Parser.knows() has seen
+        elif spec is not None:  # always: Parser.knows() has checked it
             self.flag(name, part["flag"], spec, said)
 
     def native(self, name: str, value: t.Any) -> None:
@@ -218,7 +218,7 @@ class _Build:
         ):
             return
         elif flag_table.is_default(value, spec) and flag_table.fault(value, flag_table.expected(spec)):
-            return  # it cannot be written as a word, and need not be
+            return  # it cannot be passed on a command line, and need not be
         elif spec["type"] == "json" and isinstance(value, dict):
             for key, item in value.items():
                 self.inside(name, flag, str(key), item)
@@ -297,7 +297,7 @@ class _Build:
         )
 
     def unknown(self, name: str, value: t.Any, parts: t.Sequence[Entry]) -> None:
-        """Report a setting that this version does not support, with what the other tables know of it.
+        """Report a setting that this version does not support, with what the other tables say about it.
 
         A flag that no table has is passed on to a release without a table, and to any release if the owner accepts it.
         """

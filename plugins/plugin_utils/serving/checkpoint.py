@@ -32,7 +32,7 @@ def indexed(index: t.Mapping[str, t.Any], where: str) -> tuple[list[str], int | 
 
 
 def of_headers(headers: t.Iterable[t.Mapping[str, t.Any]], where: str) -> tuple[list[str], int | None]:
-    """Return the same from the headers of all safetensors files."""
+    """Return the tensors' names and the size in bytes from the headers of all safetensors files."""
     names, size = [], 0
     for header in headers:
         for name, tensor in header.items():

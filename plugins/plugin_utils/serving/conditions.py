@@ -148,7 +148,7 @@ class View:
             except ERRORS:
                 if not hanging:
                     raise
-                answer = None  # the open terms before it may mean that it is never evaluated
+                answer = None  # an undecided term before it may be false, and then it is never evaluated
             if answer is False:
                 return False
             if answer is None:
@@ -190,7 +190,7 @@ class View:
             try:
                 answers.add(all(true(term.visit(term.parsed, document)) for term in terms))
             except ERRORS:
-                continue  # the fact cannot have a value that the condition cannot even compare
+                continue  # a value that the condition cannot compare is not a possible one
             if len(answers) == 2:
                 return None
         return answers.pop() if len(answers) == 1 and next(trials, None) is None else None

@@ -38,7 +38,7 @@ _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def _plain(value: t.Any) -> Plain:
-    """Return the plain form of a value as profiles write it, without defaults."""
+    """Return a dataclass as plain data in the form of a profile, without fields that have their default."""
     found = {}
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
@@ -169,7 +169,7 @@ def _moe(config: Config, layers: int) -> Moe:
     shared = config.count("shared_intermediate", 0) or 0
     copies = config.count("shared_experts", 0)
     if shared and copies is None and "shared_experts" in config.of.entry["reads"]:
-        copies = 0  # the family counts its shared experts, and the file has none
+        copies = 0  # files of this family state how many shared experts there are; this one does not
     return Moe(
         layers=layers,
         experts=config.needed("experts", what),

@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 KIND = "architectures"
 STANDARD = "standard"
-MOST_LAYERS = 4096  # each is visited; a file with more is broken
+MOST_LAYERS = 4096  # each is visited; a file that states more is broken
 Entry = t.Mapping[str, t.Any]
 _LAID_OVER = ("reads", "mixer", "feed", "head", "modules", "held")
 _BY_HAND = "write the profile's facts by hand, or describe the family in architectures/ of dgxspark_knowledge_dirs"

@@ -328,7 +328,7 @@ def _named(config: Config, kind: str) -> str:
 
 
 def modules(config: Config, facts: Facts, mixers: t.Sequence[str], feeds: t.Sequence[str]) -> list[Module]:
-    """List all modules whose weights count (`model.tensors`); those of the prediction head have the kind `head`."""
+    """List all modules whose weights are counted (`model.tensors`); those of the prediction head have the kind `head`."""
     found = []
     whole = sorted((each for each in facts.attention if each.window is None), key=lambda each: each.indexer is not None)
     sliding = next((each for each in facts.attention if each.window is not None), None)

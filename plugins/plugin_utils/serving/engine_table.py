@@ -59,7 +59,7 @@ def _flag(action: t.Mapping[str, t.Any]) -> tuple[str, Plain]:
     if others:
         flag["aliases"] = others
     if action["choices"] is not None:
-        flag["choices"] = sorted(action["choices"], key=str)  # some come from a set, in no order
+        flag["choices"] = sorted(action["choices"], key=str)  # some come from a set, which has no order
     if action["nargs"] in ("+", "*"):
         flag["many"] = "some" if action["nargs"] == "+" else "any"
     elif action["nargs"] == "?":
@@ -71,7 +71,7 @@ def _flag(action: t.Mapping[str, t.Any]) -> tuple[str, Plain]:
     if action["required"]:
         flag["required"] = True
     default = action["default"]
-    configuration = isinstance(default, dict) and default  # a whole object of the engine: not a default to record
+    configuration = isinstance(default, dict) and default  # a configuration object: not a default to record
     if default not in (None, SUPPRESSED) and not (flag["type"] == "switch" and default is False) and not configuration:
         flag["default"] = default
     flag.update(_deprecation(action))

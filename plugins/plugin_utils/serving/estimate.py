@@ -8,7 +8,7 @@ reach, and each request's cache and state; it launches one or more kernels per b
 each. `work` counts this on the busiest rank; `knowledge/estimates` holds the cost per unit (fitted by
 `benchmarks/fit_estimates.py` on measured rows, with the error on held-out models). Prefill is not included: figures are
 the sum of the requests' own tokens/s while they decode, the seeds' peak. For text denoised in blocks, a step is a
-pass over a whole canvas of each request; one model of that kind is in the fit.
+pass over a whole canvas of each request; the fit includes one model of that kind.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Figures:
 
     acceptance: by algorithm, the probability of accepting the first drafted token and its decay per further token; spread:
     how much a further request (others) or a drafted token (drafts) reaches other experts, 1 is random; interval:
-    lower and upper factors: plain, drafted, and rare for pipeline stages and sockets. canvas_copies: of the engine's sampler,
-    see `_denoising`; the plan sets it.
+    lower and upper factors: plain, drafted, rare (pipeline stages or sockets). canvas_copies: of the engine's sampler, see
+    `_denoising`; set by the plan.
     """
 
     id: str

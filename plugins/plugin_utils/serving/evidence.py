@@ -352,7 +352,7 @@ def _distance(run: Run, row: Row, standard: Standard) -> int:
         if key in standard.harmless or key not in runs:
             continue
         mine = runs[key]
-        # Most values are plainly equal; the call costs more than this comparison, for each setting of each row.
+        # Most values are simply equal, and for each setting of each row the call would cost more than this comparison.
         if (type(value) is type(mine) and value == mine) or _same(value, mine):
             continue
         count += not (key in asked and _same(value, asked[key]))
@@ -374,7 +374,7 @@ def rows_seen(
         row for row in rows if row.run.model == run.configuration.model and row.run.engine == run.configuration.engine
     ]
     ranked = sorted(((_distance(run, row, standard), row.id, row) for row in own), key=lambda item: item[:2])
-    # Engine overrides can make rows equal that state other values, so compare the nearest ones in full.
+    # Engine overrides can make a row equal even if it states other values, so compare the nearest ones in full.
     close = [row for count, _id, row in ranked if count == 0] + [row for count, _id, row in ranked if count][
         : limit + 2
     ]
@@ -398,7 +398,7 @@ MIXED = "mixed"
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The best measured row for a shape. losses: n -> its loss against the best known row there, from 0 to 1."""
+    """The best measured row for a shape. losses: n -> its loss against the best row at that n, from 0 to 1."""
 
     shape: str
     row: Row | None
@@ -419,7 +419,7 @@ def recommend_row(
     """Choose the best stable row of a model for a traffic shape.
 
     single, agents, throughput: the most tokens/s at n = 1, 4, 8. mixed: the highest geometric mean of the three, each as a
-    share of the best row there. A figure with failed requests does not count.
+    share of the best row at that n. A figure with failed requests does not count.
     among: ids of the rows to choose from; preferred: ids that win if they are equally good within the noise.
     Row is None if nothing was measured; CollectionError for an unknown shape.
     """

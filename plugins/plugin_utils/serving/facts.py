@@ -229,7 +229,7 @@ def patch_facts(scheduled: t.Collection[str] | None) -> Document:
 def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document:
     """Return what the knob leaves outside the pools, and whether any value of it works.
 
-    A cap on the cache's tokens (max_total_tokens) gives back the share's surplus.
+    Memory that a cap on the cache's tokens (max_total_tokens) leaves unused counts as outside the pools.
     """
     cap = settings.get("max_total_tokens")
     cap = cap if isinstance(cap, int) and not isinstance(cap, bool) and cap > 0 else math.inf
@@ -267,7 +267,7 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document
 
 
 def _narrower(dtype: t.Any) -> float:
-    """Return how much less a token may take than counted if the cache format is unknown: as little as the narrowest known one."""
+    """Return how many times less a token may take than counted: for an unknown cache format, as little as in the narrowest."""
     known = dtype is None or dtype in KV_BYTES or dtype in KV_WIDE or dtype in MLA_TOKEN_BYTES
     return 1.0 if known else 2 / min(KV_BYTES.values())
 
@@ -278,7 +278,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
     …_most: with the most free memory possible, if it was not measured. fits: some share leaves room for the cache and for
     the memory outside it; suggested: such a share. reserve_least: what is certain outside the pools, needed: including
     activations, which are an estimate. free_needed: for vLLM, its share plus what the sampler needs outside it.
-    kv_high, kv_tokens_high: the most the cache may hold, where off is the error for an unknown build.
+    kv_high, kv_tokens_high: the most the cache may hold. off: `cache_off` of `document`; 0 for a release.
     """
     if pools is None:
         return {"known": False}

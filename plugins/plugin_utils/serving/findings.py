@@ -86,7 +86,7 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
 
 
 def of_engine(chosen: Profile) -> list[Finding]:
-    """Report what a change of the engine dropped."""
+    """Report what changing the engine dropped."""
     remedy = (
         "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
     )

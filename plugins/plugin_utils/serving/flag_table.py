@@ -160,12 +160,12 @@ def accepted(value: t.Any, spec: Spec) -> bool:
 
 
 def is_default(value: t.Any, spec: Spec) -> bool:
-    """Whether a value is the flag's own default, which may have another type: an empty string, or false for a string."""
+    """Whether a value is the flag's default, whose type may not be the flag's: an empty string, or false for a string flag."""
     return "default" in spec and type(value) is type(spec["default"]) and bool(value == spec["default"])
 
 
 def translate(value: t.Any, part: Spec, spec: Spec | None) -> t.Any:
-    """Convert our value to the engine's by one part of a way; None means that nothing is written.
+    """Convert our value to the engine's as one part of a way specifies; None means that nothing is written.
 
     `values` replaces (`*` for all others), `synonyms` offers candidates, of which the first that the version accepts is
     used, `half` takes the host or the port of `host:port`.

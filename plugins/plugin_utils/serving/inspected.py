@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import o
 
 Plain = dict[str, t.Any]
 
-LARGEST = 2 * 1024 * 1024  # characters of a log; a table takes a tenth
+LARGEST = 2 * 1024 * 1024  # characters of a log; a flag table takes about a tenth of that
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,60}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 HEADER = """\
@@ -132,7 +132,7 @@ def _no_number(name: str) -> t.NoReturn:
 
 
 def told(made: Entries) -> Plain:
-    """Return what was read of an image as plain data: `entry`, the `table`'s id or None, `files`."""
+    """Return what was read from an image as plain data: `entry`, the `table`'s id or None, `files`."""
     return {
         "entry": made.image,
         "table": (made.table or {}).get("id"),
@@ -198,7 +198,7 @@ def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
 
 
 def _features(seen: Seen, patches: t.Sequence[Patch]) -> dict[str, bool]:
-    """Return the features an image shows: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
+    """Return the features found in an image: those that make start-up patches unnecessary, and FlashInfer's cuDNN."""
     states: dict[str, list[str | None]] = {}
     for patch in patches:
         if patch.unless:
@@ -209,7 +209,7 @@ def _features(seen: Seen, patches: t.Sequence[Patch]) -> dict[str, bool]:
             found[feature] = False
         elif set(all_of) <= {"there", "not needed"}:
             found[feature] = True
-    # FlashInfer imports nvidia-cudnn-frontend: without it there is no cuDNN, with it the library may be the system's.
+    # FlashInfer imports nvidia-cudnn-frontend: without it there is no cuDNN; with it, the library may be the system's.
     wheel = any(name.startswith("nvidia-cudnn-cu") for name in seen.packages)
     return found | ({"cudnn": False} if not seen.cudnn_frontend else {"cudnn": True} if wheel else {})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 
-RANK_FLAG = "--node-rank"  # in both engines: ranks that differ only in it are not rebuilt
+RANK_FLAG = "--node-rank"  # in both engines; the argv of ranks that differ only in it is built once
 
 
 PORT = 30000
@@ -28,7 +28,7 @@ class Instance:
 
     @property
     def meeting(self) -> str:
-        """Return the first rank's pod name within its namespace: the ranks meet there if no VF connects them all."""
+        """Return the first rank's DNS name within its namespace: the rendezvous address if no VF connects all ranks."""
         return f"serve-{self.name}-rank0-0.serve-{self.name}-ranks"
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The memory of one rank, planned before any weight is loaded. GiB throughout (the engines' logs write GB and mean GiB).
 
-SGLang's `mem_fraction_static` and vLLM's `gpu_memory_utilization` differ and have a function each:
+SGLang's `mem_fraction_static` and vLLM's `gpu_memory_utilization` mean different things and have a function each:
 the first is a share of the memory *free* before the load, and the remainder is a reserve; the second is a share of the
 *total*, and the whole engine must fit into it.
 """
@@ -42,8 +42,8 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 class Canvases:
     """How an engine samples its running requests' canvases, in FP32 copies of one canvas's distribution over the vocabulary.
 
-    copies: total for one request being sampled. logits: per running request while its logits are made; one of them stays.
-    counted: per request, from which the engine computes how many it samples at once: those that half of the free memory holds;
+    copies: total for one request being sampled. logits: per running request while its logits are computed; one of them is kept.
+    counted: per request when the engine computes how many it samples at once: as many as half of the free memory holds;
     0: it samples all at once.
     """
 
@@ -208,7 +208,7 @@ def _activations(facts: Facts, tokens: int, copies: float) -> float:
 
 
 def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
-    """Return the canvas sampler. Every rank has the whole vocabulary. requests: concurrent ones; one if open."""
+    """Return the canvas sampler. Every rank has the whole vocabulary. requests: concurrent ones; one if not set."""
     if facts.diffusion is None:
         return None
     running = requests if isinstance(requests, int) and requests > 0 else 1
@@ -278,7 +278,7 @@ def demand(
 
 
 def _choose(given: t.Any, best: float, floor: float, ceiling: float) -> tuple[float, str]:
-    """Return the knob and who chose it: the owner's value, or the plan's best one, in hundredths, rounded down.
+    """Return the knob and who chose it: the owner's value, or the plan's best one, rounded down to hundredths.
 
     If nothing fits, the ceiling may be below 0; the share returned is still above 0.
     """
@@ -335,7 +335,7 @@ def sglang_pools(
     reserve = need.draft + need.graphs + need.activations + need.context
     floor = (need.weights + fixed) / free
     ceiling = 1 - reserve / free
-    # Enough for every request at full length, but never into the reserve; the host keeps the rest.
+    # Enough for every request at full length, but never at the expense of the reserve; the host keeps the rest.
     wanted = fixed + need.kv_bytes_token * context_length * (running or 8) / GIB
     best = min(ceiling, (need.weights + max(wanted, 1.0)) / free)
     chosen, by = _choose(settings.get(SGLANG_KNOB), best, floor, ceiling)

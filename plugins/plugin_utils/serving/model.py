@@ -138,7 +138,7 @@ class Dense:
 class Vision:
     """The vision tower's memory: widths, and the largest picture or video in patches of patch_values numbers.
 
-    tokens: what the model reads for it; None: one token per four patches.
+    tokens: how many the model reads for it; None: one per four patches.
     """
 
     width: int
@@ -148,7 +148,7 @@ class Vision:
     tokens: int | None = None
 
     def pictures(self, batched: int) -> int:
-        """Return how many of the largest pictures pass the tower at once in a batch of this many tokens, at least one."""
+        """Return how many of the largest pictures go through the tower at once in a batch of this many tokens, at least one."""
         return max(batched // (self.tokens or self.patches // 4), 1)
 
     @property

@@ -59,7 +59,7 @@ def laid_on(
 ) -> tuple[Plain, list[Finding]]:
     """Return the profile, with facts from the model's own files if it states none, and the findings.
 
-    The profile takes precedence; differences are reported. Raises CollectionError if the files make no sense.
+    The profile takes precedence; differences are reported. Raises CollectionError if the files are invalid.
     """
     if not files:
         return entry, []

@@ -109,7 +109,7 @@ def _header(file: pathlib.Path) -> Plain:
 
 
 def _token(path: str | None) -> str | None:
-    """Read the hub token. Raises CollectionError if others than its owner could have read it."""
+    """Read the hub token. Raises CollectionError if users other than its owner may read it."""
     if not path:
         return None
     place = pathlib.Path(path).expanduser()

@@ -288,7 +288,7 @@ def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str
 
 
 def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str]:
-    """Apply the fixes that rules give for the plan's errors; return the rules that were followed."""
+    """Apply the fixes that rules give for the plan's errors; return the rules whose fixes were applied."""
     known, followed = knowledge.shared(rules.KIND, overlays), []
     for rule in _errors(made.plan):
         fixes = known.get(rule, {}).get("fix", [])

@@ -38,7 +38,7 @@ class Seen:
 
 
 def _serving(node: Node) -> list[str]:
-    """Name the VFs that are in a live pod or that processes have queue pairs on, and ranks; a single rank has no VF."""
+    """List ranks, and VFs that are in a live pod or on which processes have queue pairs. A single rank has no VF."""
     return [
         *node.ranks,
         *(

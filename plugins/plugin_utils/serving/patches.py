@@ -86,7 +86,7 @@ def needed(
     """Return the patches that a launch needs, sorted by name, in the form a plan holds.
 
     facts: the plan's, as rules read them (see `facts.document`). An image feature counts as absent if nobody states it:
-    a patch that finds its work done leaves the file unchanged.
+    a patch whose edits are already there leaves the file unchanged.
     """
     features = facts["image"]["features"]
     found = []

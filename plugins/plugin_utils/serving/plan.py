@@ -284,7 +284,7 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     """Return the best measured configuration of a profile's model for a traffic shape, and the matching variant.
 
     If no variant matches the best row, the best row that some variant matches is returned, and `better` names the other.
-    Without such a row the profile's own choice comes back, marked unproven, and `reason` says so.
+    Without such a row the profile's own choice is returned, marked unproven, and `reason` says so.
     """
     entry = find(profile, knowledge_dirs)
     known = verdict.base(knowledge_dirs)

@@ -58,7 +58,7 @@ _OVERRIDES = frozenset({"variant", *_LAID_OVER})
 class Drafter:
     """A draft model beside the model. params: weights; gamma: DSPARK's block size; revision: a commit of its repository.
 
-    attention: its layers with their own cache, as in facts; empty if it reads the model's.
+    attention: its layers with their own cache, as in facts; empty if it uses the model's cache.
     """
 
     model: str
@@ -137,7 +137,7 @@ def _on(base: Entry, own: Entry) -> Entry:
     entry = knowledge.merged(base, own)
     engine = entry.get("engine")
     if not isinstance(engine, t.Mapping) or not isinstance(engine.get("version"), str):
-        return entry  # the check of the whole profile reports the fault
+        return entry  # the fault is reported when the whole profile is checked
     dialect = load_tables().dialect(str(engine.get("name")), engine["version"])
     if isinstance(base.get("settings"), t.Mapping) and isinstance(own.get("settings"), t.Mapping):
         entry["settings"] = laid_over(base["settings"], own["settings"], dialect)

@@ -60,7 +60,7 @@ def of_plan(
 
 
 def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
-    """If cables lead to different neighbours, let the ranks start up over the cluster's pod network."""
+    """If cables lead to different neighbours, let NCCL bootstrap over the cluster's pod network."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
     if start_up is None:
         raise CollectionError(

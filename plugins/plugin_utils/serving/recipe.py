@@ -121,7 +121,7 @@ def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def _folder(name: str) -> str:
-    """Normalize a folder for comparison. `./model` is a folder whose name could be a variable's."""
+    """Normalize a folder for comparison. `./` marks a folder whose name could be a variable's."""
     return name.removeprefix("./").rstrip("/")
 
 
@@ -311,7 +311,7 @@ class _Maker:
     def parallelism(self, key: str, value: t.Any, text: str) -> None:
         """Store the parallelism across Sparks, each with one GPU."""
         if key == "enable_expert_parallel":
-            self.parallel["ep"] = 0 if value else 1  # as wide as tensor parallelism, once that is known
+            self.parallel["ep"] = 0 if value else 1  # 0: set to the TP size once that is known
             self.told(text, "setting", "parallel.ep")
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
             self.told(text, "refused", f"{value!r} is not a whole number of at least 1.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 
-# vLLM's short names, which its tables leave out (vLLM 0.17.1 engine/arg_utils.py; -sc is of later releases).
+# vLLM's short names, which its tables leave out (vLLM 0.17.1 engine/arg_utils.py; -sc was added later).
 _SHORT = {
     "vllm": {
         "tp": "tensor-parallel-size",

@@ -26,7 +26,7 @@ Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _HOOK = "it runs commands on nodes or in the container, but nothing in a recipe is run. Build it into an image that needs it."
 _RUNTIMES = {"sglang": "sglang", "vllm": "vllm", "vllm-distributed": "vllm", "vllm-ray": "vllm", "eugr-vllm": "vllm"}
-# Recipe keys that address people, the tool's download, or its own container engine.
+# Recipe keys that are for people, for the tool's download, or for its own container engine.
 _TOLD = {
     "not used": "name description metadata recipe_version sparkrun_version min_sparkrun_version runtime_version benchmark mode "
     "maintainer pull_image distribution_config builder builder_config stop_after_post",

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Splits a shell script into commands of words, as a shell would. The script is read, never run.
 
-Whatever only a run could tell counts as an unset variable: a command's output, assignments in a branch or loop.
+What only running it could tell counts as an unset variable: a command's output, assignments in a branch or loop.
 A command in a branch or loop is marked by its `inside`. The script is assumed to start without arguments.
 """
 
@@ -20,7 +20,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 _BRACED = re.compile(r"\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(\[[^]{}]*\])?(:?[-=?+])?")
 _UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+|what [^{}]*)\}")
 _FIELD = re.compile(r"(?:\$\{what [^{}]*\}|\S)+")
-# A placeholder for a person: <MODEL>.
+# A placeholder that a person fills in: <MODEL>.
 _PERSON = re.compile(r"([A-Za-z][\w./:-]*)>")
 _SKIPPED = re.compile(r"[ \t]*(?:\"(?:\\.|[^\"])*\"|'[^']*'|[^\s;&|()<>])+", re.DOTALL)
 _HERE = re.compile(r"(-?)[ \t]*(['\"]?)([A-Za-z_][\w.-]*)\2")
@@ -93,7 +93,7 @@ class _Lexer:
     open: list[tuple[str, str]] = field(
         default_factory=list
     )  # unclosed constructs, each with the `inside` of its commands
-    here: list[tuple[str, bool]] = field(default_factory=list)  # ends of here-documents that begin after this line
+    here: list[tuple[str, bool]] = field(default_factory=list)  # delimiters of here-documents that begin below
 
     def take(self) -> str:
         self.at += 1

@@ -39,7 +39,7 @@ class Source:
     mods: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     mounts: dict[str, str] = field(default_factory=dict)  # folders in the container -> outside
-    downloads: dict[str, str] = field(default_factory=dict)  # folders -> hub name of what a script puts there
+    downloads: dict[str, str] = field(default_factory=dict)  # folders -> hub name of the model downloaded there
     given: dict[str, str] = field(default_factory=dict)  # the owner's values for its variables
 
     def told(self, text: str, became: Became, why: str = "") -> None:

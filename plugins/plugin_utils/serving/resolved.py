@@ -49,7 +49,7 @@ class Choice:
 class Resolved:
     """Settings by canonical name. by: the origin of each; unknown ones have no value. at_load: decided when the model loads.
 
-    because: settings that are written down but may be overridden, with the unknowns they depend on.
+    because: settings that are stated but may be overridden, with the unknowns that this depends on.
     """
 
     settings: dict[str, t.Any]

@@ -143,7 +143,7 @@ def _filled(text: str, facts: Document) -> str:
 
 
 def _deciding(paths: t.Iterable[Path], because: Because) -> set[str | None]:
-    """Return the settings that decide unknown paths, or None for the model; the checkpoint's tool follows quantization."""
+    """Return the settings that decide unknown paths, or None for the model; the checkpoint's tool is decided by quantization."""
     found: set[str | None] = set()
     for path in paths:
         said = ("settings", "quantization") if path == TOOL else path
@@ -171,7 +171,7 @@ def evaluate(
 ) -> Ruling:
     """Return what the rules find, in their order.
 
-    unknown: unknown paths of the document; because: paths that are written down but depend on unknown ones.
+    unknown: unknown paths of the document; because: paths whose values are stated but depend on unknown ones.
     If a rule depends on an unknown setting, an error becomes a warning (a warning an info) that names the setting; if
     it depends only on the model, the rule is returned as unjudged.
     Raises CollectionError for a condition that cannot be evaluated on these facts.

@@ -213,7 +213,7 @@ class Dialect:
             return value
         spec = self.parser.spec(part.get("flag", ""))
         if "synonyms" in part and spec is not None and not flag_table.accepted(value, spec):
-            return value  # not a word of this version: the version's own check reports it
+            return value  # not a value of this version: the version's own check reports it
         return _inverse(part).get(str(value).lower(), value)
 
     def entry(self, key: str) -> Entry | None:
@@ -286,7 +286,7 @@ class _Layer:
             ours = self.dialect.translated(key, part, value)
             entry = self.dialect.entry(key)
             if entry and flag_table.fault(ours, entry["type"], entry) and "values" in part:
-                key, ours = name, value  # a word of the flag that the id does not have
+                key, ours = name, value  # a value that the flag has and the id does not
             value = ours
         elif isinstance(value, str) and not self.is_switch(key):
             value = self.dialect.translated(key, None, value)

@@ -67,7 +67,7 @@ def sglang_draft(
     frozen_drafter: the drafter reuses the target's cache (FROZEN_KV_MTP). gamma: DSPARK's block size in the
     checkpoint. Raises CollectionError for what the engine rejects, or accepts and runs wrongly.
     Sources: SGLang 0.5.10 server_args.py:3079, 0.5.12 :3833, 0.5.14 arg_groups/speculative_hook.py:388, 0.5.23 :1260
-    (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK is since 0.5.16.
+    (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK exists since 0.5.16.
     """
     name = promoted(algorithm, frozen_drafter)
     if name not in KNOWN:

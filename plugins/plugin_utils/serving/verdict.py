@@ -351,7 +351,7 @@ def _made(profile: Profile) -> _Made:
 
 @functools.lru_cache(maxsize=4096)
 def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
-    """Resolve what a row ran, with the facts of the plan's model. Cached: rows are many, and never change."""
+    """Resolve what a row ran, with the facts of the plan's model. Cached, since there are many rows and they never change."""
     run = row.run
     measured = Profile(
         id=row.id,

@@ -65,7 +65,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Version:
-    """What differs by release. ratio: kinds whose layer counts differ by less form groups of the larger; batches: in flight."""
+    """What differs by release. ratio: if layer counts differ by less, groups have the largest, else the smallest; batches: in flight."""
 
     ratio: float = 1.5
     batches: int = 1
@@ -194,7 +194,7 @@ def kinds(
     for (_heads, _width, window), (number, size) in merged.items():
         found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))
     if keys:
-        # The indexer's newest keys before compression: a ring in one block.
+        # The indexer's newest keys before compression: a ring buffer in one block.
         found.append(Kind(1, 0.0, tokens, None, 1))
     return found
 
@@ -244,7 +244,8 @@ def _fewest_padded(tuples: t.Sequence[int]) -> int:
 def _packed(found: t.Sequence[Kind], in_flight: int) -> Layout:
     """Lay out kinds with different pages: kinds with equal blocks and windows form groups, and the largest sets the block size.
 
-    A published boot on two Sparks: 20 GB, 652,465 tokens at 500000 (vLLM PR 41834); with half of each, 577,640.
+    Published starts on two Sparks, context 500000: 652,465 tokens in 20 GB (vLLM PR 41834); 577,640 in 10 GB with
+    half the batched tokens.
     """
     alike: dict[tuple[int, int | None], list[Kind]] = {}
     for kind in found:

@@ -55,7 +55,7 @@ class Made:
 
 
 def pieces_of(host: str, seen: t.Mapping[str, t.Any] | None, most: int) -> tuple[list[Piece], str | None]:
-    """Return a node's files, each cut to its newest `most` bytes, and the reason if it gave none.
+    """Return a node's files, each cut to its newest `most` bytes, and the reason if there are none.
 
     seen: `read`, the results of its commands, each with `item` (its `name`), `cmd`, `stdout`, `rc` or `msg`; or `error`.
     """
@@ -102,7 +102,7 @@ def build(
 ) -> Made:
     """Return the archive, `name` its folder.
 
-    private: what it must not contain. missing: nodes that gave nothing, with the reason. about: versions and limits, for the manifest.
+    private: what it must not contain. missing: nodes without output, with the reason. about: versions and limits, for the manifest.
     CollectionError if something private would remain in it.
     """
     redactor = Redactor(private)

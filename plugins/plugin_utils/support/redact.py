@@ -4,8 +4,8 @@
 """Remove secrets, names, addresses and serial numbers from texts, so that a reader still sees which host talks to which.
 
 Removes every form of what is known to be private (inventory, nodes), and whatever merely looks like an address or a token. A
-secret becomes `***`; anything else gets a pseudonym such as `addr-3`, the same one for the same thing. When in doubt, it removes:
-a version of four numbers goes too. Redaction is idempotent.
+secret becomes `***`; anything else gets a pseudonym such as `addr-3`, the same one for the same thing. When in doubt, it redacts:
+even a version of four numbers. Redaction is idempotent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SERIAL = re.compile(
 _HOME = re.compile(r"(?<=/home/)[^/\s\"'\\:,;]{2,64}|(?<=/Users/)[^/\s\"'\\:,;]{2,64}")
 _SESSION = re.compile(r"(?i)(?<=\bfor user )[\w.-]{2,64}|(?<=\baccepted publickey for )[\w.-]{2,64}")
 _URL_HOST = re.compile(r"(?<=://)(?:\*\*\*@)?([A-Za-z0-9_.-]{1,253})")
-# Only for texts for everybody, hosts without a scheme: `user@host`, an image's registry, a fully qualified name.
+# Only for public texts: hosts without a scheme, such as `user@host`, an image's registry, a fully qualified name.
 _AT = re.compile(r"(?<![\w.@/+-])[A-Za-z0-9][\w.+-]{0,80}@(?!sha256:)[A-Za-z][A-Za-z0-9.-]*[A-Za-z0-9]")
 _REGISTRY = re.compile(
     r"(?<![\w./:@-])((?=[a-z0-9-]*[.:])[a-z0-9][a-z0-9.-]*[a-z0-9])(?=(?::\d{2,5})?/[a-z0-9._/-]+(?::[\w.-]+|@sha256:))"
@@ -62,7 +62,7 @@ _PATH = re.compile(r"(?<![\w.:/-])/(?:home|Users|srv|mnt|media|data|nfs|export|s
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """A text that must not get out. kind: `secret`, or the prefix of its pseudonym. of: its owner, if that has several names."""
+    """A text that must not leak. kind: `secret`, or the prefix of its pseudonym. of: its owner, if that has several names."""
 
     kind: str
     text: str

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps that NCCL decides: on the nodes, and in the serving pod.
+"""The steps decided by the NCCL benchmark: on the nodes, and in the serving pod.
 
 Their input, `nccl` and `pod` of the evidence, holds what was measured and logged:
 `hosts` (of the ranks, in order), `runs` (each `operation`, `bytes`, `busbw` in GB/s, and if known `algbw` and `time_us`) or
@@ -131,7 +131,7 @@ def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result
 
 
 def _faults(name: str, faults: t.Sequence[Plain]) -> Result:
-    """Return the failure of ranks that did not end well although their logs show no NCCL failure."""
+    """Return the failure of ranks that failed although their logs show no NCCL failure."""
     places = tuple(Place(fault["host"]) for fault in faults)
     message = "; ".join(f"{fault['host']}: {fault['message']}" for fault in faults)
     return Result(f"{name} benchmark", "fail", places, message, "nccl.rank-failed", None, _REMEDY)

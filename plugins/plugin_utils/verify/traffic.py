@@ -354,7 +354,7 @@ def _rdma(
     if kind == "write" and not figures.get("gbps", 0) >= least:
         fault = f"{figures.get('gbps', 0):g} Gb/s, at least {least:g} is due"
     elif kind == "write" and not (figures["gbps"] > 0 or (figures["gbps"] == 0 and figures.get("iterations", 0) > 0)):
-        # Where no bandwidth is due, messages that arrived too slowly for the program's figures have arrived all the same.
+        # Where no bandwidth is required, messages that arrived too slowly for the program's figures still count as arrived.
         fault = "no data arrived"
     most = evidence.thresholds["rdma"]["pingpong"].get("max_usec")
     if kind == "pingpong" and most is not None and not figures.get("usec", most + 1) <= most:

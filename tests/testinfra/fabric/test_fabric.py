@@ -14,8 +14,8 @@ import tempfile
 
 import pytest
 
-# A scenario boots as many of the four Sparks as it says. testinfra does not read templates in an inventory, so it is given
-# the lab's own way in.
+# How many of the four Sparks a scenario boots. testinfra does not evaluate templates in an inventory, so it is given
+# the lab's ssh configuration.
 NODES = {"default": 2}.get(os.environ.get("MOLECULE_SCENARIO_NAME", ""), 4)
 CACHE = os.environ.get("DGXSPARK_LAB_CACHE") or os.path.expanduser("~/.cache/dgxspark-lab")
 PORT = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)

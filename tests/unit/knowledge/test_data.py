@@ -1,4 +1,4 @@
-"""The shipped data: every entry by its schema, every schema by JSON Schema, and what a schema cannot say."""
+"""The shipped data: every entry by its schema, every schema by JSON Schema, and what a schema cannot express."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_a_schema_is_one_and_lets_no_unknown_key_pass(path: pathlib.Path) -> Non
     jsonschema.Draft202012Validator.check_schema(schema)
     found = list(objects(schema))
     assert found
-    # Closed, or open with a schema for what comes.
+    # Closed, or open with a schema for additional properties.
     assert not [where for where, each in found if each.get("additionalProperties", True) is True]
     assert {"id", "source"} <= set(schema["required"])
-    # How well it is known: of the whole entry, or of each source.
+    # How well it is known (`verified`): for the whole entry, or for each source.
     each_source = schema["properties"]["source"].get("items", {}).get("required", ())
     assert "verified" in schema["required"] or "verified" in each_source
 

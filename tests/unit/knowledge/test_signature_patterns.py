@@ -1,4 +1,4 @@
-"""The signatures' patterns as such: none can take long, none fires on healthy logs, and what follows from what is whole."""
+"""The signatures' patterns: none can take long, none fires on healthy logs, and `follows_from` is consistent."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_no_repeat_inside_a_repeat(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_a_free_wildcard_has_an_end(name: str) -> None:
-    """The rule for what is added: `.{0,80}`, never `.*`."""
+    """The rule for new signatures: `.{0,80}`, never `.*`."""
     assert not re.search(r"(?<!\\)\.[*+]", SIGNATURES[name]["pattern"])
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_no_line_takes_long(name: str) -> None:
-    """Steps are counted, on lines made to be the worst: twice the length may cost eight times as much, never more."""
+    """Steps are counted on worst-case lines: twice the length may cost eight times as much, never more."""
     entry = SIGNATURES[name]
     if free_repeats(entry["pattern"]) < 2:
         return  # each start and one free end: the square of the length at most
@@ -70,7 +70,7 @@ def test_what_is_named_as_a_reason_exists_and_nothing_follows_from_itself() -> N
         assert all(not TABLE.entries[reason].benign for reason in TABLE.reasons(name))
 
 
-# What a Spark and its engines say when all is well, line by line of the kind that owners publish.
+# What a Spark and its engines log when all is well: lines of the kind that owners publish.
 HEALTHY = """
 [    1.533198] mlx5_core 0000:01:00.0: firmware version: 28.45.4028
 [    1.686818] mlx5_core 0000:01:00.0: Port module event: module 0, Cable plugged
@@ -118,7 +118,7 @@ def faults_of(name: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "roots"),
     [
-        ("p2p-rank0.log", {"nccl.ib-no-device", "nccl.ib-empty-list"}),  # true, and no matter on one node
+        ("p2p-rank0.log", {"nccl.ib-no-device", "nccl.ib-empty-list"}),  # true, and irrelevant on one node
         ("socket-rank0.log", {"nccl.ib-no-device", "nccl.ib-empty-list"}),
         ("ibforced-rank0.log", {"nccl.ib-no-device", "nccl.ib-empty-list"}),
         ("netib-rank0.log", {"nccl.ib-no-device", "nccl.ib-empty-list"}),
@@ -129,5 +129,5 @@ def faults_of(name: str) -> set[str]:
     ],
 )
 def test_real_logs_have_these_causes_and_no_others(name: str, roots: set[str]) -> None:
-    """They lie outside the repository."""
+    """The logs are outside the repository."""
     assert faults_of(name) == roots

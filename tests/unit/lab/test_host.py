@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""This machine: versions, apt's sources, processes; and what the command line says."""
+"""This machine: versions, apt sources, processes; and the command line's output."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_another_labs_part_is_left_alone(tmp_path: Path, part: subprocess.Popen[
     assert processes.find(other) == {}
     processes.end(other, "spark1")
     assert part.poll() is None
-    # A lab whose folder only begins like this one's is another lab.
+    # A lab whose folder shares only a prefix with this one's is another lab.
     assert processes.find(Path(str(tmp_path)[:-1])) == {}
 
 

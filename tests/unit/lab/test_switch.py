@@ -105,7 +105,7 @@ def test_a_port_that_does_not_read_drops_instead_of_growing_without_bound() -> N
 
 
 class Wire:
-    """A serving switch, and what is plugged into it."""
+    """A running switch, and what is plugged into it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -126,7 +126,7 @@ class Wire:
         return sock
 
     def wait(self, count: int) -> None:
-        """Until the switch has this many ports: connecting returns before the other side has accepted."""
+        """Wait until the switch has this many ports: connecting returns before the other side has accepted."""
         until = time.monotonic() + 60
         while len(self.switch.ports) != count:
             assert time.monotonic() < until
@@ -158,7 +158,7 @@ def test_three_functions_on_the_wire_talk_and_a_jumbo_frame_passes(wire: Wire) -
     assert read(one) == jumbo
     three.sendall(frame(A, C))
     assert read(one) == frame(A, C)
-    # Two never saw the frame for one: what it gets next is what was sent to it.
+    # `two` never saw the frame to `one`: the next one it gets is the one sent to it.
     one.sendall(frame(B, A, 77))
     assert read(two) == frame(B, A, 77)
 

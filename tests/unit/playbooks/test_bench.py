@@ -116,7 +116,7 @@ def test_check_mode_asks_nothing_and_an_absent_tool_is_one_sentence(
 def test_a_crosscheck_that_fails_costs_none_of_what_was_measured(
     server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
 ) -> None:
-    """As llama-benchy 0.4.0 ends with a model that does not know the capital of France."""
+    """As llama-benchy 0.4.0 exits for a model that does not know the capital of France."""
     said = "Benchmark failed due to coherence test failure."
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "llama-benchy").write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n", encoding="utf-8")

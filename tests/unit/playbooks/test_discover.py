@@ -1,6 +1,6 @@
-"""discover.yml as its guide types it: two stand-ins of Sparks, each with a network namespace of its own and a made-up /sys.
+"""discover.yml as its guide runs it: two stand-ins of Sparks, each with a network namespace of its own and a made-up /sys.
 
-Their functions are veths that hang on bridges as both functions of two ports hang on a cable, so the calls are real frames.
+Their functions are veths on a bridge, as two cabled ports with both their functions would be, so the calls are real frames.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Site:
         host.sh(f"mount --bind {node.sysfs} /sys")
 
     def type(self, command: t.Sequence[str], *more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the guide, told how these stand-ins are reached."""
+        """Run a command of the guide, with the variables to reach these stand-ins."""
         reach = {
             "ansible_connection": "local",
             "ansible_become": False,
@@ -74,7 +74,7 @@ class Site:
         return self.owner.folder / "my-cluster"
 
     def files(self) -> dict[str, str]:
-        """What is in the folder; of the page, which has the memory that is free now, that it is there."""
+        """The folder's files and their contents; pages count as empty, since they show the memory that is free now."""
         there = {str(p.relative_to(self.folder)): p.read_text() for p in self.folder.rglob("*") if p.is_file()}
         return there | {name: "" for name in there if name.endswith(".html")}
 

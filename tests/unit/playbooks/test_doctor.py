@@ -45,7 +45,7 @@ def test_what_the_journal_says_is_explained_and_an_error_ends_otherwise(owner: O
 
 @pytest.mark.older_core
 def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owner) -> None:
-    """This machine has no fabric: the plan refuses what it shows, and the doctor goes on to say so."""
+    """This machine has no fabric: the plan refuses its facts, and the doctor goes on to report that."""
     code, output, report = owner.doctor({"spark1": HERE, "spark2": DOWN}, topology="switch")
     assert code not in (0, 250), output
     assert {finding["id"] for finding in report["findings"] if finding["severity"] == "error"} == {
@@ -68,7 +68,7 @@ def test_a_node_that_answers_and_cannot_be_read_is_not_down(owner: Owner) -> Non
 
 
 def test_a_fabric_that_drifted_on_one_of_two_nodes(owner: Owner) -> None:
-    """The facts are given (as `roce_info` returns them); how the nodes are doing is read of this machine."""
+    """The facts are given (as `roce_info` returns them); the nodes' health is read from this machine."""
     cluster = Cluster(2)
     for host in cluster.hosts.values():
         for function in host["facts"]["functions"]:

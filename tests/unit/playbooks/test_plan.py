@@ -60,7 +60,7 @@ def example(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.older_core
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathlib.Path, form: str) -> None:
-    """Neither quoted nor wrapped nor with line ends spelled out."""
+    """Neither quoted nor wrapped, and without a literal \\n."""
     code, output = play(
         example,
         "plan.yml",
@@ -81,7 +81,7 @@ def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathl
 
 
 def test_a_relative_path_begins_where_the_owner_is_and_a_program_can_read_the_result(example: pathlib.Path) -> None:
-    """Whatever PWD says: a script that starts the playbook elsewhere leaves its shell's."""
+    """Whatever PWD says: a script that starts the playbook in another directory passes on its shell's PWD."""
     done = started(
         example,
         "plan.yml",
@@ -103,7 +103,7 @@ def test_a_relative_path_begins_where_the_owner_is_and_a_program_can_read_the_re
     [("plan.yml", ()), ("site.yml", ("-l", "spark[1:4]")), ("verify.yml", ()), ("teardown.yml", ())],
 )
 def test_an_inventory_without_hosts_is_refused(tmp_path: pathlib.Path, playbook: str, limit: tuple[str, ...]) -> None:
-    """With a limit not even the implicit localhost is left, on which a play could say so."""
+    """With a limit, not even the implicit localhost is left for a play to report it on."""
     (tmp_path / "empty.yml").write_text("all: {children: {dgx: {}}}\n", encoding="utf-8")
     code, output = play(tmp_path, playbook, "-i", "empty.yml", *limit)
     assert code != 0

@@ -1,4 +1,4 @@
-"""plan.yml with a model, as it is run: four nodes by inventory, of which some show what roce_info would have read."""
+"""plan.yml with a model, as it is run: four nodes in the inventory, some of which come with what roce_info would have read."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook i
 
 
 def shown(gib: float, kernel: str = "6.17.0-1021-nvidia", *vfs: dict[str, t.Any]) -> dict[str, t.Any]:
-    """What roce_info returns of a node: both functions, free memory, kernel."""
+    """What roce_info returns for a node: both functions, free memory, kernel."""
     return seen({**FIRST, "vfs": list(vfs)}, SECOND, mem_available_kib=round(gib * 2**20), kernel=kernel)
 
 
 def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.Any) -> tuple[int, str]:
-    """Run plan.yml; whoever is not in `nodes` does not answer: ssh is a program that fails."""
+    """Run plan.yml; a host that is not in `nodes` does not answer: ssh is a program that fails."""
     folder.mkdir(exist_ok=True)
     ssh = folder / "ssh"
     ssh.write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""profile.yml as its owner runs it: a folder here, a cached model on a node, the file that is written and kept."""
+"""profile.yml as an owner runs it: a local folder, a cached model on a node, the file that is written and kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""site.yml and teardown.yml: without the groups of K3s they reach no node for it; without a node, no model is served."""
+"""site.yml and teardown.yml: without the K3s groups they contact no node for K3s; without a node, no model is served."""
 
 from __future__ import annotations
 

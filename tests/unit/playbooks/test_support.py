@@ -1,4 +1,4 @@
-"""support.yml as it is run: what was planted on nodes, in the inventory and in reports is in no file of the archive."""
+"""support.yml as it is run: secrets planted on nodes, in the inventory and in reports are in no file of the archive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ GID 0 fe80:0000:0000:0000:5e25:73ff:fe3c:1234 3 0000:0000:0000:0000:0000:ffff:0a
 
 @dataclass
 class Archive:
-    """What an owner has in the end."""
+    """What an owner ends up with."""
 
     output: str
     path: pathlib.Path
@@ -69,7 +69,7 @@ class Archive:
 
 
 def planted(owner: Owner) -> dict[str, t.Any]:
-    """Plant it in the folder, in what nodes say, and in variables; return the inventory."""
+    """Plant secrets in the folder, in the nodes' output, and in variables; return the inventory."""
     owner.tool("journalctl", JOURNAL)
     owner.tool("ip", ADDRESSES)
     owner.tool("rdma", RDMA)
@@ -108,7 +108,7 @@ SHOW, MAKE, LOOK = (shlex.split(command) for command in guide.commands("guide_do
 
 
 def run(owner: Owner, inventory: dict[str, t.Any], command: list[str], *more: str) -> subprocess.CompletedProcess[str]:
-    """Type a command of the guide."""
+    """Run a command of the guide."""
     (owner.folder / "inventory").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     assert command[:2] == ["ansible-playbook", "dgxspark.cluster.support"]
     return owner.typed(*command[1:], *more)

@@ -40,7 +40,7 @@ def test_a_single_spark_passes_and_says_that_nothing_was_tested(owner: Owner) ->
 
 
 def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: Owner) -> None:
-    """This machine has none: the plan refuses what it shows, and the proof goes on to say so."""
+    """This machine has none: the plan refuses its facts, and verify goes on to report that."""
     code, output, report = owner.verify({"spark1": HERE, "spark2": HERE}, topology="switch")
     assert code not in (0, 250), output
     assert report["verdict"] == "failed"
@@ -68,7 +68,7 @@ def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: O
 
 
 def test_a_hardware_class_of_the_owner_s_is_known_here_too(owner: Owner) -> None:
-    """As it is to plan.yml and site.yml: the folder beside the inventory, and the one by variable."""
+    """As in plan.yml and site.yml: the folder beside the inventory, and the one named by a variable."""
     entry = {key: value for key, value in knowledge.get("hardware", "lab").items() if key != "origin"}
     limits = {key: value for key, value in knowledge.get("thresholds", "lab").items() if key != "origin"}
     for kind, own in (("hardware", entry), ("thresholds", limits)):
@@ -88,7 +88,7 @@ KEY = "sk-not-to-be-seen"
 
 
 def sound_after(first: Answer) -> ManyServer:
-    """A server that gives the canary this answer, and everybody after it a sound one."""
+    """A server that gives the canary this answer, and every later request a sound one."""
     answers = [first]
 
     def answer(request: Request) -> Answer:
@@ -123,7 +123,7 @@ def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
 
 
 def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
-    """Over TLS here, with a certificate that only the authority which the owner names has signed."""
+    """Over TLS here, with a certificate signed only by the authority that the owner names."""
     (owner.folder / "key").write_text(f"{KEY}\n", encoding="utf-8")
     given: dict[str, Any] = {
         "k8s_dgx_api_key_file": str(owner.folder / "key"),
@@ -176,7 +176,7 @@ def first_messages(report: Any) -> dict[str, str]:
 
 @pytest.mark.older_core
 def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) -> None:
-    """This machine has no fabric, no cluster and no model: none of that ends the proof."""
+    """This machine has no fabric, no cluster and no model: none of that ends the run."""
     code, output, report = owner.verify(
         {"spark1": HERE, "spark2": HERE}, "-e", "dgxspark_verify_mode=strict", topology="switch"
     )
@@ -222,7 +222,7 @@ def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner
 def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three hosts on loopback, two rounds: who has no peer in a round waits, and answers of all rounds add up."""
+    """Three hosts on loopback, two rounds: a host without a peer in a round waits, and the answers of all rounds add up."""
     install(owner.folder)
     monkeypatch.setenv("PATH", f"{owner.folder}{os.pathsep}{os.environ['PATH']}")
     address = {"spark1": "127.0.0.11", "spark2": "127.0.0.12", "spark3": "127.0.0.13"}

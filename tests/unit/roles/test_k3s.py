@@ -90,7 +90,7 @@ class Owner:
         environment: t.Mapping[str, str] | None = None,
         **variables: t.Any,
     ) -> Run:
-        """Run the play. dropped: variables that the inventory has elsewhere, and not here. environment: of ansible-playbook."""
+        """Run the play. dropped: variables to leave out of the inventory. environment: of ansible-playbook."""
 
         def group(names: list[str]) -> dict[str, t.Any]:
             return {"hosts": {n: {**self.lan.hosts[n].variables, **self.variables.get(n, {})} for n in names}}
@@ -149,7 +149,7 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
 
 @pytest.fixture
 def bare(owner: Owner, tmp_path: pathlib.Path) -> Iterator[Host]:
-    """A host on which nothing is, and which is as bare after a failed run."""
+    """A host with nothing installed, and still so after a failed run."""
     host = owner.lan.hosts["spark3"]
     before = host.tree(*PLACES)
     yield host
@@ -158,7 +158,7 @@ def bare(owner: Owner, tmp_path: pathlib.Path) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def cluster(owner: Owner) -> Owner:
-    """The cluster of spark1 (server) and spark2 (agent), laid down once."""
+    """The cluster of spark1 (server) and spark2 (agent), installed once."""
     before = owner.lan.hosts["spark1"].tree(*PLACES)
     owner.lan.before = before  # type: ignore[attr-defined]
     foretold = owner.run("--check", "--diff")
@@ -182,7 +182,7 @@ def test_what_is_there_after_the_first_run(cluster: Owner) -> None:
         unit = "k3s" if role == "server" else "k3s-agent"
         assert "ActiveState=active" in host.sh(f"systemctl show --property=ActiveState {unit}.service")
     assert agent.sh("cat /etc/rancher/k3s/token") == server.sh("cat /var/lib/rancher/k3s/server/agent-token")
-    # An agent that is taken over cannot become a server with it.
+    # A compromised agent cannot become a server with it.
     theirs = server.sh("cat /etc/rancher/k3s/token")
     assert agent.sh(f"grep -rl {theirs} /etc /var/lib/rancher /var/lib/dgxspark 2>/dev/null", check=False) == ""
     assert set(cluster.nodes()) == {"spark1", "spark2"}
@@ -267,7 +267,7 @@ def test_ranks_that_nobody_can_ask_for_are_no_empty_node_unless_the_server_is_do
     server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
     pid = "python3 -c \"import json; print(json.load(open('/run/systemd-stand-in/k3s-agent.service.json'))['pid'])\""
     before = agent.sh(pid), agent.tree("/etc/rancher", "/usr/local/bin")
-    # kubectl is refused then, as with a certificate that has ended or an API that is too busy.
+    # kubectl is then refused, as with an expired certificate or an API that is too busy.
     server.sh("mv /etc/rancher/k3s/k3s.yaml /etc/rancher/k3s/aside")
     cluster.variables["spark2"] = {"k3s_labels": {"rack": "c"}}
     refused = cluster.run()
@@ -279,7 +279,7 @@ def test_ranks_that_nobody_can_ask_for_are_no_empty_node_unless_the_server_is_do
         "Nothing was changed on spark2",
     ):
         assert said in refused.plain, refused.output
-    # A server that is down is what such a run brings up; its kubectl answers again before the agent's turn.
+    # If the server is down, such a run starts it; its kubectl answers again before the agent's turn.
     server.sh("systemctl stop k3s.service")
     up = cluster.run()
     assert up.code == 0 and agent.sh(pid) != before[0], up.output
@@ -310,7 +310,7 @@ def test_archives_of_images_are_imported_while_k3s_runs(cluster: Owner) -> None:
     assert made.code == 0, made.output
     assert laid() == [f"engine-{digest[:12]}.tar.zst"]
     assert run().changed == {"spark2": 0}, "whether its digest is given or read, it is the same"
-    # One of the same size and name is another one, which K3s would not see by itself.
+    # An archive of the same name and size has changed, which K3s would not notice by itself.
     engine.write_bytes(b"an_engine")
     again = run()
     assert again.code == 0, again.output
@@ -364,7 +364,7 @@ def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
 
 
 def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Owner, bare: Host) -> None:
-    """As K3s was laid there before there was one."""
+    """As with K3s installed by a version that had no such token."""
     server = cluster.lan.hosts["spark1"]
     server.sh("mv /etc/rancher/k3s/agent-token /etc/rancher/k3s/aside")
     try:
@@ -525,7 +525,7 @@ def test_a_k3s_that_somebody_else_laid_there_is_left_alone(owner: Owner) -> None
 def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothing_else(
     tmp_path: pathlib.Path,
 ) -> None:
-    """The hosts are namespaces on a network of their own, and whoever asks the controller's proxy is refused and noted."""
+    """The hosts are namespaces on a network of their own, and every request to the controller's proxy is refused and recorded."""
     lan, wall = Lan(tmp_path / "lan"), Wall()
     for number in (1, 2):
         lan.host(f"spark{number}", f"192.0.2.1{number}")
@@ -545,7 +545,7 @@ def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothi
         choices["kubernetes"] = {"parts": {"cni_plugins": "unmanaged"}}
         bundles.lay(tmp_path / "bundle", choices, contents | images, [str(tmp_path / "dgxspark")])
         given: dict[str, t.Any] = {"dgxspark_bundle": "bundle", "dgxspark_fabric": {"group": "k3s_agent"}}
-        # The nodes are no internet: real units have no proxy of Ansible's environment, the stand-in's systemd passes it on.
+        # Nodes are not reached by proxy: real units do not inherit it from Ansible's environment, the stand-in's systemd does.
         near = ",".join(("127.0.0.1", "localhost", *(host.address for host in lan.hosts.values())))
         environment = wall.environment | {"no_proxy": near, "NO_PROXY": near}
         dropped = ("k3s_source", "k3s_airgap", "k3s_checksums")
@@ -554,7 +554,7 @@ def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothi
         assert made.code == 0, made.output
         laid = lan.hosts["spark2"].sh("ls /var/lib/rancher/k3s/agent/images").split()
         assert [name.partition("-")[0] for name in laid] == ["ghcr.io", "ghcr.io", "k3s", "nvcr.io"]
-        # Ranks and the platform's daemons run on Sparks alone.
+        # Ranks and the platform's daemons run only on Sparks.
         assert lan.hosts["spark1"].sh("ls /var/lib/rancher/k3s/agent/images").split() == [ARCHIVE]
         again = own.run(dropped=dropped, environment=environment, **given)
         assert (again.code, again.changed) == (0, {"spark1": 0, "spark2": 0}), again.output

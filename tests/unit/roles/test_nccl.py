@@ -148,7 +148,7 @@ def test_in_check_mode_before_there_are_vfs_it_says_what_was_not_run(tmp_path: p
 
 
 def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_path: pathlib.Path) -> None:
-    """Where ansible_host is a name: over the only interface that there is beside the fabric's."""
+    """Where ansible_host is a name: over the only interface besides the fabric's."""
     cluster = Cluster(tmp_path, "triangle", 3)
     tree = yaml.safe_load((tmp_path / "inventory.yml").read_text(encoding="utf-8"))
     named = tree["all"]["children"]["dgx"]["hosts"]["spark2"]

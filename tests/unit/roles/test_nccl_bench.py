@@ -17,7 +17,7 @@ GIB = 1024**3
 
 
 class Number:
-    """A tensor of one number, of which all ranks have the same."""
+    """A tensor of one number, the same on all ranks."""
 
     def __init__(self, values: list[int], **_more: t.Any) -> None:
         self.value = values[0]
@@ -78,7 +78,7 @@ def test_what_would_risk_a_model_or_makes_no_sense_is_refused(
 def test_it_runs_only_where_the_floor_stays_free(
     bench: t.Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], available: int, runs: bool
 ) -> None:
-    """256 MiB of input and of result, 1 GiB for CUDA and NCCL: a floor of 6 GiB takes 7.5 GiB."""
+    """256 MiB each for input and result, 1 GiB for CUDA and NCCL: a floor of 6 GiB needs 7.5 GiB."""
     words = ["--beside-serving", "--floor-bytes", str(6 * GIB), "--max-bytes", str(256 * 1024**2)]
     given = asked(bench, monkeypatch, *words)
     monkeypatch.setattr(bench, "mem_available", lambda: available)

@@ -1,6 +1,6 @@
-"""A real Prometheus server: it scrapes what a Spark writes by our configuration, takes the rules, and answers every query.
+"""A real Prometheus server: it scrapes a Spark's metrics with our configuration, loads the rules, and answers every query.
 
-The hour behind it is what the program itself writes of fake Sparks, one for each fault.
+Its hour of history is what the program itself writes for fake Sparks, one for each fault.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NODES, SERVED = ("192.0.2.11:9100", "192.0.2.12:9100"), "192.0.2.11:30000"  # th
 
 
 class Exporter(http.server.BaseHTTPRequestHandler):
-    """Stands for a node exporter and an engine: what `pages` has for the port that was asked."""
+    """Stands in for a node exporter and an engine: returns what `pages` has for its port."""
 
     pages: t.ClassVar[dict[int, str]] = {}
 
@@ -58,7 +58,7 @@ class Exporter(http.server.BaseHTTPRequestHandler):
 
 
 def exporter(page: str) -> str:
-    """Serve a page; return where."""
+    """Serve a page; return the address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
     Exporter.pages[server.server_address[1]] = page
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -110,7 +110,7 @@ def history(series: t.Iterable[t.Mapping[str, str]], end: float) -> str:
 
 
 def spark(folder: pathlib.Path, model: str = "") -> Cluster:
-    """Make a Spark that is as it is planned, with rank 1 of a model where one is named."""
+    """Make a Spark that matches its plan, with rank 1 of a model where one is named."""
     made = Cluster(folder)
     if model:
         made.rank("901", 1)
@@ -119,7 +119,7 @@ def spark(folder: pathlib.Path, model: str = "") -> Cluster:
 
 
 def sparks(folder: pathlib.Path) -> dict[str, Cluster]:
-    """Make one that is well and serves, and one for each fault, by the alert that it is to bring."""
+    """Make a healthy one that serves, and one for each fault, by the alert that it should raise."""
     made = {name: spark(folder / name) for name in FAULTS}
     made["DgxSparkSocketFallback"] = spark(folder / "sockets", "serve-slow")
     made["well"] = spark(folder / "well", "serve-glm")
@@ -141,7 +141,7 @@ FAULTS = (
     "DgxSparkVerifyFailed",
     "DgxSparkNotRead",
 )
-# What needs a rank that goes, or a file that is no longer written: promtool tries them in test_spark_metrics.py.
+# These need a rank that disappears, or a file that is no longer written: promtool tests them in test_spark_metrics.py.
 NOT_HERE = {"DgxSparkRankLost", "DgxSparkMetricsStale"}
 
 

@@ -1,4 +1,4 @@
-"""What the role hands to Prometheus and Grafana: real promtool checks and tries the rules, and no query asks for what is not there."""
+"""What the role hands to Prometheus and Grafana: real promtool checks and tests the rules, and no query asks for a missing metric."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_queries_ask_for_what_is_written() -> None:
 
 
 def test_every_problem_of_a_vf_has_one_alert() -> None:
-    """The ids are those of fabric/gids.py: a new one there must be in an alert here."""
+    """The ids are those of fabric/gids.py: a new one there needs an alert here."""
     source = (HERE.parents[2] / "plugins/module_utils/fabric/gids.py").read_text()
     ids = {f"gid.{cause}" for cause in re.findall(r'_finding\(\s*"([a-z0-9-]+)"', source)} | {"gid.index-differs"}
     assert len(ids) > 10
@@ -102,7 +102,7 @@ def test_a_rule_that_never_fires_is_noticed(tmp_path: pathlib.Path, alert: str) 
 def recorded(cluster: Cluster, instance: str = "spark1:9100", moved: int = 1000000) -> t.Iterator[dict[str, str]]:
     """Yield what a Spark writes as an hour of readings: counters grow, gauges stay, the file is always new.
 
-    moved: what counters grow by in a minute.
+    moved: how much counters grow per minute.
     """
     for (name, labels), value in cluster.read().items():
         text = ",".join(f'{key}="{said}"' for key, said in sorted({*labels, ("instance", instance)}))

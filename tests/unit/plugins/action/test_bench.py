@@ -1,4 +1,4 @@
-"""The action plugin bench against a stand-in server: one report, whatever it comes to, and no key anywhere."""
+"""The action plugin bench against a stand-in server: one report, whatever the outcome, and no key anywhere."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_garbage_fails_the_task_and_the_report_is_there(server: ManyServer) -> N
     assert result["failed"]
     said = [
         "chat: 2 at once: the answers to 2 of 2 requests are garbage",
-        "the answers to 4 of 4 requests of the greedy prompt are garbage",  # so many are needed to judge a batch by
+        "the answers to 4 of 4 requests of the greedy prompt are garbage",  # as many as are needed to judge a batch
         "the answers to 2 of 2 requests of the greedy prompt alone are garbage",
     ]
     assert [words for words in said if words not in result["msg"]] == []

@@ -1,4 +1,4 @@
-"""The fabric as a playbook calls it: the plan by its filter, differences and table by actions on what hosts showed."""
+"""The fabric as a playbook calls it: the plan by its filter, differences and table by actions on the hosts' facts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ plan = fabric_plan.FilterModule().filters()["fabric_plan"]
 
 
 def changes(planned: t.Any, node: t.Any, **arguments: t.Any) -> dict[str, t.Any]:
-    """Return what the action says of the host; its failure is raised."""
+    """Return the action's result for the host; raise its failure."""
     variables = play({"spark1": {}}, dgxspark_plan={"hosts": {"spark1": planned}}, dgxspark_roce=node)
     made = run("fabric_changes", variables, **arguments)
     if made.get("failed"):

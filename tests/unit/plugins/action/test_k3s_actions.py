@@ -20,7 +20,7 @@ Plain = dict[str, t.Any]
 
 
 def variables(host: str, **more: t.Any) -> Plain:
-    """Return what a task of the role sees; defaults that are templates have the value of two nodes."""
+    """Return the variables of a task of the role; defaults that are templates have their values for two nodes."""
     role = {key: value for key, value in yaml.safe_load(DEFAULTS.read_text("utf-8")).items() if "{{" not in str(value)}
     role |= {"k3s_embedded_registry": "true", "k3s_airgap": False, "k3s_image_archives": []}
     groups = {"k3s_server": ["spark1"], "k3s_agent": ["spark2"], "dgx": ["spark1", "spark2"]}
@@ -37,7 +37,7 @@ def test_a_plan_is_made_of_the_role_s_variables(tmp_path: pathlib.Path) -> None:
     made = run("k3s_plan", variables("spark2", k3s_source="https://mirror.example/k3s"), machine=machine("192.0.2.12"))
     assert (made["role"], made["refusals"], made["changed"], made["differs"]) == ("agent", [], False, True)
     assert made["fetch"][0]["from"].startswith("https://mirror.example/k3s/")
-    # A folder is read at once, and what is not in it is told before anything is done.
+    # A folder is read at once, and what is missing is reported before anything is done.
     made = run("k3s_plan", variables("spark1", k3s_source=str(tmp_path)), machine=machine("192.0.2.11"))
     assert any(str(tmp_path) in text for text in made["refusals"])
     made = run("k3s_plan", variables("spark1", k3s_source=str(tmp_path), k3s_known_bad="perhaps"))

@@ -1,4 +1,4 @@
-"""The actions kube_change and kube_kept against a scripted API: what an instance has is read where it is, and decided on."""
+"""The actions kube_change and kube_kept against a scripted API: an instance's objects are read from the cluster, and a change is chosen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LABELS = ["app.kubernetes.io/managed-by=dgxspark.cluster", "app.kubernetes.io/in
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Plain]]:
-    """What the API has, by kind."""
+    """The objects in the API, by kind."""
     there: dict[str, list[Plain]] = {}
 
     def objects(
@@ -62,7 +62,7 @@ def test_another_plan_is_replaced_and_can_be_put_back(cluster: dict[str, list[Pl
     kinds = [{"api_version": "apps/v1", "kind": "StatefulSet"}, {"api_version": "v1", "kind": "ConfigMap"}]
     kept = run("kube_kept", kinds=kinds, **OWN)["kept"]
     assert (kept["plan"], len(kept["workers"]), kept["head"]) == (old["plan"], 3, old["head"])
-    # What was written down is what the other action takes.
+    # What kube_kept returns is what kube_change takes.
     assert run("kube_change", served=kept, judge=False, **OWN)["action"] == "none"
 
 
@@ -89,7 +89,7 @@ def test_ranks_of_two_images_or_of_another_one_than_came_first_are_replaced(clus
     assert mixed["action"] == "replace" and "is not the same image on all nodes" in mixed["ran"]["problems"][0]
     moved = runs(other, other, other, other)
     assert moved["action"] == "replace" and "k8s_dgx_image_digest_change=accept" in moved["ran"]["problems"][0]
-    # An index's digest and its manifest's are one image, and who puts old ranks back asks for no image.
+    # An index's digest and its manifest's are one image, and putting old ranks back checks no image.
     names = [f"registry.example/engine@{each}" for each in (other, first)]
     cluster["Node"] = [{"metadata": {"name": "spark1"}, "status": {"images": [{"names": names}]}}]
     assert runs(first, first, other, first)["action"] == "none"

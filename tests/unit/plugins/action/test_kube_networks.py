@@ -1,4 +1,4 @@
-"""The actions kube_multus and kube_devices against a scripted API: ranks are held up until their nodes can give them networks and VFs."""
+"""The actions kube_multus and kube_devices against a scripted API: ranks wait until their nodes can give them networks and VFs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pod(node: str, *ready: bool) -> Plain:
 
 
 class Api:
-    """Answers one look after the other, the last one for ever; a text is a fault. The clock goes on while one waits."""
+    """Returns one list of pods after the other, the last one for ever; a string is an error. Only sleeping moves the clock."""
 
     def __init__(self, looks: list[list[Plain] | str]) -> None:
         self.looks, self.now = looks, 0.0
@@ -86,7 +86,7 @@ def test_devices_are_looked_for_on_all_hosts_of_the_play_unless_some_are_named(m
     lacking = run("kube_devices", variables, check=True)["lacking"]
     assert [line.partition(":")[0] for line in lacking] == ["spark3"]
     assert not run("kube_devices", variables, check=True, hosts={"spark1": "spark1"})["lacking"]
-    # The name of a node is the owner's to say.
+    # The owner may name the nodes.
     renamed = {**variables, "k8s_platform_node_names": {"spark3": "spark1", "spark4": "spark3"}}
     lacking = run("kube_devices", renamed, check=True)["lacking"]
     assert [line.partition(":")[0] for line in lacking] == ["spark4"]

@@ -1,4 +1,4 @@
-"""The action plugin kube_pull against a scripted API: pods are made, watched and always taken away."""
+"""The action plugin kube_pull against a scripted API: pods are created, watched and always deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.t
 
 
 class Api:
-    """Answers as kubernetes.core does. states: by host, what its pod's container comes to."""
+    """Answers as kubernetes.core does. states: by host, the final state of its pod's container."""
 
     def __init__(self, having: t.Sequence[str] = (), **states: Plain) -> None:
         self.nodes, self.states = nodes(*having), states

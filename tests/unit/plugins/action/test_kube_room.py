@@ -1,4 +1,4 @@
-"""The actions kube_memory and kube_image_room: what a node lacks is told, and nothing fails for it."""
+"""The actions kube_memory and kube_image_room: what a node lacks is reported, and nothing fails because of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Plain = dict[str, t.Any]
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[Plain]:
-    """What reading the node returns, one after the other; the last one again and again."""
+    """The results of reading the node, one after the other; the last one is repeated."""
     now, listed = [0.0], list[Plain]()
 
     def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The action kube_secrets against a scripted API: what ranks read is put there, what they do not read goes, and nobody sees it."""
+"""The action kube_secrets against a scripted API: what ranks read is applied, the rest is deleted, nothing is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SELECTORS = ["app.kubernetes.io/managed-by=dgxspark.cluster", "app.kubernetes.io
 
 
 class Api:
-    """Answers as kubernetes.core.k8s does, with what it was told. refuses: why it does not take anything."""
+    """Answers as kubernetes.core.k8s does, echoing the objects it was given. refuses: the error with which it refuses all."""
 
     def __init__(self, refuses: str = "") -> None:
         self.refuses = refuses
@@ -53,7 +53,7 @@ def test_what_ranks_read_is_applied_and_only_its_name_is_in_the_result(api: Api)
     assert token["metadata"]["labels"] == LABELS
     more = {"app.kubernetes.io/component": "api-key", "dgxspark.cluster/api-key": NAME[-16:]}
     assert key["metadata"]["labels"] == {**LABELS, **more}
-    # Another key is another Secret; the hub's token may become another one.
+    # Another key is another Secret; the hub's token may change in place.
     assert ("immutable" in token, key["immutable"]) == (False, True)
     assert (api.asked[0]["apply"], api.asked[0]["kubeconfig"]) == (True, "/k")
 
@@ -94,6 +94,6 @@ def test_in_check_mode_secrets_of_a_namespace_that_would_be_made_would_be_made_t
 def test_what_fails_says_why(api: Api, state: str) -> None:
     api.refuses = "forbidden"
     assert run("kube_secrets", state=state, hf_token=TOKEN, **OWN)["msg"] == "dgxspark.cluster.kube_secrets: forbidden"
-    # No file was empty by mistake: an open API is not taken for a closed one.
+    # An empty key is refused: a file that is empty by mistake must not open the API.
     assert "this is not a key" in run("kube_secrets", state=state, api_key="", **OWN)["msg"]
     assert len(api.asked) == 1

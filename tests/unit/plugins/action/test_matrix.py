@@ -1,4 +1,4 @@
-"""What the action makes of a task's arguments; the loop itself is in plugin_utils/matrix and tests/api/test_matrix.py."""
+"""How the action reads a task's arguments; tests of the loop itself are in plugin_utils/matrix and tests/api/test_matrix.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.actions import run
 
 
 def test_what_an_owner_s_variables_say_can_be_written_as_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ansible's texts know where they come from, and are not YAML's: rows of a matrix have the image's name."""
+    """Ansible tags strings with their origin, which YAML cannot dump: a matrix's rows contain the image's name."""
     seen: list[session.MatrixRequest] = []
 
     def measure(request: session.MatrixRequest, *_rest: t.Any) -> dict[str, t.Any]:

@@ -1,4 +1,4 @@
-"""The NCCL benchmark's actions: its pods against a scripted API, and what was registered of its ranks."""
+"""The NCCL benchmark's actions: its pods against a scripted API, and the registered results of its ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUCCEEDED = {"phase": "Succeeded", "containerStatuses": [{"name": "rank", "state
 
 
 class Api:
-    """Answers as kubernetes.core does: pods have ended at once, as told, and stay until they are deleted."""
+    """Answers as kubernetes.core does: pods end at once, as scripted, and stay until they are deleted."""
 
     def __init__(self, **status: Plain) -> None:
         self.status = status

@@ -1,4 +1,4 @@
-"""The actions nccl_environment and nccl_bench_plan: what hosts showed and the role's variables in, what NCCL is told out."""
+"""The actions nccl_environment and nccl_bench_plan: hosts' facts and the role's variables in, NCCL's variables out."""
 
 from __future__ import annotations
 

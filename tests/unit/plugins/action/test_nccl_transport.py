@@ -23,7 +23,7 @@ RANKS = made.build(made.Job(hcas=made.RAILS))
 
 
 class Action(ActionModule):
-    """With a stand-in for what other modules answer: kubernetes.core in the shape that it documents."""
+    """With stand-ins for the results of other modules: kubernetes.core's in the form that it documents."""
 
     pods: t.ClassVar[dict[str, str]] = {}
     calls: t.ClassVar[list[tuple[str, dict[str, t.Any]]]] = []
@@ -80,10 +80,10 @@ def test_files_are_read_on_their_host_and_judged_together(tmp_path: pathlib.Path
 
 
 def test_a_text_of_any_size_is_read_in_the_same_memory() -> None:
-    """It is there once, as Ansible hands it over; reading it and looking for known lines takes next to nothing more."""
+    """It is in memory once, as Ansible passes it; reading it and looking for known lines takes next to nothing more."""
     filling = ("[2026-11-21 16:05:25 TP0] Decode batch. #running-req: 4" + " ." * 1000 + "\n") * 2_000
     text = "\n".join(RANKS[0] + RANKS[1]) + "\n" + filling
-    run(text="\n".join(RANKS[0] + RANKS[1]), world_size=2, return_readings=True)  # what is loaded once
+    run(text="\n".join(RANKS[0] + RANKS[1]), world_size=2, return_readings=True)  # loads what is loaded only once
     tracemalloc.start()
     try:
         assert run(text=text, world_size=2, return_readings=True)["verdict"] == "ib"

@@ -1,4 +1,4 @@
-"""The action plugin netplan_vf, with a node that answers, breaks off, or stays away."""
+"""The action plugin netplan_vf, with a node that answers, loses its connection, or does not come back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Node(netplan_vf.ActionModule):  # type: ignore[misc]
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only during sleep."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -128,7 +128,7 @@ def test_a_change_that_never_began_is_told() -> None:
 
 
 def test_a_change_that_was_begun_is_never_called_one_that_was_not() -> None:
-    """The node forgot it over a restart; what was begun may hold or not."""
+    """The node forgot it in a reboot; the change that was begun may be in effect or not."""
     result = run(Node([PENDING, {"outcome": "unknown", "message": "The node knows nothing of it."}]))
     assert result["failed"] is True
     assert "nothing was changed" not in result["msg"] and "before the change began" not in result["msg"]

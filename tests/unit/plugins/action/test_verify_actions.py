@@ -1,4 +1,4 @@
-"""The actions of verify and of the doctor: what was seen is read of the play's hosts, and a wrong form is one clear failure."""
+"""The actions of verify and of the doctor: evidence is read from the play's hosts, and malformed input is one clear failure."""
 
 from __future__ import annotations
 

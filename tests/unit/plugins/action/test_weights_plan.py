@@ -1,4 +1,4 @@
-"""The action weights_plan: the launch plan, the role's variables and what hosts registered in, who has what from where out."""
+"""The action weights_plan: the launch plan, the role's variables and the hosts' registered results in; who gets what from where out."""
 
 from __future__ import annotations
 

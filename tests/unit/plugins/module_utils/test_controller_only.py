@@ -1,4 +1,4 @@
-"""A module that documents an action plugin: its arguments are checked, and a host that runs it is told where the work is done."""
+"""A module that documents an action plugin: its arguments are checked, and running it on a host says where the work is done."""
 
 from __future__ import annotations
 

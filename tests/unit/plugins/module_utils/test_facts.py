@@ -213,7 +213,7 @@ def test_mlx5_keeps_its_hca_on_the_host(tmp_path: pathlib.Path) -> None:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., list[float]]:
-    """Make time pass by sleep alone; what the node does in each of the pauses is given."""
+    """Let only sleep advance the clock; the arguments say what the node does in each pause."""
 
     def patch(*between: t.Callable[[], t.Any]) -> list[float]:
         now, todo = [0.0], list(between)
@@ -479,7 +479,7 @@ def test_an_unconfirmed_change_is_told_by_its_id(tmp_path: pathlib.Path) -> None
     pending.parent.mkdir(parents=True)
     pending.write_text("20260101T000000-1\n")
     assert read(node).netplan.pending == "20260101T000000-1"
-    pending.write_text("")  # a change there is, though nobody can say which
+    pending.write_text("")  # there is a change, though nobody can say which
     assert read(node).netplan.pending == "unknown"
 
 

@@ -1,4 +1,4 @@
-"""How a node is doing, read from a fake one: versions, GPU, PCIe links, journals; and of nothing that there is not."""
+"""How a node is doing, read from a fake one: versions, GPU, PCIe links, journals; and nothing about parts that it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard of loads: when it drops the page cache, and when it stops."""
+"""The load guard: when it drops the page cache, and when it stops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Node:
         self.guard = Guard(SETTINGS, listener, str(self.proc))
 
     def load(self, name: bytes) -> socket.socket:
-        """Be a rank that loads."""
+        """Act as a rank that is loading."""
         made = socket.socket(socket.AF_UNIX)
         made.connect(self.address)
         made.sendall(name)
@@ -89,7 +89,7 @@ def test_it_ends_when_all_loads_have(tmp_path: pathlib.Path, capsys: pytest.Capt
 
 
 def test_a_rank_can_speak_for_itself_alone(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither a name nor a flood of connections does anything to another's load, or to the journal."""
+    """Neither a name nor a flood of connections affects another rank's load, or the journal."""
     node = Node(tmp_path, free=1000)
     with node.load(b"honest"):
         assert node.guard.look(1000.0) == ["honest"]

@@ -1,4 +1,4 @@
-"""The metrics of a fake Spark: what is well, each fault by its sample, and a file that the node exporter takes."""
+"""The metrics of a fake Spark: a healthy one, each fault by its sample, and a file that the node exporter accepts."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_the_file_is_replaced_whole_and_read_by_everybody(cluster: Cluster, tmp_
 
 
 def test_what_is_laid_on_a_node_runs_with_nothing_but_the_standard_library(tmp_path: pathlib.Path) -> None:
-    """As the unit has it; this machine is no Spark, so that the parts it lacks are said to be unread."""
+    """As the unit runs it; this machine is no Spark, so the parts it lacks are reported as unread."""
     sources = folder_of(metrics)
     assert "__main__.py" in sources and {"gids.py", "sysfs.py", "values.py"} <= set(sources)
     assert not {name.removesuffix(".py") for name in sources} & (sys.stdlib_module_names | {"ansible"})

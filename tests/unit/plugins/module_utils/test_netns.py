@@ -1,4 +1,4 @@
-"""Network namespaces: which there are, and a look into a real one where that is allowed."""
+"""Network namespaces: which ones exist, and a look into a real one where that is allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_live_ones_come_first_and_our_own_is_not_among_them(tmp_path: pathlib.Pa
     node.add_namespace("a-dead", pids=0)
     node.add_namespace("b-live", pids=2)
     node.add_namespace("c-nameless", pids=1, named=False)
-    (pathlib.Path(node.netns) / "d-leftover").symlink_to("/proc/self/status")  # of another file system: none any more
+    (pathlib.Path(node.netns) / "d-leftover").symlink_to("/proc/self/status")  # on another file system: none any more
     found = other_namespaces(node.proc, node.netns)
     assert [(pathlib.Path(n.path).name, n.pids) for n in found[-2:]] == [("b-live", 2), ("a-dead", 0)]
     assert len(found) == 3 and found[0].pids == 1 and found[0].path.startswith(node.proc)
@@ -61,7 +61,7 @@ def test_a_look_into_a_real_namespace(namespace: str) -> None:
         namespace, lambda sysfs, do, proc: [sysfs.names("class/net"), do(["ip", "-j", "link"])[1]]
     )
     assert seen == ["lo"] and '"lo"' in output and "eth0" not in output
-    # Nothing is left, and we are where we were.
+    # Nothing is left mounted, and we are back in our own namespace.
     assert pathlib.Path("/proc/self/mountinfo").read_text() == mounts
     assert sorted(pathlib.Path("/sys/class/net").iterdir()) == here
 

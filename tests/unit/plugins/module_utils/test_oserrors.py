@@ -1,4 +1,4 @@
-"""What the kernel refuses is told as what it is, wherever a module reads or writes."""
+"""An error of the kernel is reported as such, wherever a module reads or writes."""
 
 from __future__ import annotations
 

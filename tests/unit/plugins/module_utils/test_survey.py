@@ -1,4 +1,4 @@
-"""What else is on a node: LLDP in the three forms in which it lies about, networks, and stacks by their processes."""
+"""What else is on a node: LLDP in the three forms in which it is found, networks, and stacks by their processes."""
 
 from __future__ import annotations
 

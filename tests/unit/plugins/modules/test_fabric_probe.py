@@ -1,4 +1,4 @@
-"""The front: arguments in, answers out, one clear sentence where it cannot send."""
+"""The module fabric_probe: arguments in, answers out, one clear sentence where it cannot send."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_it_pings_and_asks_in_check_mode_too(capfd: pytest.CaptureFixture[str]) 
     answer = run(capfd, ping=[{**where, "mtu": 9000}], arp=[where], arp_window=0.1, _ansible_check_mode=True)
     (ping,) = answer["ping"]
     assert (ping["small"], ping["large"]) == ("ok", "ok")
-    # loopback has no ARP: nobody answers, and that is not an error
+    # loopback has no ARP: there is no answer, which is not an error
     assert answer["arp"] == [{"netdev": "lo", "address": "127.0.0.2", "macs": [], "error": None}]
 
 

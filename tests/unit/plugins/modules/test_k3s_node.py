@@ -65,7 +65,7 @@ def call(host: Host, module: str, check: bool = False, **arguments: t.Any) -> di
 
 
 def stage(host: Host, version: str, broken: str = "", images: bool = False) -> str:
-    """Lay a release of the stand-in into the host's staging folder; return its digest."""
+    """Put a release of the stand-in into the host's staging folder; return its digest."""
     text = (STAND_INS / "k3s").read_text(encoding="utf-8") + f"# VERSION {version}\n"
     text += f"# BROKEN {broken}\n" if broken else ""
     source = host.folder / "k3s-binary"
@@ -155,7 +155,7 @@ BROKEN = "starting kubernetes: failed to find memory cgroup (v2)"
 
 
 def interrupt(host: Host, number: signal.Signals, wanted: t.Mapping[str, t.Any]) -> None:
-    """Start an installation, and send it a signal once its binary is in place."""
+    """Start an installation, and signal it once its binary is in place."""
     running, until = begin(host, "k3s_node", **wanted), time.monotonic() + 60
     while wanted["version"] not in host.sh("cat /usr/local/bin/k3s", check=False) and time.monotonic() < until:
         time.sleep(0.05)

@@ -68,7 +68,7 @@ def test_a_refusal_is_one_message(host: FakeHost, monkeypatch: pytest.MonkeyPatc
 def test_present_needs_a_content(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch, capfd: t.Any, content: str | None
 ) -> None:
-    """An empty variable must not take the file away."""
+    """An empty variable must not remove the file."""
     put(host.node.root, "/etc/netplan/90-dgxspark-fabric.yaml", CONTENT)
     said = call(host, monkeypatch, capfd, content=content)
     assert said["failed"] is True

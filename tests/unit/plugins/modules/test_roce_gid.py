@@ -30,7 +30,7 @@ FUNCTION = {
 
 
 class Clock:
-    """Time that passes only while somebody sleeps; `at` does things when it has come."""
+    """Time that passes only during sleep; `at` holds actions by their time."""
 
     def __init__(self) -> None:
         self.now = 0.0

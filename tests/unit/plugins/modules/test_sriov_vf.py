@@ -77,7 +77,7 @@ def run(node: FakeNode, host: FakeHost, capfd: pytest.CaptureFixture[str]) -> Ru
 
 
 def tree(node: FakeNode) -> dict[str, str]:
-    """Every file that a node has on disk (not what only the fake keeps of the kernel), with mode and content."""
+    """Every file that a node has on disk (without the fake kernel's state), with mode and content."""
     return {
         str(path.relative_to(node.root)): f"{stat.S_IMODE(path.stat().st_mode):o} {path.read_text().strip()}"
         for folder in ("etc", "usr", "var", "run", "sys/class/net", "proc/sys")
@@ -143,7 +143,7 @@ def test_absent_keeps_vfs_that_were_there_before(node: FakeNode, run: Run) -> No
 def test_a_host_that_moves_in_the_group_and_back_takes_its_old_identity_and_leaves_none(
     node: FakeNode, host: FakeHost, run: Run
 ) -> None:
-    """Reordered, removed, added again: the MACs follow the place, and what was there before the first run comes back."""
+    """Reordered, removed, added again: the MACs follow the host's position, and the state before the first run comes back."""
     before, first = tree(node), plan(node)
     moved = json.loads(json.dumps(first).replace("02:d6:01:00", "02:d6:00:02"))
     for functions in (first, moved, first):
@@ -156,7 +156,7 @@ def test_a_host_that_moves_in_the_group_and_back_takes_its_old_identity_and_leav
 
 
 def test_a_function_that_is_planned_no_longer_gives_its_vfs_back(node: FakeNode, host: FakeHost, run: Run) -> None:
-    """A ring's second port, when a switch takes its place: what it had must not stay beside what is planned now."""
+    """A ring's second port, when a switch replaces the ring: its old VFs must not stay beside the planned ones."""
     run()
     kept, gone = list(node.vf_pattern)
     foretold = run(plan(node)[:1], check=True)
@@ -243,7 +243,7 @@ def test_a_vf_whose_device_is_open_is_never_taken_away(
 def test_two_runs_at_once_take_turns_and_the_second_looks_again(
     node: FakeNode, host: FakeHost, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other run makes three VFs while this one waits: what this one does begins from there."""
+    """The other run makes three VFs while this one waits: this one starts from there."""
     lock = node.root / "run/dgxspark-sriov.lock"
     file = lock.open("w")
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -362,7 +362,7 @@ def test_a_namespace_that_comes_to_life_meanwhile_is_left_alone(node: FakeNode, 
 def test_a_run_that_dies_midway_is_completed_or_taken_back(
     node: FakeNode, host: FakeHost, run: Run, after: int
 ) -> None:
-    """Everything that changes the node is counted; at number `after` the power of speech is lost."""
+    """Every call that changes the node is counted; after `after` of them the run dies."""
     before = tree(node)
     budget = [after]
 

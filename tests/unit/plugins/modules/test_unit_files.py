@@ -74,7 +74,7 @@ def test_absent_leaves_nothing_and_what_is_another_s_stays(tmp_path: pathlib.Pat
     assert "disable guard.path" in systemd.asked
     assert there(tmp_path) == ["textfile/apt.prom"]
     (tmp_path / "textfile/apt.prom").unlink()
-    # The folder that another made stays, though it is empty; ours have gone.
+    # A folder that somebody else made stays, though it is empty; ours are gone.
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
     assert left - {str(path.relative_to(tmp_path)) for path in before} == {"local", "lib"} and "textfile" in left
 

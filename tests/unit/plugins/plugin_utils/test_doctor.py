@@ -36,7 +36,7 @@ def healthy() -> Plain:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    # What is on a node's disk is the business of other tests: here it is as planned.
+    # Other tests cover the files on a node's disk: here they are as planned.
     monkeypatch.setattr(fabric_changes.vfs, "drift", lambda *_a, **_k: [])
     monkeypatch.setattr(fabric_changes.netplan_file, "changes", lambda *_a, **_k: [])
     made = Cluster(4)
@@ -82,7 +82,7 @@ def test_a_node_that_is_down_is_a_finding_and_the_others_are_still_judged(cluste
 
 @pytest.mark.parametrize("how", ["reached", "health"])
 def test_a_node_that_answered_is_not_told_to_have_its_power_cut(cluster: Cluster, how: str) -> None:
-    """Without root its files cannot be read: it is up all the same."""
+    """Without root its files cannot be read, but it is up."""
     seen = cluster.hosts["spark3"]
     seen |= {"facts": None, "error": "/etc/netplan/01.yaml cannot be read: Permission denied."}
     seen |= {"reached": True, "health": None} if how == "reached" else {}

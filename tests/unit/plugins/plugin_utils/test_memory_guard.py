@@ -1,4 +1,4 @@
-"""What the memory guard lays on a node, for every hardware class, and which figures it refuses."""
+"""What the memory guard installs on a node, for every hardware class, and which figures it refuses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_class_makes_a_whole_guard(name: str) -> None:
     assert set(planned["restart"]) <= set(planned["enable"])
 
 
-# How a process is called by the kernel (at most 15 characters), and whether it is one that may go.
+# A process's name in the kernel (at most 15 characters), and whether it is to be killed first.
 NAMES = {
     "sglang::schedul": True, "VLLM::Worker_TP": True, "VLLM::EngineCor": True, "ray::RayWorkerW": True, "python3": True,
     "python": True, "pt_main_thread": True, "cicc": True,

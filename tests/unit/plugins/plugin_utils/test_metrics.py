@@ -1,4 +1,4 @@
-"""What the role lays on a node: settings of the plan, and refusals that name the variable."""
+"""What the role installs on a node: settings of the plan, and refusals that name the variable."""
 
 from __future__ import annotations
 

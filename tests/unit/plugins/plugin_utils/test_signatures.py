@@ -1,4 +1,4 @@
-"""What is made of lines that were found: causes before consequences, nothing made up, all kinds of files."""
+"""What becomes of matched lines: causes before consequences, nothing made up, all kinds of files."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_reading_survives_its_way_from_a_node() -> None:
 
 
 def test_what_no_signature_is_named_is_left_out() -> None:
-    """A node may have been asked with a table that has changed since."""
+    """A node may have been read with a table that has changed since."""
     reading = Reading("log", 3, signatures.read_text(lines("k3s.cdi"), TABLE).hits)
     reading.hits[0].id = "gone.entry"
     assert signatures.findings([reading], TABLE) == []
@@ -238,7 +238,7 @@ def test_a_bad_entry_is_refused_by_name(tmp_path: pathlib.Path, changes: dict[st
     "words",
     [
         "Link not found",  # by the interface's name
-        # By PCI address, as the SR-IOV device plugin has it: the VF does not exist, and another pod has it.
+        # By PCI address, as with the SR-IOV device plugin: the VF does not exist, and another pod has it.
         "no net directory under pci device 0000:01:10.0",
         "failed to find network device in path /sys/bus/pci/devices/0000:01:10.0/net",
     ],

@@ -1,4 +1,4 @@
-"""What people read does not spoil what a program reads, whichever action says it."""
+"""What is printed for people does not break output that a program reads, whichever action prints it."""
 
 from __future__ import annotations
 

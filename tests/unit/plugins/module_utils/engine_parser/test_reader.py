@@ -67,7 +67,7 @@ def test_a_document_comes_through_a_log_whole_or_not_at_all() -> None:
 def test_what_parsers_are_made_of_is_linked_with_what_it_requires_and_nothing_else(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As pip installs a package, with a list of its files, and as a distribution does, without."""
+    """As pip installs a package, with a list of its files, and as a Linux distribution does, without one."""
     site = tmp_path / "site"
     lay(site, {
         **about("transformers", "5.0", "made-of>=1", "torch ; extra == 'torch'"), "transformers/__init__.py": "",

@@ -1,4 +1,4 @@
-"""ARP and ping: what comes of bytes, and what real kernels answer in network namespaces joined by a bridge."""
+"""ARP and ping: how bytes are parsed, and what real kernels answer in network namespaces joined by a bridge."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_any_bytes_are_read_without_a_fault(data: bytes) -> None:
 def test_an_echo_request_has_its_size_and_a_valid_checksum(identifier: int, sequence: int, size: int) -> None:
     packet = arp_ping.echo_request(identifier, sequence, size)
     assert len(packet) == 8 + size
-    # of a packet with its checksum in place the checksum is 0
+    # the checksum over a packet with its checksum in place is 0
     assert arp_ping.checksum(packet) == 0
 
 

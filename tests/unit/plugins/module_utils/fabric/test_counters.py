@@ -96,7 +96,7 @@ def test_a_port_of_one_reading_only_is_unknown() -> None:
 def test_error_counters_that_grew_are_told() -> None:
     before = {**MLX5, "out_of_sequence": 3, "local_ack_timeout_err": 1}
     delta = one(before, {**before, "out_of_sequence": 5, "packet_seq_err": 7})
-    # packet_seq_err was not there before: by how much it grew, nobody knows.
+    # packet_seq_err was not there before: how much it grew is unknown.
     assert delta.lost == {"out_of_sequence": 2}
 
 

@@ -1,4 +1,4 @@
-"""GID truth: the entry of each VF, or the cause why it has none."""
+"""GID check: the entry of each VF, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_link_down(tmp_path: pathlib.Path, how: str) -> None:
     node.sync()
     finding = cause(node)
     assert finding.id == "gid.link-down"
-    assert "only link-local" not in str(finding)  # it has its address
+    assert "only link-local" not in str(finding)  # it does have its address
 
 
 def test_a_netdev_that_is_down_is_enough(tmp_path: pathlib.Path) -> None:
@@ -187,7 +187,7 @@ def test_a_port_that_is_not_active_is_a_link_down(tmp_path: pathlib.Path) -> Non
 @pytest.mark.parametrize("up", [True, False])
 @pytest.mark.parametrize("make", [spark, lab])
 def test_the_seeds_failure_is_named(tmp_path: pathlib.Path, make: t.Callable[..., FakeNode], up: bool) -> None:
-    """VFs without a host-side IPv4, which the owner of the first cluster met; before netplan they are down too."""
+    """VFs without a host-side IPv4, as on the first owner's cluster; before netplan they are down, too."""
     node = make(tmp_path, vfs=1)
     node.address("enp1s0f0v0", up=up)
     finding = cause(node)

@@ -1,4 +1,4 @@
-"""Who calls is heard by who listens on the same wire in the same run, and by nobody else."""
+"""A call is heard by the listeners on the same wire in the same run, and by nobody else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for wire in a b; do ip link add ${wire}0 type veth peer name ${wire}1; ip link s
 ip link add c type veth peer name d
 exec "$0" -c "$1" "$2"
 """
-# Somebody calls on wire b all the time, and it takes long until an interface's socket is bound.
+# Calls go out on wire b all the time, and binding an interface's socket takes long.
 PROGRAM = """
 import json, socket, sys, threading, time
 sys.path.insert(0, sys.argv[1])

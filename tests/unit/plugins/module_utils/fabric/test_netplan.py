@@ -103,7 +103,7 @@ def test_what_networkd_gets(tmp_path: pathlib.Path) -> None:
 
 @needs_netplan
 def test_no_link_file_takes_a_vf_that_has_not_been_named_yet(tmp_path: pathlib.Path) -> None:
-    """udev takes the first .link file that fits a device under its kernel name; ours has no naming policy."""
+    """udev takes the first .link file that matches a device by its kernel name; ours has no naming policy."""
     for name, text in generate(tmp_path, None).items():
         if name.endswith(".link"):
             pattern = re.search(r"^OriginalName=(.+)$", text, re.MULTILINE)
@@ -308,7 +308,7 @@ def test_a_vf_on_the_host_without_its_address_or_mtu_differs() -> None:
 
 
 def test_a_vf_that_gets_another_mac_and_address_tells_both_addresses() -> None:
-    """A host that moves to another number: until its MAC is changed, the VF is known by its function and index alone."""
+    """A host whose index changes: until its MAC is changed, the VF is known by its function and index alone."""
     vf = node().functions[0].vfs[0].netdev
     assert vf
     moved = dataclasses.replace(vf, mac="02:d6:00:09:00:00", ipv4=("10.100.0.9/24",))

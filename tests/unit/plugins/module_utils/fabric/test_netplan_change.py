@@ -1,4 +1,4 @@
-"""Changes of netplan's files on a played node: made, refused, taken back, killed at every step, given back."""
+"""Changes of netplan's files on a fake node: made, refused, rolled back, killed at every step, removed again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ needs_netplan = pytest.mark.skipif(not shutil.which("netplan"), reason="not run:
 
 @pytest.fixture
 def host(tmp_path: pathlib.Path) -> FakeHost:
-    """A node with its functions and VFs as planned, without addresses, and the management's netplan file."""
+    """A node with its functions and VFs as planned, and the netplan file of the management interface."""
     node = FakeNode(tmp_path / "node")
     node.add_device(Device("enP7s7", "0007:01:00.0", "52:54:00:00:00:01", ipv4=["10.0.2.15/24"]))
     for number, function in enumerate(planned_host().functions):
@@ -176,7 +176,7 @@ def test_an_unconfirmed_change_goes_back_when_its_time_is_up(host: FakeHost) -> 
 def test_a_reboot_in_the_middle_goes_back_before_the_network(host: FakeHost) -> None:
     before = host.files()
     begin(host, request())
-    host.timer = None  # timers do not live through a reboot
+    host.timer = None  # timers do not survive a reboot
     unit = host.path(rollback.UNIT_PATH).read_text()
     assert host.path(rollback.WANTED_PATH).resolve() == pathlib.Path(rollback.UNIT_PATH)
     program = unit.split("ExecStart=")[1].splitlines()[0].split()
@@ -262,7 +262,7 @@ def test_a_change_that_never_began_is_said_so(host: FakeHost) -> None:
 def test_killed_at_any_write_the_next_run_comes_out_the_same(
     host: FakeHost, boundary: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies before its nth write to disk; then the timer goes off, or there was none yet."""
+    """The process dies before its nth write to disk; then the timer fires, if there was one yet."""
     put(host.node.root, VENDOR, CX7_FABRIC)
     before = host.files()
     writes = iter(range(1000))
@@ -320,7 +320,7 @@ ALICE = "the run of alice on laptop (process 4711)"
 def test_a_run_that_comes_first_after_the_wait_is_waited_for_too(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is pending when the second one looks; when it holds the lock, the first one's change is."""
+    """Nothing is pending when the second run looks; once it holds the lock, the first run's change is."""
     before = host.files()
     lock = FakeHost.lock
     raced: list[Outcome] = []
@@ -441,7 +441,7 @@ def test_the_file_that_won_over_netplan_is_named(host: FakeHost) -> None:
 
 
 def test_an_owner_s_file_of_netplan_s_own_name_is_named(host: FakeHost) -> None:
-    """What is in /etc hides a file of that name in /run, which is where netplan writes."""
+    """A file in /etc overrides a file of the same name in /run, where netplan writes."""
     asked = request()
     begin(host, asked)
     lose(host)
@@ -506,12 +506,12 @@ def test_without_networkctl_nobody_is_blamed(host: FakeHost) -> None:
     assert confirm(host, asked).state == "confirmed"
 
 
-# --- what a first change that fails leaves ------------------------------------------------------------------------------
+# --- what a failed first change leaves behind ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("boundary", range(12))
 def test_a_disk_that_is_full_leaves_nothing(host: FakeHost, boundary: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the change that could not be written down is left, whichever write fails."""
+    """Nothing remains of a change that could not be recorded, whichever write fails."""
     before = host.files()
     opens = iter(range(1000))
     fsync = os.fsync
@@ -531,7 +531,7 @@ def test_a_disk_that_is_full_leaves_nothing(host: FakeHost, boundary: int, monke
         assert host.files() == before
         assert list(host.path(rollback.BASE).parent.rglob("*")) == []
     except OSError:
-        pass  # the guard's own write; what it does then is told in test_rollback.py
+        pass  # the guard's own write; test_rollback.py tests what it does then
     monkeypatch.setattr(os, "fsync", fsync)
     host.pass_time(60)
     assert host.left() == []

@@ -19,7 +19,7 @@ TEXT = "network:\n  version: 2\n  ethernets:\n    x: {match: {name: enp9s0}, mtu
 
 
 class Node(rollback.Host):
-    """systemd's part is played by threads that run the guard; `netplan apply` is a program that ends well."""
+    """Threads that run the guard stand in for systemd; `netplan apply` is a program that succeeds."""
 
     def __init__(self, fake: FakeNode) -> None:
         super().__init__(str(fake.root))
@@ -53,7 +53,7 @@ def node(tmp_path: pathlib.Path) -> Node:
 
 
 class Run(threading.Thread):
-    """One run: begin, then confirm as long as it must; `confirms` False is a controller that dies after begin."""
+    """One run: begin, then confirm until it has ended; `confirms` False is a controller that dies after begin."""
 
     def __init__(self, node: Node, name: str, mtu: int, confirms: bool = True, timeout: float = 20) -> None:
         super().__init__(daemon=True)

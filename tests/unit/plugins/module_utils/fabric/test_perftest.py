@@ -43,7 +43,7 @@ def test_device_gid_and_port_are_those_of_the_test() -> None:
     words = argv(TEST)
     said = dict(itertools.pairwise(words))
     assert (said["-d"], said["-x"], said["-i"], said["-s"], said["-D"]) == ("rocep1s0f0v0", "3", "1", "65536", "2")
-    # the ends meet at `port`; the program listens at the next one
+    # the ends rendezvous on `port`; the program listens on the next one
     assert said["-p"] == "18601"
     assert "-m" not in words
 
@@ -75,7 +75,7 @@ def test_bandwidth_by_iterations() -> None:
 
 
 def test_a_bandwidth_too_low_for_its_two_digits_is_that_of_the_messages() -> None:
-    """As seen on a busy lab: packets were sent again and again, and all 20 messages came."""
+    """As seen on a busy lab: packets were retransmitted many times, and all 20 messages arrived."""
     said = real("write_bw")
     assert figures("ib_write_bw", said.replace("4.48", "0.00").replace("0.001147", "0.000001"))["gbps"] == 0.000033
     assert figures("ib_write_bw", said.replace("4.48", "0.00").replace("0.001147", "0.000000"))["gbps"] == 0
@@ -88,7 +88,7 @@ def test_bandwidth_by_duration_has_no_peak_to_speak_of() -> None:
 
 
 def test_bandwidth_in_the_unit_of_older_versions() -> None:
-    """Constructed: perftest before 6 names 2^20 bytes MB."""
+    """Constructed: perftest before 6 calls 2^20 bytes MB."""
     assert figures("ib_write_bw", real("write_bw").replace("MiB/sec", "MB/sec")) == figures(
         "ib_write_bw", real("write_bw")
     )

@@ -33,7 +33,7 @@ def test_the_installed_script_is_the_restorer_itself() -> None:
 
 
 def test_ansible_s_own_loader_gives_the_same_script() -> None:
-    """The controller loads collections by a loader of Ansible's, modules come out of a zip."""
+    """On the controller, Ansible's own loader loads collections; modules come out of a zip."""
     top = next(p for p in map(pathlib.Path, sys.path) if (p / "ansible_collections" / "dgxspark").exists())
     code = f"""
 import hashlib

@@ -33,7 +33,7 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
 
 
 def free_port() -> int:
-    """A port whose successor is free, too."""
+    """A free port whose next port is free, too."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -150,7 +150,7 @@ def test_a_server_that_cannot_start_is_told_to_the_client(
     assert "Failed to modify QP 17 to RTR" in called[0].message
 
 
-# With the second bounds the second guard (`timeout`) comes first, as it does on a busy machine.
+# With the second bounds the second guard (`timeout`) acts first, as it does on a busy machine.
 @pytest.mark.parametrize(("test", "grace"), [(1, 0.5), (6, -2)])
 def test_a_hanging_program_is_ended_on_both_sides(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, test: float, grace: float
@@ -195,7 +195,7 @@ def test_a_program_that_is_not_installed(tmp_path: pathlib.Path, monkeypatch: py
 
 
 def test_a_program_ends_even_when_its_runner_is_killed(folder: pathlib.Path) -> None:
-    """The bound of `timeout` holds: nothing remains on a node whose ssh connection broke."""
+    """`timeout` enforces its limit: nothing keeps running on a node whose ssh connection broke."""
     _client, server = ends()
     code = (
         "import sys\n"

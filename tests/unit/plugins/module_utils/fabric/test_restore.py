@@ -1,4 +1,4 @@
-"""The restorer against a fake kernel: what a node is like afterwards, whatever it was before."""
+"""The restorer against a fake kernel: the state of a node afterwards, whatever it was before."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def document(node: FakeNode, count: int = 3, **vf: t.Any) -> dict[str, t.Any]:
 
 
 def state(node: FakeNode) -> dict[str, t.Any]:
-    """What the host's fabric interfaces are like: MAC, MTU, link, sysctls; and what functions hold for VFs."""
+    """The state of the host's fabric interfaces: MAC, MTU, link, sysctls; and what functions store for VFs."""
     found: dict[str, t.Any] = {}
     for device in node.devices.values():
         if device.pci:
@@ -92,7 +92,7 @@ def test_a_vf_s_driver_sees_its_mac_from_the_first(node: FakeNode) -> None:
 
 
 class Loading(FakeHost):
-    """The driver's module is just being loaded: it has taken the last VF of each function, which has no interface yet."""
+    """The driver's module is just being loaded: it has bound the last VF of each function, which has no interface yet."""
 
     def __init__(self, node: FakeNode) -> None:
         super().__init__(node)
@@ -214,7 +214,7 @@ def test_boot_waits_for_an_interface_that_is_coming(tmp_path: pathlib.Path) -> N
 
 
 def test_boot_lets_udev_name_a_function_first(tmp_path: pathlib.Path) -> None:
-    """An interface that is set up before udev renames it keeps its wrong name on older kernels."""
+    """On older kernels, an interface that is brought up before udev renames it keeps its wrong name."""
     node = spark(tmp_path, vfs=0, ports=[0])
     data = node.root / "run/udev/data"
     data.mkdir(parents=True)
@@ -339,7 +339,7 @@ def _config(node: FakeNode, wanted: dict[str, t.Any]) -> str:
 def test_a_write_that_the_kernel_does_not_end_is_given_up(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening a pipe that nobody reads never ends, as writing sriov_numvfs of a VF that is held open."""
+    """Opening a pipe that nobody reads never returns, like a write to sriov_numvfs while a VF is held open."""
     path = tmp_path / "sriov_numvfs"
     os.mkfifo(path)
     monkeypatch.setattr(restore, "WRITE_WAIT", 0.3)

@@ -18,7 +18,7 @@ PATH = "/etc/netplan/90.yaml"
 
 
 class Node(Host):
-    """`netplan apply` is a small program; what it is told to do stands in `script`."""
+    """`netplan apply` is a small Python program: `script`."""
 
     def __init__(self, root: pathlib.Path) -> None:
         super().__init__(str(root))
@@ -34,7 +34,7 @@ class Node(Host):
         return super().start([sys.executable, "-c", self.script], log)
 
     def prepared(self, seconds: float) -> None:
-        """A change of two files is pending: one was there, one was not."""
+        """A change of two files is pending: one existed before, one did not."""
         self.put(PATH, FileImage(b"old", 0o640, os.geteuid(), os.getegid()))
         owner = (os.geteuid(), os.getegid())
         after = {PATH: FileImage(b"new", 0o600, *owner), "/etc/netplan/91.yaml": FileImage(b"more", 0o600, *owner)}
@@ -129,7 +129,7 @@ def test_two_steps_never_run_at_once(node: Node, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_is_never_half_written(node: Node) -> None:
-    """What a killed write leaves is no .yaml file, and the next write takes it away."""
+    """What a killed write leaves behind is not a .yaml file, and the next write removes it."""
     node.put(PATH, FileImage(b"old", 0o600, os.geteuid(), os.getegid()))
     (node.path(PATH).parent / ".90.yaml.dgxspark-new").write_bytes(b"ha")
     node.put(PATH, FileImage(b"new", 0o600, os.geteuid(), os.getegid()))

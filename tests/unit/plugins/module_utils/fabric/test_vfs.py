@@ -1,4 +1,4 @@
-"""What is different, and what speaks against a change: against values, no files."""
+"""What differs, and what forbids a change: on values, without files."""
 
 from __future__ import annotations
 
@@ -295,13 +295,13 @@ def test_what_was_there_before_differs_in_nothing_from_what_is_there(states: lis
     assert vfs.before(node, noted) == noted
 
 
-# --- functions that are planned no longer -------------------------------------------------------------------------------
+# --- functions that are no longer planned -------------------------------------------------------------------------------
 
 SECOND = "0002:01:00.0"
 
 
 def second_function(prefix: str) -> Function:
-    """A function that is not planned, whose VFs have such MACs."""
+    """A function that is not planned, whose VFs have MACs with this prefix."""
     vfs_there = tuple(good_vf(i, admin_mac=prefix + mac(i)[5:]) for i in range(2))
     return good_function(2, pci=SECOND, netdev=Netdev("enP2p1s0f0np0", "4c:bb:47:00:00:02", 9000), vfs=vfs_there)
 

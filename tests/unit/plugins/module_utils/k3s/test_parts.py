@@ -1,4 +1,4 @@
-"""Parts of laying K3s on a node that need no node: firewall rules, log lines, the unit, what a start means."""
+"""Parts of installing K3s that need no node: firewall rules, log lines, the unit, how a start ends."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_every_sign_fits_its_own_line_and_comes_before_others_that_do(name: str)
 
 
 class Systemd:
-    """What systemctl and journalctl say, one state after the other."""
+    """The output of systemctl and journalctl, one state after the other."""
 
     def __init__(self, states: list[tuple[str, str, int]], log: str = "") -> None:
         self.states, self.log, self.clock = list(states), log, 1000.0

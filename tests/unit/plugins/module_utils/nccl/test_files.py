@@ -1,4 +1,4 @@
-"""Log files: globs, gzip, what is no log, and lines without end."""
+"""Log files: globs, gzip, files that are no log, and endless lines."""
 
 from __future__ import annotations
 

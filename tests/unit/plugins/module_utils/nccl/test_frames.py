@@ -1,4 +1,4 @@
-"""What runtimes and collectors wrap around a line, and lines that they cut: the same log comes out."""
+"""What runtimes and collectors wrap around a line, and lines that they split: the same log comes out."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ def test_a_line_that_never_ends_is_handed_on_in_pieces() -> None:
         {"MESSAGE": "TEXT", "_PID": "1"},
         {"line": "TEXT", "labels": {"pod": "sglang-0"}},
         {"_source": {"kubernetes": {"pod": "sglang-0"}, "log": "TEXT"}},
-        {"date": 1, "log": "TEXT", "stream": "stdout"},  # a collector takes the end of the line away
+        {"date": 1, "log": "TEXT", "stream": "stdout"},  # a collector strips the newline
         {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "NCCL TEXT"}}]}]}]},
     ],
 )
 def test_records_of_collectors_are_read(record: dict[str, t.Any]) -> None:
     texts = ["spark1:1:1 [0] NCCL INFO Using network IB", "an engine's own line"]
-    named = "NCCL TEXT" in json.dumps(record)  # by nothing but what it says
+    named = "NCCL TEXT" in json.dumps(record)  # only its text tells which field is the log line
     if named:
         texts = [f"NCCL {text}" for text in texts]
     raw = [json.dumps(record).replace("NCCL TEXT" if named else "TEXT", text) for text in texts]
     assert bare(raw) == texts
     assert bare([f"{TIME} stdout F {line}" for line in raw]) == texts
-    # `kubectl logs --timestamps`, `--prefix`, and a list that was written in lines.
+    # `kubectl logs --timestamps`, `--prefix`, and a JSON list over several lines.
     assert bare([f"{TIME} {line}" for line in raw]) == texts
     assert bare([f"[pod/serve-default-rank0-0/rank] {line}" for line in raw]) == texts
     assert bare([f"[{raw[0]},", f"  {raw[1]}]"]) == texts

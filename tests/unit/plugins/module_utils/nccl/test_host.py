@@ -1,4 +1,4 @@
-"""What the node's own processes get: each file once, nobody else's file touched, and all of it back."""
+"""What the node's own processes get: each file once, no other file touched, and all of it undone."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_nccl_reads_its_own_variables_and_others_stand_beside_them(node: Node) -
 
 
 def as_nccl_reads(text: str) -> dict[str, str]:
-    """NCCL 2.21's setEnvFile (src/misc/param.cc): up to the first `=` is the name, all after it the value."""
+    """NCCL 2.21's setEnvFile (src/misc/param.cc): the name is what precedes the first `=`, the value is the rest."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, sign, value = line.partition("=")
@@ -215,7 +215,7 @@ def test_a_mode_that_was_changed_by_hand_goes_back(node: Node) -> None:
 
 
 def test_a_killed_run_is_simply_run_again(node: Node) -> None:
-    """The sysctl was set and the journal kept, but no file: the first value is the journal's."""
+    """The sysctl was set and the journal written, but no file: the original value is in the journal."""
     node.refused = nccl.CONF
     with pytest.raises(CollectionError):
         node.run(WISH)
@@ -258,7 +258,7 @@ def test_what_cannot_be_meant_is_one_error(node: Node, wish: HostSettings, told:
 
 
 def test_the_file_can_be_sourced(node: Node) -> None:
-    """A shell reads what was meant, without quotes, which Docker would pass on."""
+    """A shell reads the right values, without quotes, which Docker would pass on."""
     import subprocess
 
     node.run(WISH)

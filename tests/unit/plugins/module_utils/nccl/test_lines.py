@@ -190,7 +190,7 @@ LONG = {
 )
 @pytest.mark.parametrize("unit", LONG.values(), ids=LONG)
 def test_a_long_line_takes_time_in_proportion_to_its_length(start: str, unit: str) -> None:
-    """Four times the length takes about four times as long, not sixteen; what else the machine does is no part of the least time."""
+    """Four times the length takes about four times as long, not sixteen; the minimum time excludes the machine's other load."""
 
     def seconds(length: int) -> float:
         line = start + unit * (length // len(unit)) + " NCCL]"

@@ -1,4 +1,4 @@
-"""A signature is found at little cost: what a line must hold first is told of its pattern, and never wrongly."""
+"""A signature is found cheaply: the text that a matching line must contain is derived from its pattern, never wrongly."""
 
 from __future__ import annotations
 

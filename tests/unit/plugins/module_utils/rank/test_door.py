@@ -1,4 +1,4 @@
-"""The door before an engine, by real processes and sockets: who passes, what the engine sees, and how both end."""
+"""The door in front of an engine, by real processes and sockets: who passes, what the engine sees, and how both end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive, free_port
 
 KEY = "k" + "9fB-_3" * 6
-# Keeps what it is sent, answers in pieces as a stream does, and notes when it is hung up on.
+# Records what it is sent, answers in pieces as a stream does, and notes when the client disconnects.
 ENGINE = """
 import pathlib, socket, sys, threading, time
 port, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -190,7 +190,7 @@ def test_nothing_but_the_key_passes(lines: list[bytes]) -> None:
     head = b"\r\n".join([b"GET / HTTP/1.1", *lines, b"", b""])
     with pytest.raises(door.Refused):
         door.passed(head, KEY.encode())
-    # Nor the key beside another one.
+    # Nor the key given twice.
     twice = [b"Authorization: Bearer " + KEY.encode()] * 2
     with pytest.raises(door.Refused):
         door.passed(b"\r\n".join([b"GET / HTTP/1.1", *lines, *twice, b"", b""]), KEY.encode())

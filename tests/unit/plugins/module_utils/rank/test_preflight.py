@@ -1,4 +1,4 @@
-"""What a rank refuses to start with, each with its cause: a tree of files for the node's own, loopback for its peers."""
+"""When a rank refuses to start, each with its cause: a tree of files for the node, loopback for its peers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_interface_without_carrier_is_the_cause_and_not_its_silent_peers(
     found = refusal(config(), root)
     assert found.cause == "link"
     assert "p0f0v0: net1 has no carrier" in str(found)
-    # A VF's link needs a moment after its move.
+    # A VF's link needs a moment after the VF has moved.
     monkeypatch.setattr(preflight, "CARRIER_S", 20.0)
     threading.Timer(0.7, lambda: carrier.write_text("1\n", encoding="ascii")).start()
     assert refusal(config(), root).cause == "peer"
@@ -183,7 +183,7 @@ def test_the_program_ends_with_the_cause_s_status(tmp_path: pathlib.Path, capsys
 
 
 class Server(http.server.HTTPServer):
-    """An API server as a pod meets it: TLS by the cluster's own authority. asked: what it was asked, and by whom."""
+    """An API server as a pod sees it: TLS by the cluster's own CA. asked: the requests, and who made them."""
 
     def __init__(self, root: pathlib.Path, status: int) -> None:
         asked: list[tuple[str, str, str | None]] = []

@@ -36,7 +36,7 @@ def make(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[..., Group]]:
 def test_a_group_serves_loses_a_rank_and_comes_back(make: t.Callable[..., Group]) -> None:
     group = make(4, rails=True)
     group.start(0, 1, 2)
-    # Three of four: nobody starts, nobody is ready, nobody is killed for it.
+    # Three of four: no engine starts, no rank is ready, no rank is killed for it.
     group.wait(0, 1, 2, path="/live")
     assert group.probe(0, "/ready")[0] == 503
     assert not any(group.engines(rank) for rank in range(4))
@@ -44,7 +44,7 @@ def test_a_group_serves_loses_a_rank_and_comes_back(make: t.Callable[..., Group]
     group.wait()
     assert "serving; the first tokens: ' 6 7'" in group.log(0)
     first = [group.engines(rank, 1)[0] for rank in range(4)]
-    # One rank's supervisor is killed as a container is: the others end by themselves, with a status and a cause.
+    # One rank's supervisor is killed as a container is: the others exit by themselves, with a status and a cause.
     group.processes[2].kill()
     assert group.ended(0, 1, 3) == [LOST, LOST, LOST]
     assert "rank 2 (spark3) is lost" in group.last_word(0)
@@ -70,14 +70,14 @@ def test_an_engine_that_ends_takes_the_group_with_it(
     assert codes[rank] == (status or supervisor.STATUS["ended"])
     assert codes[1 - rank] == LOST
     assert said in group.last_word(rank)
-    # The other one tells whose fault it was.
+    # The other one reports whose fault it was.
     assert said in group.last_word(1 - rank)
 
 
 def test_probes_and_ranks_know_of_an_end_before_what_is_left_of_the_engine_has_stopped(
     make: t.Callable[..., Group],
 ) -> None:
-    """As a real engine whose processes took their time when the first of them was killed."""
+    """As with a real engine whose processes were slow to end after the first of them was killed."""
     group = make(2, bounds={**BOUNDS, "stop_s": PATIENCE})
     stubborn = f"trap '' TERM; python3 {group.folder / 'engine.py'} {group.api} {group.folder} $0"
     group.configure(0, argv=["sh", "-c", f"({stubborn}) & wait", "0"])
@@ -124,7 +124,7 @@ def test_a_stop_while_waiting_for_the_others_ends_at_once(make: t.Callable[..., 
 
 
 def test_a_silent_rank_is_missed(make: t.Callable[..., Group]) -> None:
-    """As with a node that lost its power: the connection stands, but nothing comes any more."""
+    """As with a node that lost power: the connection is still open, but nothing arrives any more."""
     group = make(3)
     group.start()
     group.wait()
@@ -154,7 +154,7 @@ def test_packets_are_sent_back_to_planned_peers_alone_and_never_for_ever(make: t
         return peer
 
     def answers(peer: socket.socket, *unanswered: bytes) -> list[bytes]:
-        """Send packets, then a question; return all that comes up to its answer. Packets are taken in their order."""
+        """Send packets, then a question; return everything received up to its answer. Packets are handled in order."""
         for data in unanswered:
             peer.sendto(data, target)
         number = b"%04d" % next(asked)
@@ -170,7 +170,7 @@ def test_packets_are_sent_back_to_planned_peers_alone_and_never_for_ever(make: t
         peer, stranger = bound((group.address(1), 0)), bound(("127.0.0.1", 0))
         assert len(answers(peer)) == 1
         stranger.sendto(b"?p0f0v0 0 ....", target)
-        assert len(answers(peer)) == 1  # by now the stranger's question has been taken
+        assert len(answers(peer)) == 1  # by now the stranger's question has been handled
         stranger.setblocking(False)
         with pytest.raises(BlockingIOError):
             stranger.recv(9000)
@@ -195,7 +195,7 @@ def test_no_token_is_not_ready(make: t.Callable[..., Group]) -> None:
     assert "no token" in group.last_word(0)
 
 
-# --- what the node's memory guard is told --------------------------------------------------------------------------------
+# --- what the node's memory guard learns ---------------------------------------------------------------------------------
 
 
 def score(pid: int) -> int:
@@ -309,15 +309,15 @@ def test_strangers_hold_no_place_for_long_however_many_they_are_and_whatever_the
         strangers = [opened.enter_context(socket.create_connection(place)) for _each in range(200)]
         until = time.monotonic() + supervisor.STRANGER_S + 3
         while time.monotonic() < until:
-            for each in strangers[::2]:  # the others say nothing
+            for each in strangers[::2]:  # the others send nothing
                 with contextlib.suppress(OSError):
                     each.send(b"x")
             time.sleep(0.2)
-            assert group.probe(0, "/live")[0] == 200  # those who wait longest go first: a probe finds room
+            assert group.probe(0, "/live")[0] == 200  # the oldest are closed first: a probe finds room
             threads = len(list(pathlib.Path(f"/proc/{group.processes[0].pid}/task").iterdir()))
             assert threads < supervisor.STRANGERS + 20
         closed(strangers)
-        # A rank among them stays, and is not taken for one of them later.
+        # A rank's connection is kept, and is not taken for a stranger's later.
         group.start(1)
         group.wait()
         more = [opened.enter_context(socket.create_connection(place)) for _each in range(100)]

@@ -73,7 +73,7 @@ def test_a_second_run_writes_nothing(tmp_path: pathlib.Path) -> None:
     [
         SOURCE.replace("10,", "11,"),  # the first edit's code is another
         SOURCE.replace("[which]", "[ which ]"),  # the second's
-        SOURCE + SOURCE,  # it is there twice
+        SOURCE + SOURCE,  # it occurs twice
         "",
     ],
     ids=["first", "second", "twice", "empty"],
@@ -159,7 +159,7 @@ def test_one_edit_that_is_there_does_not_hide_that_another_has_drifted(tmp_path:
     [
         RAISED.replace("    return", "        return").replace(
             "which):\n", "which):\n    if which:\n"
-        ),  # under a condition
+        ),  # inside a condition
         RAISED.replace("len(LIMITS)]", "len(LIMITS)] + 1"),
     ],
     ids=["indented", "goes on"],
@@ -174,7 +174,7 @@ def test_what_only_looks_like_the_result_is_drift(tmp_path: pathlib.Path, text: 
 
 
 def test_a_known_fix_counts_before_the_code_that_it_left_in_place(tmp_path: pathlib.Path) -> None:
-    """Whoever adds a line behind the code that we replace leaves our `expect` there: not to be done twice."""
+    """A fix that adds a line after the code that we replace leaves our `expect` in place: do not apply it twice."""
     text = SOURCE.replace("    10,\n]\n", "    10,\n]\nLIMITS = [ *LIMITS , 12 ]  # more\n")
     path = site(tmp_path, text)
     edit = Edit("    10,\n]\n", EDITS[0].replace, fixed=("LIMITS = [*LIMITS,",))
@@ -183,7 +183,7 @@ def test_a_known_fix_counts_before_the_code_that_it_left_in_place(tmp_path: path
 
 
 def test_code_that_has_moved_from_a_file_that_is_still_there(tmp_path: pathlib.Path) -> None:
-    """The old place only forwards; an edit whose code is still in it is made all the same."""
+    """The old file only re-exports; an edit whose code is still in it is made all the same."""
     path = site(tmp_path, "from engine.new.limits import *\n")
     with pytest.raises(PatchError, match="drifted"):
         apply([ONE], tmp_path)
@@ -212,7 +212,7 @@ def test_nothing_at_all_is_written_where_one_patch_is_refused(tmp_path: pathlib.
     with pytest.raises(PatchError) as refused:
         apply([ONE, other, third], tmp_path)
     assert good.read_text() == SOURCE
-    # All that is wrong is told at once.
+    # All problems are reported at once.
     assert "patch other:" in str(refused.value) and "patch third:" in str(refused.value)
 
 

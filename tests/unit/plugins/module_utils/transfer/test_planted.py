@@ -1,4 +1,4 @@
-"""What a rank that can write beside the weights could lay for root to fall over: nothing outside is ever written or read."""
+"""Traps for root that a rank with write access beside the weights could lay: nothing outside is ever written or read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEEN = {"m/blobs/a", "m/blobs/b", "m/blobs/c", "m/.seal", "m/refs/main", "m/snap
 
 @pytest.fixture
 def outside(tmp_path: pathlib.Path) -> t.Iterator[pathlib.Path]:
-    """A folder of the host's, which must be at the end as it was."""
+    """A folder of the host's, which must be unchanged at the end."""
     place = tmp_path / "etc"
     place.mkdir()
     (place / "shadow").write_bytes(SECRET)
@@ -46,7 +46,7 @@ def outside(tmp_path: pathlib.Path) -> t.Iterator[pathlib.Path]:
 
 
 def pull(folder: pathlib.Path) -> list[CollectionError]:
-    """Copy from one node to another, into the second of which something was laid."""
+    """Copy from one node to another one, on which something was planted."""
     roots, port, errors = [folder / "node1", folder / "node2"], free_port(), []
     fill(roots[0])
     links = [
@@ -151,7 +151,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: pathlib.Path, outside: p
 
 
 def test_a_file_that_is_too_large_for_memory_is_not_read_into_it(tmp_path: pathlib.Path) -> None:
-    """A text beside the weights, which a rank can make as long as the disk's holes allow."""
+    """A text beside the weights, which a rank can make as long as it likes, as a sparse file."""
     goal = made(tmp_path)
     fill(tmp_path)
     place = tmp_path / "m/refs/main"

@@ -39,7 +39,7 @@ def fill(root: pathlib.Path, content: dict[str, bytes] | None = None) -> None:
 
 
 def seal(parcel: Parcel) -> None:
-    """Have a node believe that its files are right as they are."""
+    """Make a node believe that its files are right as they are."""
     known: parcels.Known = {}
     for item in parcel.items:
         parcels.note(parcel, item, known, parcels.stamp(parcel.files, item.path))
@@ -179,7 +179,7 @@ def test_who_writes_to_a_sealed_file_cannot_hide_it_by_its_time(tmp_path: pathli
 
 @pytest.mark.parametrize("drip", [b"", b"x"], ids=["silent", "dripping"])
 def test_a_connection_that_says_nothing_is_let_go_and_holds_nobody_up(tmp_path: pathlib.Path, drip: bytes) -> None:
-    """More of them than there is room for, silent or with a byte now and then, and then a child that copies."""
+    """More of them than there is room for, silent or sending a byte now and then, and then a child that copies."""
     chain = Chain(tmp_path, 2, patience_s=15)
     fill(chain.roots[0])
     threads = [threading.Thread(target=chain.run, kwargs={"only": [number]}) for number in (1, 2)]
@@ -248,7 +248,7 @@ def test_who_has_not_the_token_gets_nothing(tmp_path: pathlib.Path) -> None:
     fill(chain.roots[0])
     chain.run(tokens={2: "another"})
     assert "node1 (127.0.0.1) refuses" in str(chain.errors[2]) and "401" in str(chain.errors[2])
-    assert not any(content_of(chain.roots[1]).values())  # an empty file has nothing to give away
+    assert not any(content_of(chain.roots[1]).values())  # an empty file has no bytes that could leak
 
 
 def test_it_listens_on_its_own_address_alone(tmp_path: pathlib.Path) -> None:

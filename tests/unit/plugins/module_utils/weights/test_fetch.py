@@ -35,7 +35,7 @@ FILES = {
     "same.safetensors": BIG,
     "sub/tokenizer.json": b"{}" * 50,
 }
-TOTAL = sum(map(len, FILES.values())) - len(BIG)  # equal files are there once
+TOTAL = sum(map(len, FILES.values())) - len(BIG)  # equal files are stored once
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def hub() -> t.Iterator[Hub]:
 
 
 def wanted(hub: Hub, folder: pathlib.Path, **more: t.Any) -> Wanted:
-    # As an owner's proxy would have it: what goes wrong is told at once, not after minutes of patience.
+    # As with an owner's proxy: errors are reported at once, not after minutes of retries.
     environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
     return Wanted(str(folder / "cache"), REPO, python=PYTHON, environment=environment, **more)
 
@@ -301,7 +301,7 @@ def test_a_rank_that_changes_a_file_the_list_beside_it_and_the_times_deceives_no
 
 
 def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
-    """A list that somebody made up for his own files is not what they are compared with."""
+    """Files are not compared with a list that somebody forged for them."""
     asked = wanted(hub, tmp_path)
     made = have(asked)
     file = next(f for f in made.files if f.path == "model-2.safetensors")
@@ -312,7 +312,7 @@ def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
     seal(cache.parcel(asked.root, forged))
     assert have(asked) == forged
     assert have(dataclasses.replace(asked, verify=True)) == made
-    # Without the hub the node's own list is all there is, which is said.
+    # Without the hub the node's own list is all there is, which is reported.
     hub.stop()
     said: list[str] = []
     with Progress(None) as progress:
@@ -347,7 +347,7 @@ def test_a_download_writes_nothing_through_a_file_that_is_a_link(hub: Hub, tmp_p
     assert outside.read_text() == "root's own"
     assert parcels.state(cache.parcel(asked.root, made)).whole
     assert {f.path: (base / "snapshots" / made.revision / f.path).read_bytes() for f in made.files} == FILES
-    # And taking it away leaves what links led to.
+    # And removing it leaves what the links point to.
     other = base / "snapshots" / ("d" * 40)
     other.symlink_to(tmp_path)
     with pytest.raises(CollectionError, match=f"{other} is a link, or no folder"):
@@ -361,7 +361,7 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     asked = wanted(hub, tmp_path)
     made = have(asked)
     assert cache.small_files(asked.root, made, ["config.json", "hf_quant_config.json"]) == {"config.json": {"a": 1}}
-    # A rank leads the snapshot's link elsewhere: what is read is the blob of the list.
+    # A rank points the snapshot's link elsewhere: what is read is the blob in the list.
     link = pathlib.Path(hub_of(asked), cache.folder(REPO), "snapshots", made.revision, "config.json")
     link.unlink()
     link.symlink_to("/etc/passwd")
@@ -376,7 +376,7 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     place.write_text('{"a": 2}', encoding="utf-8")
     with pytest.raises(CollectionError, match="differs from our list"):
         cache.small_files(asked.root, made, ["config.json"])
-    # Nor is a file read whose size tells that it is another.
+    # Nor is a file read whose size shows that it is another one.
     with place.open("wb") as file:
         file.truncate(256 * 2**20)
     tracemalloc.start()

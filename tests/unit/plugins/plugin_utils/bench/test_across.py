@@ -1,4 +1,4 @@
-"""What only several requests show: answers that a full batch changes, equal answers to different questions, wrong ones."""
+"""What shows only across requests: answers that a full batch changes, equal answers to different questions, wrong ones."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def cut_at_limit(text: str) -> list[Record]:
 
 
 def test_the_seed_s_fingerprint_is_garbage_where_the_text_says_nothing_either() -> None:
-    """Eight streams of one token, equal speeds, all cut: found after the end, without the guards of the streams."""
+    """Eight streams of one repeated token, equal speeds, all cut: found after the end, without the per-stream guards."""
     signs = fingerprint(cut_at_limit("!" * 3072), REQUESTS, LIMITS.squeezed, LIMITS.burst)
     assert {sign.id: sign.severity for sign in signs} == {
         "tokens.identical-speed": "error",
@@ -123,7 +123,7 @@ def test_the_seed_s_fingerprint_is_garbage_where_the_text_says_nothing_either() 
 
 
 def test_sound_answers_that_were_cut_in_step_are_odd_at_most() -> None:
-    """One batch steps for all: sound streams that are cut at the limit together have the same speed, too."""
+    """A batch runs in lockstep: sound streams that are cut at the limit together have the same speed, too."""
     signs = fingerprint(cut_at_limit(noise(5, 700)), REQUESTS, LIMITS.squeezed, LIMITS.burst)
     assert {sign.severity for sign in signs} == {"warning"}
 
@@ -132,7 +132,7 @@ def test_sound_answers_that_were_cut_in_step_are_odd_at_most() -> None:
     "text", ["391", "The sum is 391, as 17 times 23 is.", noise(5, 60), "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"]
 )
 def test_short_answers_that_were_cut_in_step_are_odd_at_most(text: str) -> None:
-    """Too short to tell by compression; whether each says something its own guards have judged."""
+    """Too short to judge by compression; whether each one has content was judged by its own guards."""
     signs = fingerprint(cut_at_limit(text), REQUESTS, LIMITS.squeezed, LIMITS.burst)
     assert {sign.id: sign.severity for sign in signs} == {
         "tokens.identical-speed": "warning",

@@ -1,4 +1,4 @@
-"""What comes on many connections: whole, and with the time at which it came, however late it is read."""
+"""What arrives on many connections: complete, and with its time of arrival, however late it is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 async def read(count: int, sent: bytes, busy_s: float = 0.0) -> tuple[list[Pieces], list[bool], float]:
-    """Send to so many connections byte by byte, while the loop is busy for so long, and close; return what was read, and when it was sent."""
+    """Send to `count` connections byte by byte, keep the loop busy, and close; return what was read, and when the last byte was sent."""
     pairs = [pair() for _number in range(count)]
     pieces, ended = [Pieces() for _pair in pairs], [False] * count
 
@@ -45,7 +45,7 @@ async def read(count: int, sent: bytes, busy_s: float = 0.0) -> tuple[list[Piece
                     lambda exc, number=number: at_end(number, exc),
                 )
             )
-        # The kernel notes no times before it has been asked to for a while.
+        # The kernel records timestamps only some time after they were enabled.
         for _here, there in pairs:
             there.sendall(b".")
         await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""The canary's request against a scripted stand-in server: every way to fail has its cause, and none takes for ever."""
+"""The canary's request against a scripted stand-in server: every failure has its cause, and none takes for ever."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_server_that_hangs_costs_no_more_than_the_deadline(server: ChatServer,
     outcome = send(server, answer, timeout=1.0)
     assert outcome.cause == "tokens.hang"
     assert "no answer within 1 s" in outcome.message
-    # Not a measure of speed: without a deadline it would be ten minutes, or ten seconds of drips and `truncated`.
+    # Not a timing test: without a deadline it would take ten minutes, or ten seconds of drips and end as `truncated`.
     assert time.monotonic() - began < 300
 
 

@@ -30,7 +30,7 @@ def told(*events: tuple[float, bytes], began: float = 0.0) -> ChatStream:
 
 
 def even(count: int, gap: float, began: float = 0.0, first: float = 0.5, reason: str = "stop") -> Record:
-    """Say one word a token, `gap` seconds apart."""
+    """Stream one word per token, `gap` seconds apart."""
     words = [(began + first + n * gap, delta(f"w{n} ")) for n in range(count)]
     end = began + first + (count - 1) * gap
     return record_of(0, 0, told(*words, (end, delta("", reason) + usage(count)), began=began), end)
@@ -63,7 +63,7 @@ def test_an_end_without_a_token_takes_none(reason: str, tokens: int) -> None:
 
 
 def test_a_chunk_that_names_the_role_alone_is_no_token() -> None:
-    """Tools that take it for the first token show a better time to first token than any user has."""
+    """Tools that take it for the first token report a better time to first token than any user sees."""
     stream = told(
         (0.1, delta(role="assistant")),
         (0.1, delta("", role="assistant")),
@@ -76,7 +76,7 @@ def test_a_chunk_that_names_the_role_alone_is_no_token() -> None:
 
 
 def test_several_tokens_in_a_chunk_are_counted_by_usage_and_their_time_is_shared() -> None:
-    """As speculation sends them: three chunks, nine tokens. The gap between chunks is not the time of a token."""
+    """As with speculation: three chunks, nine tokens. The gap between chunks is not the time per token."""
     stream = told((1.0, delta("a b c")), (1.3, delta("d e f")), (1.6, delta("g h i", "stop") + usage(9)))
     found = figures_of(record_of(0, 0, stream, 1.6), BURST)
     assert (found.tokens, found.chunks) == (9, 3)
@@ -94,7 +94,7 @@ def test_counts_that_run_along_tell_each_chunk_s_share() -> None:
     stream = told((1.0, counted("a b c", 3)), (1.4, counted("d", 4)), (1.8, counted("e f g h", 8) + delta("", "stop")))
     found = figures_of(record_of(0, 0, stream, 1.8), BURST)
     assert found.tokens == 8
-    # The tokens of the first chunk came at the first moment: five came after it.
+    # The first chunk's tokens arrive at time zero: five arrive after them.
     assert found.tokens_per_s == pytest.approx(5 / 0.8)
     assert found.itl_median_s == pytest.approx(0.1)
     assert found.itl_p99_s == pytest.approx(0.4, rel=0.05)
@@ -104,7 +104,7 @@ def test_counts_that_run_along_tell_each_chunk_s_share() -> None:
 @pytest.mark.parametrize("apart", [0.0, 0.00001])
 @pytest.mark.parametrize("tells", [False, True])
 def test_chunks_that_are_held_back_and_come_together_share_their_time(tells: bool, apart: float) -> None:
-    """Four at a time every 0.4 s: a token takes 0.1 s, and not 0 as most gaps do, and those of the first moment have no time."""
+    """Four at a time every 0.4 s: a token takes 0.1 s, not 0 like most gaps, and the tokens of the first four have no time."""
 
     def counted(count: int) -> bytes:
         choice = {"index": 0, "delta": {"content": "a "}, "finish_reason": None}
@@ -161,13 +161,13 @@ def test_an_error_event_in_a_stream_that_began_well_is_a_failed_request() -> Non
     level = level_of(2, [even(11, 0.1), failed], BURST)
     assert (level.ok, level.failed, level.garbage) == (1, 1, 0)
     assert level.causes == {"tokens.server-error": 1}
-    # What a failed request brought is neither speed nor tokens.
+    # What a failed request returned counts neither as speed nor as tokens.
     assert level.peak_tokens_per_s == pytest.approx(10)
     assert level.tokens == 11
 
 
 def test_both_sums_of_a_level() -> None:
-    """Two requests at 10 tokens/s each, one of which waits 5 s for its first token: they do not run at 20 in all."""
+    """Two requests at 10 tokens/s each, one of which waits 5 s for its first token: the total is not 20."""
     level = level_of(2, [even(21, 0.1, first=0.5), even(21, 0.1, first=5.0)], BURST)
     assert level.peak_tokens_per_s == pytest.approx(20)
     assert level.wall_s == pytest.approx(7.0)
@@ -178,7 +178,7 @@ def test_both_sums_of_a_level() -> None:
 
 
 def test_more_requests_than_run_at_once_do_not_add_up() -> None:
-    """Eight requests, two at a time: the peak is what two bring, or more rounds would look faster."""
+    """Eight requests, two at a time: the peak is that of two, or more rounds would look faster."""
     records = [even(11, 0.1, began=5.0 * turn) for turn in range(4) for _one in range(2)]
     assert level_of(2, records, BURST).peak_tokens_per_s == pytest.approx(20)
 

@@ -217,7 +217,7 @@ def test_a_guard_trips_long_before_the_token_limit() -> None:
     [
         ("!" * 64, "single"),
         ("the " * 12, "single"),
-        ("哈" * 30, None),  # one run of letters is one token to whom nobody says more
+        ("哈" * 30, None),  # one run of letters counts as one token unless the server says otherwise
         ("foo bar " * 32, "flood"),
         ("0" * 512, "single"),
         ("0" * 64, "single"),
@@ -249,7 +249,7 @@ TEXTS = st.one_of(
 
 @settings(deadline=None, max_examples=60)
 @given(TEXTS, st.lists(st.integers(0, 100000), max_size=40))
-@example(COLLAPSED["a Chinese sentence"], [400])  # the place of a find within a piece
+@example(COLLAPSED["a Chinese sentence"], [400])  # the position of a match within a piece
 def test_what_is_found_does_not_depend_on_the_pieces(text: str, cuts: list[int]) -> None:
     assert look(text, *cuts) == look(text)
 
@@ -290,7 +290,7 @@ def found(given_answers: list[Answer]) -> dict[str, str]:
 
 
 def test_the_fingerprint_of_a_collapsed_model() -> None:
-    """Eight requests as they were seen: equal to two decimal places, only reasoning, all cut at the limit."""
+    """Eight requests as observed: equal to two decimal places, only reasoning, all cut at the limit."""
     assert found(answers([18.06, 18.0601, 18.0599] + [18.06] * 5, content=False, reason="length")) == {
         "tokens.no-content": "error",
         "tokens.identical-speed": "error",

@@ -17,7 +17,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 
 
 def taken(answer: bytes, cuts: list[int], lost: bool = True) -> tuple[Exchange, bytes]:
-    """Feed an answer in pieces; return the exchange and the body that was taken."""
+    """Feed an answer in pieces; return the exchange and the body that was read."""
 
     async def run() -> tuple[Exchange, bytes]:
         body: list[bytes] = []

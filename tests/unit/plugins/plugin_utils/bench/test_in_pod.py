@@ -49,7 +49,7 @@ def laid(folder: pathlib.Path, wanted: Wanted) -> pathlib.Path:
 
 
 def run(programs: pathlib.Path, packages: pathlib.Path) -> tuple[str, dict[str, t.Any]]:
-    """Return what it says on the way, and its document. -S: nothing of this Python's own packages."""
+    """Return its progress output and its document. -S: none of this Python's own packages."""
     boot = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", boot, str(packages), str(programs / in_pod.PROGRAM)],

@@ -80,7 +80,7 @@ def test_times_are_of_the_text_and_not_of_the_role(server: ManyServer) -> None:
     server.answering = late
     (record,) = ask(server, 1, 1).records
     assert record.times[0] - record.began >= 0.3
-    assert len(record.times) == 3  # how far they lie apart is the machine's, too, which does much else
+    assert len(record.times) == 3  # the gaps depend on the machine's other load, too
     assert record.content == "abc"
 
 
@@ -149,12 +149,12 @@ def test_a_server_that_is_not_there_fails_each_request(server: ManyServer) -> No
 
 @pytest.mark.parametrize("n", [1, 8, 64])
 def test_streams_of_one_token_are_caught_while_they_run(server: ManyServer, n: int) -> None:
-    """The seed's blind spot: all race to max_tokens at once, each faster than a look at all of them."""
+    """The seed's blind spot: all race to max_tokens at once, each faster than a check over all of them."""
     server.answering = lambda _request: sse(*["! "] * 400, reason="length", tokens=400)
     turn = ask(server, n, n)
     assert [(record.status, record.cause) for record in turn.records] == [("garbage", "tokens.garbage")] * n
     assert {record.guard for record in turn.records} == {"loop"}
-    # It was left long before its end.
+    # They were aborted long before their end.
     assert all(len(record.content) < 800 for record in turn.records)
 
 

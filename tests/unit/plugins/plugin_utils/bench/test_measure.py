@@ -92,7 +92,7 @@ def test_streams_of_one_token_are_garbage_at_any_concurrency(server: ManyServer,
 
 def test_a_batch_that_is_computed_wrong_is_garbage_though_each_text_is_fine(server: ManyServer) -> None:
     def batched(request: Request) -> Answer:
-        # As soon as several run, the greedy prompt gets fluent words about something else. (Of two, one may be about to end.)
+        # As soon as several run, the greedy prompt gets fluent words about something else. (Of two, one may be ending.)
         if "one to forty" in request.body["messages"][0]["content"] and server.most > 2:
             return sse(*words(f"{request.body['seed']} {len(server.requests)}", 60), tokens=60, pause=0.002)
         return sound(request)
@@ -112,7 +112,7 @@ def test_garbage_to_the_greedy_prompt_is_the_level_s(server: ManyServer) -> None
 
 
 def test_every_answer_that_is_known_is_held_against_its_own_question(server: ManyServer) -> None:
-    """The second level asks on where the first one ended: questions 1 to 4, each fluent and wrong."""
+    """The second level continues where the first one ended: questions 1 to 4, each answer fluent and wrong."""
     found = run(server, 1, 4, workload=workload_of("reasoning", ENTRIES))
     assert [sign.id for sign in found[4].signs] == ["bench.wrong"]
     assert "4 of 4 answers that are known are wrong" in found[4].message
@@ -169,7 +169,7 @@ def test_bounds_that_are_none_are_refused(server: ManyServer, bad: dict[str, Any
 
 
 def refused(request: Request) -> Answer:
-    """Refuse the greedy prompt alone."""
+    """Refuse only the greedy prompt."""
     if "one to forty" in request.body["messages"][0]["content"]:
         return [head("500 Internal Server Error", "text/plain", chunked=False, Content_Length="4") + b"boom"]
     return sound(request)

@@ -1,4 +1,4 @@
-"""What engines say of their speculation, in the words of vLLM 0.32.0 and SGLang 0.5.10 and 0.5.23."""
+"""What engines report of their speculation, in the metrics of vLLM 0.32.0 and SGLang 0.5.10 and 0.5.23."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_events_that_are_alike_are_read_as_any_other(
     end: str,
     cuts: list[int],
 ) -> None:
-    """Events that come whole may be read a short way; byte by byte they never are."""
+    """Events that arrive whole may take a fast path; byte by byte they never do."""
     whole, bytewise = ChatStream(0.0), ChatStream(0.0)
     events = list[dict[str, t.Any]]()
     for shape, key, texts in shapes:
@@ -180,14 +180,14 @@ def test_an_error_event_in_two_pieces_is_one_and_the_next_event_is_none() -> Non
     with pytest.raises(StreamError, match="gave up in the middle: gone"):
         stream.feed(b"data: gone\n\n", 0.1)
     stream = ChatStream(0.0)
-    stream.feed(b"event: error\n\n", 0.0)  # without data it is none
+    stream.feed(b"event: error\n\n", 0.0)  # without data it is no event
     stream.feed(delta("Yes."), 0.1)
     assert stream.content == "Yes."
 
 
 @pytest.mark.parametrize("name", ["content", "reasoning_content"])
 def test_half_a_pair_of_surrogates_is_a_mark_and_no_traceback(name: str) -> None:
-    """A token that ends within a character, of a server that escapes what it has."""
+    """A token that ends within a character, from a server that escapes what it has so far."""
     stream = ChatStream(0.0)
     stream.feed(
         b'data: {"choices": [{"delta": {"' + name.encode() + b'": "so \\ud83d"}}], "model": "m\\udc00"}\n\n', 0.0

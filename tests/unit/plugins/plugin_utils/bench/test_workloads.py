@@ -41,7 +41,7 @@ def test_own_filling_differs_for_each_request_and_shared_filling_is_one() -> Non
 
 
 def test_a_later_level_asks_on_where_the_one_before_ended() -> None:
-    """Or a server's cache of prefixes answers for it."""
+    """Otherwise the server's prefix cache would answer."""
     work = workload_of("w", {"w": PLAIN | {"fill": FORM | {"sentences": 20}}})
     assert questions(work, 2, start=4) == questions(work, 6)[4:]
 

@@ -186,7 +186,7 @@ def test_an_image_is_an_archive_with_its_name_and_one_architecture(world: World)
     there = members(world.path(wanted))
     (entry,) = json.loads(there["index.json"])["manifests"]
     assert entry["digest"] == world.several.digest
-    # K3s takes images by tag alone, and gives them the name by digest itself (retagImages).
+    # K3s imports images by tag alone, and adds the name with the digest itself (retagImages).
     assert entry["annotations"]["io.containerd.image.name"] == "docker.io/acme/engine:1.2"
     blobs = {name.rpartition("/")[2]: data for name, data in there.items() if name.startswith("blobs/")}
     assert set(blobs) == {digest.removeprefix("sha256:") for digest in world.several.wanted["arm64"]}
@@ -267,7 +267,7 @@ def test_what_is_missing_or_wrong_is_one_error_that_names_it(world: World) -> No
     assert f"{world.path(LIST)} is not there" in said
     assert f"{len(BINARY) - 1} bytes were found, and {len(BINARY)} are expected" in said
     assert "engine 1.2 for arm64 (images/engine.tar, for k8s_dgx) is not in the bundle" in said
-    # bundle.yml mends it.
+    # bundle.yml repairs it.
     for artefact in (LIST, K3S_ARM64):
         assert world.have(artefact).changed
     world.path(K3S_ARM64).write_bytes(BINARY[:-1] + b"!")

@@ -92,7 +92,7 @@ def test_two_images_do_not_share_an_archive(one: str, other: str) -> None:
     seen = [k3s_archives.Seen(f"/bundle/{path}", 1, "a" * 64) for path in made]
     planned, findings = k3s_archives.plan(archives, seen, "spark1")
     assert not findings
-    # and neither is taken for what the other one was before
+    # and neither is taken for an older version of the other one
     assert not any(re.match(each["older"], other["name"]) for each in planned for other in planned if each is not other)
 
 

@@ -1,4 +1,4 @@
-"""What nodes show becomes an inventory of which our own plan makes the same fabric, or a refusal that says why not."""
+"""What nodes show becomes an inventory from which our own plan makes the same fabric, or a refusal that says why not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def findings(made: Discovered, severity: str | None = None) -> dict[str, dict[st
 
 
 def site_of(kind: str, count: int, order: t.Sequence[int], ports: t.Sequence[int], **more: t.Any) -> Site:
-    """Return a wired site. order: how a ring goes round; ports: those in use, of a ring which one a host goes out by."""
+    """Return a wired site. order: the hosts' order in a ring; ports: those in use; in a ring, each host's outgoing port."""
     site = Site(count, **more)
     if kind == "switch":
         site.wire(*((host, port) for host in range(1, count + 1) for port in ports))
@@ -168,7 +168,7 @@ def test_a_switch_that_lldp_names_is_one_though_two_ports_hear_each_other_alone(
 
 
 def test_lldp_alone_says_who_is_at_the_other_end() -> None:
-    """Both ends listen to LLDP and tell each other's port; the probe was heard by nobody."""
+    """LLDP gives the port at the other end; the probe was heard by nobody."""
     site = Site(2)
     site.wire((1, 0), (2, 1))
     hosts = site.hosts()
@@ -202,7 +202,7 @@ def test_vfs_that_are_there_keep_their_number_and_their_network() -> None:
 
 
 def test_what_site_made_of_it_changes_nothing() -> None:
-    """Once the planned VFs are there with their addresses, the same files come of it, comments included."""
+    """Once the planned VFs are there with their addresses, the same files come out, comments included."""
     site = Site(3)
     site.wire((1, 0), (2, 0), (3, 0))
     site.networks[2].append(Net("10.100.9.0/24", "docker0", "route"))
@@ -296,7 +296,7 @@ def to_netdev(netdev: Netdev | None, name: str) -> Netdev:
 
 
 def test_nodes_as_they_are_read_and_the_class_by_their_devices(tmp_path: pathlib.Path) -> None:
-    """Three lab nodes with VFs, through the reader that nodes run; every function hears every other one, as on the lab's switch."""
+    """Three lab nodes with VFs, through the reader that runs on nodes; every function hears every other one, as on the lab's switch."""
     nodes = {f"node{number}": fakes.lab(tmp_path / str(number), vfs=2) for number in (1, 2, 3)}
     for number, node in enumerate(nodes.values(), 1):
         for device in node.devices.values():

@@ -1,4 +1,4 @@
-"""What must hold of every plan, whatever the fabric: looked at with ipaddress, which the planner does not use."""
+"""What must hold for every plan, whatever the fabric: checked with ipaddress, which the planner does not use."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_hosts_appended_on_a_switch_move_nobody(fabric: tuple[int, dict[str, t.A
 
 @given(st.integers(3, 10), st.integers(1, 8))
 def test_a_host_appended_to_a_ring_moves_the_plugged_end_alone(hosts: int, vfs: int) -> None:
-    """The first host's incoming cable comes of the new host now; everyone else stays."""
+    """The first host's incoming cable now comes from the new host; all other hosts keep their addresses."""
     settings = {"topology": "ring", "vf_count": vfs}
     before, after = addresses(make(hosts, settings)), addresses(make(hosts + 1, settings))
     moved = {(host, slot[:2]) for (host, slot, _vf), value in before.items() if after[host, slot, _vf] != value}
@@ -201,7 +201,7 @@ def test_the_plan_is_plain_and_its_hosts_are_planned_hosts(fabric: tuple[int, di
 
 
 class AnsiblesText(str):
-    """As Ansible's own texts are: a subclass, which YAML libraries will not write."""
+    """Like Ansible's own strings: a subclass, which YAML libraries will not write."""
 
 
 class AnsiblesNumber(int):
@@ -297,7 +297,7 @@ def test_what_the_owner_names_is_believed_before_and_after_the_node_is_seen() ->
     named = {"p0f0": {"netdev": "lan7"}, "p0f1": {"pci": "0003:01:00.1"}}
     unseen = make([HostInput("spark1", functions=named)], {"topology": "switch"})["hosts"]["spark1"]["functions"]
     assert [(f["netdev"], f["pci"]) for f in unseen] == [("lan7", None), ("eth0x1", "0003:01:00.1")]
-    # The class's own names belong to other functions here, and mislead nobody.
+    # The class's own names belong to other functions here, and are not mistaken for them.
     seen = node(
         function(2, netdev="lan7", pci="0009:00:00.0"),
         function(0, netdev="eth0x0"),
@@ -374,7 +374,7 @@ def test_an_address_seen_in_a_planned_subnet_is_refused(seen: t.Any, what: str) 
 
 
 def test_an_address_of_a_vf_that_the_plan_does_not_manage_is_refused_unless_the_vf_is_ours() -> None:
-    """A function that is planned no longer has our VFs, which go before others come: a switch in a ring's place."""
+    """A function that is no longer planned may still have our VFs, which go before new ones come: a switch replacing a ring."""
 
     def seen(mac: str) -> HostInput:
         stray = function(2, vfs=1)
@@ -439,7 +439,7 @@ def test_one_address_under_two_names_is_refused_with_both(
 
 
 def test_one_machine_s_macs_under_two_names_are_refused_once_with_both() -> None:
-    """Two names of one node in the DNS: only what it shows tells."""
+    """Two DNS names of one node: only the node's facts show it."""
     hosts = [HostInput(f"spark{n}", management=f"192.0.2.{n}", node=node(host=max(n, 2), vfs=2)) for n in (1, 2, 3)]
     with pytest.raises(CollectionError, match=r"spark1 and spark2.*48:b0:2d:00:02:00") as caught:
         make(hosts, {"topology": "switch"})
@@ -493,7 +493,7 @@ def test_purposes_are_as_named_and_the_rest_is_spare() -> None:
 
 
 def test_the_class_is_no_real_one() -> None:
-    """Else these tests would hold by the shipped numbers alone."""
+    """Otherwise these tests might pass only because of the shipped values."""
     assert not {slot["netdev"] for slot in CLASS["slots"]} & {"enp1s0f0np0", "enP2p1s0f0np0"}
 
 

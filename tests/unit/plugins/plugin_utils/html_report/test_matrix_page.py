@@ -15,7 +15,7 @@ SHIPPED = sorted(knowledge.load(cases.KIND))
 
 
 class Reader(html.parser.HTMLParser):
-    """What the page has: the rows of each table by its class, the text, and what it would fetch or run."""
+    """What is on the page: the rows of each table by its class, the text, and what it would fetch or run."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The page: complete, safe, of one piece; and in a real browser neither too wide nor too dark to read."""
+"""The page: complete, safe, self-contained; and in a real browser neither too wide nor too dark to read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
 
 
 class Reader(html.parser.HTMLParser):
-    """Reads a page's text and attributes, and sees that every element is closed in its turn."""
+    """Reads a page's text and attributes, and checks that every element is closed in order."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ FLAGS = [
     "--hide-scrollbars",
 ]
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-# Reports the widest element, and what is cut off, when the page is there.
+# Reports the widest element, and what is cut off, once the page has loaded.
 MEASURE = """<script>addEventListener("load", () => {
   const wide = [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll") && !e.closest("svg")
     && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + "." + e.className);
@@ -299,7 +299,7 @@ MEASURE = """<script>addEventListener("load", () => {
     shown: [...document.querySelectorAll("svg")].filter(e => e.getBoundingClientRect().width).length,
     loaded: performance.getEntriesByType("resource").map(e => e.name)}, "*");
 });</script>"""
-# A headless window is never narrower than 500 pixels; a frame in it is.
+# A headless window is never narrower than 500 pixels; a frame in it can be.
 FRAMES = """<!doctype html><title>{}</title><script>const found = {}; onmessage = e => {
   found[e.data.name] = e.data; document.title = JSON.stringify(found); };</script>"""
 FRAME = '<iframe src="%s?%s" style="border:0;width:%dpx;height:2000px"></iframe>'
@@ -320,11 +320,11 @@ def chromium(folder: pathlib.Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plain]:
-    """Every page in frames of a phone's and a desk's width, measured by one browser."""
+    """Every page in frames of a phone's and a desktop's width, measured by one browser."""
     folder = tmp_path_factory.mktemp("pages")
     frames = FRAMES
     for number, name in enumerate(SAMPLES):
-        # Details opened, since what is folded away must fit as well.
+        # Details opened, since what is collapsed must fit as well.
         source = POLICY.sub(MEASURE, page(SAMPLES[name])).replace("<details", "<details open")
         (folder / f"{number}.html").write_text(source, encoding="utf-8")
         for width in (390, 1280):

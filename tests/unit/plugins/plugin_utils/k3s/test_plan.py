@@ -126,7 +126,7 @@ def test_archives_of_images_get_a_name_with_their_digest(cluster: Cluster) -> No
         f"engine-{DIGEST[:12]}.tar.zst", "/o/engine.tar.zst", DIGEST, 4,
     )  # fmt: skip
     assert re.search(made["older"], f"engine-{'0' * 12}.tar.zst") and not re.search(made["older"], "engine.tar.zst")
-    # The one that is there already is not copied; a digest that is given is not read of the file.
+    # An archive that is there already is not copied; a given digest is not computed from the file.
     given = [{"path": "engine.tar.zst", "sha256": DIGEST, "name": "e.tgz"}]
     there = to_plain(Installed(archives=(f"e-{DIGEST[:12]}.tgz",)))
     assert archives(cluster, given, [{**stat, "checksum": None}], k3s=there)["archives"] == []
@@ -331,7 +331,7 @@ def test_what_is_fetched(cluster: Cluster) -> None:
 
 
 def converged(cluster: Cluster, name: str) -> Plain:
-    """Return a machine that is as its plan says."""
+    """Return a machine that matches its plan."""
     plan = cluster.plan(name)
     seen = machine(cluster.hostvars[name]["ansible_host"])
     contents = {layout.CONFIG: (plan["text"], "0600")}

@@ -1,4 +1,4 @@
-"""The API's key: what is one, and what its Secret's name tells."""
+"""The API key: what is a valid one, and what its Secret's name reveals."""
 
 from __future__ import annotations
 

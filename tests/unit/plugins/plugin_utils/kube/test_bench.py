@@ -38,7 +38,7 @@ def test_a_rank_on_each_node_with_its_own_vfs_that_no_model_has() -> None:
     assert len(set(seen)) == 8 and not set(seen) & serving
     assert [pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] for pod in written["ranks"]] == list(fabric)
     assert [environment(pod)["RANK"] for pod in written["ranks"]] == ["0", "1", "2", "3"]
-    # All meet at rank 0, on a wire that they share with it, and keep what the plan says of NCCL.
+    # All rendezvous at rank 0, on a wire that they share with it, and keep the plan's NCCL variables.
     head = addresses(written["ranks"][0])[0].split("/")[0]
     assert {environment(pod)["MASTER_ADDR"] for pod in written["ranks"][1:]} == {head}
     assert {environment(pod)["NCCL_NET"] for pod in written["ranks"]} == {"IB"}
@@ -93,7 +93,7 @@ def test_what_cannot_be_run_is_one_error(job: Plain, hosts: int, said: str) -> N
 
 
 def ended(written: Plain, **phases: str) -> list[Plain]:
-    """The pods as the API has them, by their rank's phase: Succeeded unless said otherwise."""
+    """The pods as the API has them, by their rank's phase: Succeeded by default."""
     pods = []
     for rank, pod in enumerate(written["ranks"]):
         phase = phases.get(f"rank{rank}", "Succeeded")

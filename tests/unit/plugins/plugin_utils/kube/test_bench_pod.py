@@ -1,4 +1,4 @@
-"""The pod that measures: what it is and may, that the ranks' policy lets it in, who gives way to whom, and what its log says."""
+"""The bench pod: its spec and rights, that the ranks' policy lets it in, which run gives way, and what its log says."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_ranks_policy_lets_it_in_and_it_is_none_of_them(offline: bool) -> No
             assert not select or not chosen(select.get("matchLabels", select), labels), each["metadata"]["name"]
     (policy,) = (each for each in common if each["kind"] == "NetworkPolicy")
     assert {"ports": [{"port": "http", "protocol": "TCP"}]} in policy["spec"]["ingress"], "anybody at the API's port"
-    # Nor is it found as a part of the instance.
+    # Nor is it selected as a part of the instance.
     assert not chosen(dict(each.split("=") for each in selectors("default")), labels)
     assert chosen(dict(each.split("=") for each in bench_pod.selector("default")), labels)
 
@@ -110,7 +110,7 @@ def test_one_run_measures_and_the_later_one_gives_way() -> None:
         bench_pod.alone([first, twin], "bench-c")
     bench_pod.alone([pod_of("bench-d", "2026", "Failed"), pod_of("bench-e", "2026", deletionTimestamp="2026")])
     bench_pod.alone([])
-    bench_pod.alone([first], "bench-gone")  # that it was taken away is said elsewhere
+    bench_pod.alone([first], "bench-gone")  # that it was deleted is reported elsewhere
 
 
 @pytest.mark.parametrize(

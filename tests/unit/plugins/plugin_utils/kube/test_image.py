@@ -1,4 +1,4 @@
-"""Which image a name stands for on nodes: what a kubelet lists, what a failed pull means, digests that change, and the room."""
+"""Which image a name stands for on nodes: what a kubelet lists, why a pull failed, digests that change, and disk space."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_names_as_containerd_keeps_them(written: str, kept: str) -> None:
     assert image.full(kept) == kept
 
 
-# Words of containerd 2.x and kubelet 1.32 and newer.
+# Messages of containerd 2.x and kubelet 1.32 and newer.
 SAID = [
     (
         f'failed to resolve reference "x@{B}": unexpected status from HEAD request to https://x/v2: 401 Unauthorized',
@@ -69,7 +69,7 @@ def test_what_a_failed_pull_means(text: str, meant: str) -> None:
 
 @given(st.text("0123456789abcdef", min_size=64, max_size=64))
 def test_a_digest_is_no_cause(digest: str) -> None:
-    """4 in 100 digests have 401 or 403 in them."""
+    """4 in 100 digests contain 401 or 403."""
     told = f'failed to resolve reference "registry.example/engine@sha256:{digest}": sha256:{digest}: not found'
     assert "no such image" in image.cause(told).says
 
@@ -81,7 +81,7 @@ def test_what_a_node_lists() -> None:
     assert image.listed(pulled, "registry.example/engine:2") is None
     imported = node("a", {"names": [ENGINE], "sizeBytes": 9})
     assert image.listed(imported, ENGINE) == image.Listed(None, 9)
-    # Two repositories of one image: the digest is of the one that is asked for.
+    # Two repositories of one image: the digest is that of the one asked for.
     both = node("a", {"names": [f"mirror.example/e@{B}", f"registry.example/engine@{A}", ENGINE]})
     assert image.listed(both, ENGINE) == image.Listed(A, 0)
     assert image.listed({"metadata": {"name": "a"}}, ENGINE) is None
@@ -100,7 +100,7 @@ def test_the_first_digest_is_kept_and_another_one_refused_unless_told() -> None:
     for accept in (True, False):
         mixed = image.judge(ENGINE, {"a": A, "b": B}, {}, accept=accept)
         assert mixed["digest"] is None and mixed["record"] == {} and "a: sha256:aaa" in mixed["problems"][0]
-    # A name with a digest needs no record, and nothing known is no fault.
+    # A name with a digest needs no record, and it is no error if nothing is known.
     assert image.judge(f"{ENGINE}@{A}", {"a": A}, {}, accept=False)["record"] == {}
     assert image.judge(ENGINE, {}, {ENGINE: A}, accept=False) == {"digest": None, "record": {ENGINE: A}, "problems": []}
 
@@ -112,14 +112,14 @@ def test_digests_that_a_node_lists_of_one_image_are_no_difference() -> None:
     same = image.alike([node("a", {"names": [f"registry.example/engine@{index}", ENGINE]}), both, {"metadata": {}}])
     hosts = {"a": index, "b": manifest}
     assert image.judge(ENGINE, hosts, {}, accept=False, same=same)["problems"] == []
-    # The record stays what came first.
+    # The record keeps the digest that came first.
     for before in (index, manifest):
         judged = image.judge(ENGINE, hosts, {ENGINE: before}, accept=False, same=same)
         assert judged == {"digest": before, "record": {ENGINE: before}, "problems": []}
     (said,) = image.judge(ENGINE, {**hosts, "c": other}, {}, accept=False, same=same)["problems"]
     assert "a, b: sha256:aaa" in said and "c: sha256:ccc" in said
     assert other in image.judge(ENGINE, {"c": other}, {ENGINE: index}, accept=False, same=same)["problems"][0]
-    # Two that share none are one image by a third node that lists them.
+    # Two nodes without a common digest have one image if a third node lists both digests.
     third = node("c", {"names": [f"x@{manifest}", f"x@{other}"]})
     assert len(set(image.alike([both, third, node("d")]).values())) == 1
 
@@ -161,7 +161,7 @@ def test_room_is_judged_on_the_disk_of_images_where_the_image_is_lacking() -> No
     (guess,) = room(free=50, size=0)["problems"]
     assert "an assumption: k8s_dgx_image_room_gib" in guess
     assert room(free=0, size=0, assumed_gib=0)["problems"] == []
-    # However small, what is judged takes room; only 0 says that no disk need be read.
+    # However small, an image that is judged takes room; only 0 means that no disk need be read.
     assert room(free=0, size=GIB // 1000)["need_gib"] > 0 and room(free=0, size=GIB // 1000)["problems"]
     assert room(free=0, size=0, assumed_gib=0)["need_gib"] == 0
 

@@ -64,7 +64,7 @@ def everywhere(gib: float) -> dict[str, float]:
 
 
 FEW = (FIRST, SECOND, "qwen3-vl-8b-instruct-fp8", "apertus-70b-instruct-nvfp4")
-picture = functools.partial(models.picture, profiles=FEW)  # of all there is no more to see
+picture = functools.partial(models.picture, profiles=FEW)  # all profiles would show nothing more
 
 
 def fit(made: models.Picture, profile: str) -> models.Fit:
@@ -97,7 +97,7 @@ def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
     }  # fmt: skip
     assert fits.left_gib == pytest.approx(25.0 - (fits.gib or 0.0))
     assert fits.note == "less than the memory guard's floor of 8.0 GiB"
-    # What lacks memory says how much, and the planner agrees with it to a fifth of a GiB.
+    # A model that lacks memory says how much, and the planner agrees within a fifth of a GiB.
     lacks = fit(made, FIRST)
     assert lacks.state == "does not fit" and lacks.missing_gib
     for gib, verdict in ((0.1, False), (-0.2, True)):
@@ -136,7 +136,7 @@ def test_what_was_not_seen_says_so_and_leaves_open_what_hangs_on_it() -> None:
     assert (fit(made, SECOND).state, fit(made, SECOND).reasons) == (
         "not known", ("spark3: how much memory is free there is not known",)
     )  # fmt: skip
-    # One Spark is enough for the others: it is put where the memory is known.
+    # One Spark is enough for the others: they are placed where the memory is known.
     assert {each.hosts for each in made.fits if each.nodes == 1 and each.state == "fits"} == {("spark1",)}
     # An instance that an older version started does not say its share; while it loads, nobody knows what is left.
     old = objects(loading=["second"])
@@ -163,7 +163,7 @@ def test_an_instance_may_count_as_stopped_to_see_what_takes_its_place() -> None:
     found = fit(instead, FIRST)
     assert found.state == "fits"
     assert found.start["k8s_dgx_overrides"]["instance"]["vf_index"] == 0
-    # Their shares come to more than the node has: no more comes free than the other one leaves.
+    # Their shares add up to more than the node has: no more is freed than the other one leaves.
     first, second = (planned(*each)["memory"]["used_gib"] for each in ((FIRST, "default"), (SECOND, "second")))
     assert found.start["k8s_dgx_free_gib"] == pytest.approx(min(10.0 + first, 121.7 - second), abs=0.11)
     with pytest.raises(CollectionError, match=r"no instance 'third' is served \(there: default, second\)"):

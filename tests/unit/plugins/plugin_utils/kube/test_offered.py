@@ -23,7 +23,7 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def cluster(status: Plain | None = None, **offers: list[str]) -> list[Plain]:
-    """Return four nodes that offer all, or what is given by name, with the plugin's pods and files."""
+    """Return four nodes that offer all VFs, or those given by name, with the plugin's pods and files."""
     files = [
         each for each in platform(inputs.fabric(4), {})["sriov_device_plugin"]["objects"] if each["kind"] == "ConfigMap"
     ]
@@ -45,9 +45,9 @@ def test_a_plugin_that_runs_and_offers_less_is_to_start_again() -> None:
     found = offered(cluster(spark3=ALL[:3]), HOSTS)
     assert found["restart"] == {"spark3": ("plugin-spark3", "1-spark3")} and not found["pending"]
     assert found["lacking"][0].startswith("spark3: node spark3 does not offer dgxspark.cluster/p0f1v1: ")
-    # Of a node that this run does not see nothing is said.
+    # Nothing is reported about a node outside this run.
     assert not offered(cluster(spark3=ALL[:3]), {"spark1": "spark1"})["lacking"]
-    # Zero is what a kubelet says of devices that are gone.
+    # A kubelet reports zero for devices that are gone.
     there = cluster()
     there[1]["status"]["allocatable"][ALL[0]] = "0"
     assert list(offered(there, HOSTS)["restart"]) == ["spark1"]
@@ -69,10 +69,10 @@ def test_each_plugin_starts_again_once_and_not_before_it_has_had_its_time() -> N
     assert watch.due(first, 20) == {"spark2": "plugin-spark2", "spark3": "plugin-spark3"}
     assert not watch.over(first, 20), "what has just been started again is waited for"
     again = {**first, "restart": {"spark3": ("plugin-spark3", "2")}}
-    # Another pod of it has its own time, and is not started a second time; when that is over, so is the waiting.
+    # Its new pod has its own time, and is not restarted again; when that time is over, so is the waiting.
     assert not watch.due(again, 30) and not watch.over(again, 49)
     assert not watch.due(again, 50) and watch.over(again, 50)
-    # One that is still on its way is waited for.
+    # A pending one is waited for.
     assert not watch.over({**again, "pending": ["spark4"]}, 50)
 
 
@@ -127,7 +127,7 @@ def test_the_plugin_starts_when_its_devices_are_there_and_after_a_while_without(
         return ran.stdout
 
     vfs = [vf["pci"] for function in inputs.fabric(4)["spark1"]["functions"] for vf in function["vfs"]]
-    # A lab's soft-RoCE device is not below its function: there the VF itself is waited for, and asked for without it.
+    # A lab's soft-RoCE device is not below its function: there the VF itself is waited for, and requested without RDMA.
     below = "infiniband/mlx5_2" if hca == "pci" else "net"
     assert f'"isRdma": {"true" if hca == "pci" else "false"}' in config["data"]["spark1.json"]
     for pci in vfs[1:]:

@@ -1,4 +1,4 @@
-"""The platform's parts: which are made, for whom, and what a node is handed."""
+"""The platform's parts: which are made, for whom, and what a node is given."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_daemons_are_kept_to_the_sparks_by_a_label_that_other_nodes_do_not_get()
         assert spec["nodeSelector"] == dict.fromkeys(wanted, "true")
         assert "affinity" not in spec
     assert labelled(made) == {f"spark{number}": {SPARK: "true", VFS: "true"} for number in range(1, 5)}
-    # A node that has them is not written again: its status, which kubelets write all the time, would count as a change.
+    # A node that has them is not patched again: its status, which kubelets update all the time, would count as a change.
     assert not labelled(platform(inputs.fabric(4), {}, there=cluster(**labelled(made))))
     renamed = platform(inputs.fabric(1), {"hosts": ["box"], "node_names": {"box": "spark3"}}, there=cluster())
     assert labelled(renamed) == {"spark3": {SPARK: "true"}}
@@ -176,23 +176,23 @@ def test_daemons_are_kept_to_the_sparks_by_a_label_that_other_nodes_do_not_get()
 
 def test_a_run_that_sees_two_of_four_leaves_the_others_as_they_are() -> None:
     fabric = copy.deepcopy(inputs.fabric(4))
-    for host in ("spark3", "spark4"):  # not seen: what is read of a node is not known
+    for host in ("spark3", "spark4"):  # not seen: what is read from a node is not known
         for function in fabric[host]["functions"]:
             for vf in function["vfs"]:
                 vf.update(pci=None, netdev=None, hca=None)
     before = platform(inputs.fabric(4), {})
     config = kind(before["sriov_device_plugin"]["objects"], "ConfigMap")
     few = {"hosts": ["spark1", "spark2"]}
-    # Of all four before: their files stay, and with them the daemons' templates, so that nothing is restarted.
+    # An earlier run saw all four: their files stay, and with them the daemons' templates, so nothing is restarted.
     there = cluster(**{f"spark{number}": {SPARK: "true", VFS: "true"} for number in range(1, 5)})
     again = platform(fabric, few, there=[*there, config])
     assert files_of(again) == files_of(before)
     assert again["sriov_device_plugin"]["objects"][1] == before["sriov_device_plugin"]["objects"][1]
-    # New, with the label of role k3s on all: no file, no plugin that would end at once.
+    # New nodes, all with the label of role k3s: no file, no plugin that would exit at once.
     fresh = platform(fabric, few, there=cluster(**{f"spark{number}": {SPARK: "true"} for number in range(1, 5)}))
     assert set(files_of(fresh)) == {"spark1.json", "spark2.json"}
     assert set(labelled(fresh)) == {"spark1", "spark2"}
-    # Laid by an earlier release, which named the nodes: the others must get the label before the daemons go by it.
+    # Installed by an earlier release, which named the nodes: the others need the label before the daemons select by it.
     pods = [
         {
             "kind": "Pod",
@@ -218,7 +218,7 @@ def test_a_single_spark_has_no_vfs_to_hand_out_and_nobody_to_do_it() -> None:
     states = {name: made[name]["state"] for name in PARTS}
     assert {name for name, state in states.items() if state == "present"} == {"runtime_class", "nvidia_device_plugin"}
     assert set(states.values()) == {"present", "unmanaged"}
-    # The owner's word counts all the same.
+    # The owner's setting counts all the same.
     assert platform({}, {"parts": {"multus": "present"}})["multus"]["state"] == "present"
 
 
@@ -242,7 +242,7 @@ def test_multus_is_where_k3s_looks() -> None:
     spec = kind(objects, "DaemonSet")["spec"]["template"]["spec"]
     folders = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
     assert folders["cni"] == "/var/lib/rancher/k3s/agent/etc/cni/net.d"
-    # The links in data/cni point beside it, so the parent is mounted, under its own name.
+    # The links in data/cni point to its siblings, so the parent is mounted, under its own path.
     assert folders["cni-bin"] == "/var/lib/rancher/k3s/data"
     mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
     assert mounts["cni-bin"]["mountPath"] == "/var/lib/rancher/k3s/data"
@@ -290,7 +290,7 @@ def test_the_cni_plugins_of_every_architecture_have_a_checksum_and_multus_folder
     assert all(len(entry["sha256"]) == 64 for entry in install["files"].values())
     assert set(install["members"]) == {"host-device", "static", "tuning"}
     assert install["folder"] == "/var/lib/rancher/k3s/data/cni"
-    # What the attachments name is what is installed.
+    # The plugins that the attachments name are exactly those installed.
     for each in part("networks"):
         if each["kind"] == "NetworkAttachmentDefinition":
             device, tuning = json.loads(each["spec"]["config"])["plugins"]

@@ -32,7 +32,7 @@ def test_a_node_that_lists_the_image_with_its_digest_needs_no_pod() -> None:
     made = pulls.wanted(served(), nodes("spark1", "spark3"), 60)
     assert (list(made.pods), made.lacking) == (["spark2", "spark4"], ["spark2", "spark4"])
     assert made.digests == {"spark1": DIGEST, "spark3": DIGEST}
-    # One that an archive brought is there, and a pod tells what it is.
+    # An image from an archive is present, and a pod finds out its digest.
     made = pulls.wanted(served(), nodes(*HOSTS, digest=False), 60)
     assert (list(made.pods), made.lacking, made.digests) == (HOSTS, [], {})
     # A registry that is to be asked each time is asked.
@@ -132,7 +132,7 @@ def test_what_is_final_fails_at_once_and_the_others_are_waited_for() -> None:
     failed, still = one.look(pods, [], 0)
     assert len(failed) == 1 and failed[0].startswith("spark2: there is no such image. See to its name")
     assert still == ["spark1: the kubelet pulls", "spark3: no node takes its pod: 0/4 nodes are available"]
-    # Who took it away? A pod that is not there tells nothing.
+    # A pod that is gone cannot say why.
     assert "deleted by someone else" in one.look(pods[1:], [], 1)[0][0]
 
 
@@ -148,7 +148,7 @@ def test_a_back_off_that_does_not_say_why_is_explained_by_its_event() -> None:
         event("spark2", "Failed", "Error: ErrImagePull", 3),
     ]
     assert "requires authentication" in one.look([pod], told, 0)[0][0]
-    # Another pod's events, of a run before, say nothing of this one.
+    # Events of another pod, from an earlier run, say nothing about this one.
     assert one.look([pod], [{**each, "involvedObject": {"uid": "old"}} for each in told], 0)[0] == []
 
 
@@ -162,7 +162,7 @@ def test_what_may_pass_is_waited_for_since_the_last_try() -> None:
     ]
     assert one.look([pod], first, 0)[0] == []
     assert one.look([pod], first, pulls.PATIENCE_S - 1)[0] == []
-    # It tries again: a pull may take an hour, and its state says the old fault all the while.
+    # The kubelet tries again: a pull may take an hour, and the state shows the old error all the while.
     again = [*first, event("spark2", "Pulling", "Pulling image", 3)]
     assert one.look([pod], again, 3600)[0] == []
     failed = [*again, event("spark2", "Failed", f"Failed to pull image: {text}", 4)]

@@ -20,7 +20,7 @@ def served(profile: str = "qwen3.5-397b-a17b-nvfp4") -> Plain:
 
 
 def in_cluster(made: Plain) -> list[Plain]:
-    """Return what a cluster has of it, with what a server adds."""
+    """Return its objects as the cluster has them, with what an API server adds."""
     there = copy.deepcopy([*made["workers"], *made["head"], *(o for o in made["common"] if o["kind"] == "ConfigMap")])
     for each in there:
         each["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": [{}], "creationTimestamp": "x"}
@@ -70,7 +70,7 @@ def test_old_ranks_keep_what_they_may_until_they_are_gone_and_get_it_back() -> N
     assert {made["kind"] for made in switched} == held
     assert not held & {made["kind"] for made in before}
     assert sorted(map(str, before + switched)) == sorted(map(str, small["common"]))
-    # Nobody is there, or only this plan's ranks: all of it comes first.
+    # There are no ranks, or only this plan's: all objects are applied first.
     for action in ("none", "start"):
         assert rollout.apart(small["common"], action) == (small["common"], [])
     old = served()
@@ -132,7 +132,7 @@ def test_memory_that_nobody_measured_is_refused() -> None:
     assert rollout.short_of_memory({}, None, "spark1") == []
 
 
-# --- what kubernetes.core's answer comes to -----------------------------------------------------------------------------
+# --- what kubernetes.core's answer means --------------------------------------------------------------------------------
 
 SPACE = {"kind": "Namespace", "metadata": {"name": "dgx"}}
 MAP = {"kind": "ConfigMap", "metadata": {"name": "m", "namespace": "dgx"}}
@@ -192,7 +192,7 @@ def test_what_serves_is_kept_as_it_can_be_served_again() -> None:
         assert again == before
     assert not [made for made in (*kept["common"], *kept["head"]) if "uid" in made["metadata"] or "status" in made]
     assert not [made for made in kept["common"] if made.get("spec", {}).get("clusterIP") == "10.43.0.9"]
-    # Beside another model that serves now it replaces it, and takes that one's files away; beside itself it does nothing.
+    # Where another model serves now, it replaces that one and removes its files; where it serves itself, it does nothing.
     assert rollout.decide(kept, in_cluster(new))["action"] == "replace"
     assert len(rollout.decide(kept, in_cluster(new))["stale"]) == len(
         [o for o in new["common"] if o["kind"] == "ConfigMap"]

@@ -1,4 +1,4 @@
-"""A pod that runs once: what is made is taken away before a signal ends the process, and one that no node takes is not waited for."""
+"""A pod that runs once: what is created is deleted before a signal ends the process, and a pod that no node takes is not waited for."""
 
 from __future__ import annotations
 

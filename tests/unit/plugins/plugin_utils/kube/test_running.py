@@ -17,12 +17,12 @@ Plain = dict[str, t.Any]
 
 
 def cluster(**choices: t.Any) -> dict[str, list[Plain]]:
-    """The objects of four ranks as the role puts them there, with the pods that a StatefulSet makes of them."""
+    """The objects of four ranks as the role applies them, with the pods that the StatefulSets make from them."""
     planned = inputs.plan(attachment=choices.get("attachment", "vf"))
     made = serving(planned, inputs.fabric(4), {"image": inputs.PINNED, **choices})
     sets = [*made["head"], *made["workers"]]
     pods = []
-    for number, each in enumerate(reversed(sets)):  # in no order of theirs
+    for number, each in enumerate(reversed(sets)):  # not in the order of ranks
         template = each["spec"]["template"]
         pods.append(
             {
@@ -117,18 +117,18 @@ def test_the_image_that_runs_is_what_containers_were_made_of() -> None:
         "problems": [],
     }
     assert seen(objects)["image"] == whole
-    # A kubelet names the index's digest or the manifest's: one image where a node lists both.
+    # A kubelet reports the index's digest or the manifest's: it is one image where a node lists both.
     objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{other}"
     both = {"images": [{"names": [f"registry.example/engine@{each}" for each in (digest, other)]}]}
     node = objects["Pod"][0]["spec"]["nodeName"]
     objects["Node"] = [{"metadata": {"name": node}, "status": both}]
     assert seen(objects)["image"]["problems"] == []
-    # A node without a rank has no say.
+    # A node without a rank does not count.
     objects["Node"] = [{"metadata": {"name": "elsewhere"}, "status": both}]
     assert seen(objects)["image"]["problems"]
     objects["Pod"][0]["status"]["containerStatuses"][0]["imageID"] = f"registry.example/engine@{digest}"
     del objects["Node"]
-    # Not what came first; and not one and the same on all of them.
+    # Another image than came first; and not the same image on all ranks.
     objects["ConfigMap"] = [image.record_object("dgx-serving", {"registry.example/engine:1": other})]
     assert other in seen(objects)["image"]["problems"][0]
     objects["ConfigMap"] = []

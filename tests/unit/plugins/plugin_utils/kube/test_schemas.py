@@ -1,4 +1,4 @@
-"""Every object of every shipped profile, by the strict schemas of Kubernetes; attachments by a schema of our own."""
+"""Every object of every shipped profile, against Kubernetes' strict schemas; attachments against a schema of our own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAD = jsonschema.Draft202012Validator(
     json.loads(pathlib.Path(__file__).with_name("nad.json").read_text(encoding="utf-8"))
 )
 Plain = dict[str, t.Any]
-# What Kubernetes lets an owner fill with keys of his own, so that a typo in it cannot be told by a schema.
+# Where Kubernetes allows arbitrary keys, so that no schema can detect a typo.
 FREE = ("labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "data", "config.json")
 seen: dict[str, set[str]] = {}
 
@@ -71,7 +71,7 @@ def test_every_profile_fits_somewhere() -> None:
 
 
 def keys(node: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
-    """Yield the way to every key whose spelling a schema can know."""
+    """Yield the path to every key whose spelling a schema can check."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield (*path, key)
@@ -92,7 +92,7 @@ def misspelt(made: Plain, path: tuple[t.Any, ...]) -> Plain:
 
 
 def kinds() -> dict[str, Plain]:
-    """Return one object of each kind and purpose, the rank with all that it may have."""
+    """Return one object of each kind and purpose, the rank with every optional part."""
     made = inputs.plan()
     more = {"hf_token_secret": "hf", "image_pull_secrets": ["registry"]}
     offline = [each for each in inputs.objects(made, hub_offline=True) if each["kind"] == "NetworkPolicy"]
@@ -107,7 +107,7 @@ def kinds() -> dict[str, Plain]:
 def test_a_misspelt_key_is_refused(name: str) -> None:
     made = kinds()[name]
     valid(made)
-    # A CRD's own schema and a Service's selector are an owner's words, too.
+    # A CRD's own schema and a Service's selector have arbitrary keys, too.
     free = {"openAPIV3Schema", *(["selector"] if made["kind"] == "Service" else [])}
     tried = [path for path in keys(made) if path[0] not in ("apiVersion", "kind") and not free & set(path[:-1])]
     assert tried

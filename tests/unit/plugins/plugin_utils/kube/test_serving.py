@@ -1,4 +1,4 @@
-"""What the ranks of an instance are made of: where they run, what they are told, and when they would roll."""
+"""The objects of an instance's ranks: where they run, what they are told, and when they would roll."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def networks_of(template: Plain) -> list[Plain]:
 
 
 def test_the_remedy_for_harmony_s_vocabulary_holds_for_ranks_that_may_ask_nobody() -> None:
-    """Its folder on the nodes is the one that ranks see, for reading, under the name that the variable gets."""
+    """Its folder on the nodes is mounted read-only in the ranks, at the path that the variable gets."""
     name, cluster = "gpt-oss-120b-vllm", {"hosts": ["spark1"]}
     told = [each for each in launch_plan(name, cluster)["findings"] if each["rule"] == "downloads.harmony-vocabulary"]
     (folder,) = re.findall(r"huggingface/\w+ below k8s_dgx_serving.cache_dir \((\S+)\)", told[0]["remedy"])
@@ -209,7 +209,7 @@ def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_n
     for rank, file in zip(made["ranks"], files(served), strict=True):
         assert rank["env"]["NCCL_SOCKET_IFNAME"] == f"={start_up}"
         assert rank["env"]["GLOO_SOCKET_IFNAME"] == start_up
-        # The engine is given an address: ZMQ, as SGLang uses it with data parallelism, binds to none by name.
+        # The engine is given an address: ZMQ, as SGLang uses it with data parallelism, cannot bind to a host name.
         name = f"{MEETING}.dgx-serving.svc"
         assert file["argv"][:4] == ["python3", "/dgxspark/meeting.py", "600", name]
         assert "meeting.py" in named(served, "ConfigMap", "serve-default-launch")["data"]
@@ -218,7 +218,7 @@ def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_n
 
 
 def test_the_transport_is_said_where_the_plan_judges_it() -> None:
-    """Sockets by cluster.nccl alone would run under a verdict of RoCE."""
+    """With sockets only in cluster.nccl, the plan's verdict would be one for RoCE."""
     cluster = {"hosts": names(4), "fabric": inputs.fabric(4), "nccl": {"transport": "socket"}}
     with pytest.raises(CollectionError, match=r"Give settings\.nccl_transport"):
         launch_plan("glm-4.7-nvfp4", cluster)
@@ -255,7 +255,7 @@ def test_ranks_with_vfs_may_delete_their_own_pods_and_nothing_else() -> None:
     assert [each["name"] for each in binding["subjects"]] == [account["metadata"]["name"]]
     for each in [*made["head"], *made["workers"]]:
         assert each["spec"]["template"]["spec"]["automountServiceAccountToken"]
-    # On the host network nothing is moved into a pod: nobody needs to ask for another.
+    # On the host network nothing is moved into a pod: no rank needs to ask for another one.
     made = serve(attachment="host")
     assert not [each for each in made["common"] if each["kind"].startswith("Role")]
     assert not any(each["spec"]["template"]["spec"]["automountServiceAccountToken"] for each in made["workers"])
@@ -274,7 +274,7 @@ def test_the_start_is_given_the_load_s_time() -> None:
     served = serve(load_timeout_s=77)
     probe = container(pods(served)[0])["startupProbe"]
     assert files(served)[0]["bounds"]["load_s"] == 77
-    # The supervisor's own bounds come first, so that the cause is named: meeting (twice) and load; and three starts that
+    # The supervisor's own limits come first, so that the cause is named: meeting (twice) and load; and three starts that
     # ended so count for the kubelet as failures of the fourth.
     assert probe["failureThreshold"] * probe["periodSeconds"] > 4 * (2 * 600 + 77)
 
@@ -301,7 +301,7 @@ def test_ranks_tell_the_node_s_memory_guard_and_write_nothing_there() -> None:
         for template, file in zip(pods(served), files(served), strict=True):
             volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
             mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container(template)["volumeMounts"]}
-            # Made where no guard is: a node without one serves, too.
+            # Created where there is no guard: a node without one serves, too.
             there = {"path": load_guard.FOLDER, "type": "DirectoryOrCreate"}
             assert mounts[file["guard"]["folder"]]["hostPath"] == there
             (mount,) = (m for m in container(template)["volumeMounts"] if m["mountPath"] == file["guard"]["folder"])
@@ -332,7 +332,7 @@ def test_an_api_with_a_key_listens_on_loopback_behind_its_door(profile: str, att
         argv, told = file["argv"], dict(itertools.pairwise(file["argv"]))
         secrets = [volume["secret"] for volume in template["spec"]["volumes"] if "secret" in volume]
         env = {entry["name"]: entry["value"] for entry in container(template)["env"]}
-        # Nobody of the group is reached but by loopback, and not at the API's own port.
+        # No rank of the group can be reached except over loopback, and not on the API's own port.
         assert "0.0.0.0" not in argv
         assert told.get("--host", "127.0.0.1") == "127.0.0.1"
         assert told.get("--port", "49998") == "49998"
@@ -427,9 +427,9 @@ def test_ranks_that_do_not_ask_the_hub_get_no_token_and_read_weights_alone() -> 
             for name in ("HF_MODULES_CACHE", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT"):
                 (place,) = (path for path in mounts if env[name].startswith(f"{path}/"))
                 assert not mounts[place].get("readOnly")
-    # None of two instances on a node runs what the other one has compiled.
+    # Two instances on a node never run code that the other one compiled.
     assert not writable[0] & writable[-1]
-    # Who fetches for himself writes.
+    # A rank that downloads for itself can write.
     (mount,) = (m for m in container(pods(serve())[0])["volumeMounts"] if m["mountPath"] == "/cache/huggingface")
     assert "readOnly" not in mount
 
@@ -442,7 +442,7 @@ def test_ranks_are_reached_by_their_group_and_the_api_by_anybody() -> None:
     assert "Egress" not in policy["policyTypes"]
     open_to_all = [rule for rule in policy["ingress"] if "from" not in rule]
     assert [rule["ports"] for rule in open_to_all] == [[{"port": "http", "protocol": "TCP"}]]
-    # The head alone has a port of that name; supervisors and engines are for the group.
+    # Only the head has a port of that name; supervisors and engines are for the group.
     named_ports = [{port["name"] for port in container(template)["ports"]} for template in pods(served)]
     assert ["http" in names for names in named_ports] == [True, False, False, False]
     (group,) = (rule["from"] for rule in policy["ingress"] if "from" in rule)
@@ -452,7 +452,7 @@ def test_ranks_are_reached_by_their_group_and_the_api_by_anybody() -> None:
     assert set(peers) == {"podSelector"}, "no other namespace"
     assert peers["podSelector"]["matchLabels"].items() <= own.items()
     assert not peers["podSelector"]["matchLabels"].items() <= other.items()
-    # On the host's network no policy holds: there is none that says so.
+    # On the host network no policy is enforced: there is none that pretends otherwise.
     assert "NetworkPolicy" not in {made["kind"] for made in serve(attachment="host")["common"]}
 
 
@@ -468,7 +468,7 @@ def test_ranks_that_do_not_ask_the_hub_reach_no_more_than_they_need(count: int, 
     system = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
     assert names["to"] == [{"namespaceSelector": system}]
     assert sorted((port["port"], port["protocol"]) for port in names["ports"]) == [(53, "TCP"), (53, "UDP")]
-    # Those with VFs delete their pods. Where the API server is, no plan knows; only its ports are.
+    # Ranks with VFs delete their own pods. The plan does not know the API server's address, only its ports.
     ports = [{"port": 6443, "protocol": "TCP"}]
     assert api == ([{"ports": ports}] if any(map(networks_of, pods(served))) else [])
     assert bool(api) == (count > 1) == ("Role" in {made["kind"] for made in served["common"]})

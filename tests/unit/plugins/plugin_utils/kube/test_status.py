@@ -1,4 +1,4 @@
-"""What pods and events come to: one cause, where it is, and what to do. Texts are those that real clusters gave."""
+"""What pods and events mean: one cause, where it is, and what to do. Texts are from real clusters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ended(rank: int, code: int, message: str = "", **more: t.Any) -> Plain:
 
 
 def test_ready_is_the_condition_and_not_the_container() -> None:
-    """A node that is lost leaves its pod at 1/1 for ever; only the condition turns."""
+    """A node that is lost leaves its pod at 1/1 for ever; only the condition changes."""
     assert status.ready(pod())
     assert not status.ready(pod(conditions=[NOT_READY]))
     leaving = pod()
@@ -197,7 +197,7 @@ def test_the_rank_that_fell_is_named_and_not_those_that_fell_with_it() -> None:
     lost = [ended(rank, supervisor.STATUS["lost"], f"rank {rank}: rank 2 is lost") for rank in (0, 1, 3)]
     found = status.findings([*lost, ended(2, preflight.STATUS["verbs"], "no device")])
     assert [finding.subject for finding in found] == ["serve-default-rank2-0 on spark3"]
-    # Where nothing else is known, that is said rather than nothing.
+    # Where nothing else is known, at least that is reported.
     assert len(status.findings(lost)) == 3
 
 
@@ -207,7 +207,7 @@ def test_an_engine_that_keeps_ending_is_not_waited_for() -> None:
 
 
 def test_what_a_group_went_through_before_does_not_count() -> None:
-    """A group that lost ranks in its life comes back by itself; only what happens while one looks is of this run."""
+    """A group that lost ranks earlier recovers by itself; only what happens during the watch belongs to this run."""
     survivor = [ended(0, 1, restarts=5)]
     before = status.first_look(survivor, [])
     assert status.group(survivor, [], 1, "p1", before)["state"] == "waiting"
@@ -216,7 +216,7 @@ def test_what_a_group_went_through_before_does_not_count() -> None:
 
 
 def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_anew() -> None:
-    """A run that mends something finds what was said of it before: kubelets try again within minutes."""
+    """A run that fixes something still finds the old events: kubelets try again within minutes."""
     said = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
     old = {**event(0, "FailedCreatePodSandBox", said), "metadata": {"uid": "e1", "resourceVersion": "7"}}
     again = {**old, "metadata": {"uid": "e1", "resourceVersion": "9"}, "count": 2}
@@ -225,7 +225,7 @@ def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_a
     assert waiting["state"] == "waiting"
     assert said in waiting["findings"][0].message
     assert status.group([creating(0)], [again], 1, "p1", before)["state"] == "stuck"
-    # Of a pod that was not there when one began to look, it counts at once.
+    # For a pod that did not exist at the first look, it counts at once.
     assert status.group([creating(0)], [old], 1, "p1", status.first_look([], []))["state"] == "stuck"
 
 
@@ -239,13 +239,13 @@ def test_an_end_from_before_is_waited_for_until_there_is_another() -> None:
 
 @pytest.mark.parametrize("reason", ["ErrImageNeverPull", "CreateContainerConfigError"])
 def test_a_container_that_waits_since_before_is_waited_for_until_that_happens_anew(reason: str) -> None:
-    """The image, or the Secret, may be there since: a kubelet says the old state until it tries again."""
+    """The image, or the Secret, may be there by now: a kubelet reports the old state until it tries again."""
     ill = pod(0, conditions=[NOT_READY], state={"waiting": {"reason": reason, "message": "it is not there"}})
     tried = {**event(0, "Failed", f"Error: {reason}"), "metadata": {"uid": "e1", "resourceVersion": "7"}}
     before = status.first_look([ill], [tried])
     waiting = status.group([ill], [tried], 1, "p1", before)
     assert waiting["state"] == "waiting" and "it is not there" in waiting["findings"][0].message
-    # To say that it does not try yet, or that it begins to, is not to have failed again.
+    # An event that it is backing off, or that it starts to pull, is not another failure.
     pause = {**event(0, "BackOff", "Back-off pulling image"), "metadata": {"uid": "e2", "resourceVersion": "8"}}
     slow = {**event(0, "Failed", "Error: ImagePullBackOff"), "metadata": {"uid": "e3", "resourceVersion": "9"}}
     begun = {
@@ -313,7 +313,7 @@ def test_a_rank_without_a_pod_is_named_with_what_refuses_it() -> None:
     assert (finding.id, finding.subject) == ("kube.refused", "StatefulSet serve-default-rank1")
     assert "PodSecurity" in finding.message
     assert "pod-security.kubernetes.io/enforce" in (finding.remedy or "")
-    # A webhook that did not answer may answer yet; and a refusal from before may have been mended.
+    # A webhook that did not answer may still answer; and the cause of an earlier refusal may have been fixed.
     passing = refused(1, "Internal error occurred: failed calling webhook")
     assert status.group([pod(0)], [passing], 2, "p1", sets=sets)["state"] == "waiting"
     before = status.first_look([pod(0)], [refused(1, FORBIDDEN)], sets)

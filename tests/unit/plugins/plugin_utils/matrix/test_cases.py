@@ -34,7 +34,7 @@ def invented(**more: t.Any) -> cases.Matrix:
 
 
 def fake(overrides: t.Mapping[str, t.Any]) -> Plain:
-    """A planner: what it is told runs, but for `b`, which the engine overrides where `a` is 2; `c` above 3 is blocked."""
+    """A planner: all settings are used, but for `b`, which the engine overrides where `a` is 2; `c` above 3 is blocked."""
     settings = dict(overrides.get("settings", {}))
     runs = {key: {"value": value, "by": "asked"} for key, value in settings.items()}
     if settings.get("a") == 2 and "b" in runs:
@@ -54,7 +54,7 @@ def fake(overrides: t.Mapping[str, t.Any]) -> Plain:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_seeds_table_is_a_matrix_of_its_rows(name: str) -> None:
-    """Each row of the table is one case, and where the plan knows an equal row, it is one of the table."""
+    """Each row of the table is one case, and where the plan knows an equal row, it is one of the table's."""
     matrix = cases.load(name)
     names = [case["name"] for case in results.of_rows(matrix)["cases"]]
     assert len(set(names)) == len(names) == len(matrix.rows)
@@ -111,7 +111,7 @@ def test_keys_go_where_the_plan_wants_them() -> None:
 
 
 def test_variables_of_the_environment_make_cases() -> None:
-    """Each is another run; base, axes and cases add to each other by name."""
+    """Each value is another run; base, axes and cases are merged by variable name."""
     variable = "SGLANG_ENABLE_JIT_DEEPGEMM"
     jit = {"on": {"environment": {variable: 1}}, "off": {"environment": {variable: 0}}}
     matrix = invented(
@@ -177,7 +177,7 @@ def test_an_estimate_orders_what_nobody_measured() -> None:
 
 
 def test_the_order_follows_what_the_plan_promises() -> None:
-    """Measured or estimated alike: by the real planner, of a seed whose table has cases that nobody measured."""
+    """Whether measured or estimated: with the real planner, for a seed whose table has unmeasured cases."""
     found = [case for case in planned("000-glm-4.7") if not case.blocked]
     assert {case.promise.kind for case in found} == {"measured", "estimate"}
     worth = [math.prod(estimate.promise(case.plan, n) or 0 for n in (1, 4, 8)) for case in found]

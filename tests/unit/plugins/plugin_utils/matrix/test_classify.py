@@ -1,4 +1,4 @@
-"""What a case came to, where the logs' known lines say nothing."""
+"""The outcome of a case, where the logs have no known lines."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LOST = "ConnectionError: peer closed the connection"
     [
         (f"ERROR 11-26 12:00:05 [core.py:7] {LOST}", "ERROR 11-26 12:00:01 [core.py:9] ValueError: no such kernel"),
         (f"[2026-11-26 12:00:05 TP0] {LOST}", "[2026-11-26 12:00:01 TP1] ValueError: no such kernel"),
-        # A stack's lines without a time of their own, and one of another form than its neighbour's.
+        # Stack lines without a timestamp of their own, and one in another format than its neighbour's.
         (
             f"[2026-11-26 12:00:01.900] it fails:\n  {LOST}",
             "[rank1]:[E1126 12:00:01.418546830 x.cpp:6] ends:\nValueError: no kernel",

@@ -68,7 +68,7 @@ def test_what_broke_and_what_runs_on_another_version_is_told(entries: list[Plain
 
 
 def of_level(entries: list[Plain], name: str, made: Plain | None) -> Plain:
-    """Return the results with one case's level of 8 requests another one, or none, in every run."""
+    """Return the results with one case's level of 8 requests replaced, or removed, in every run."""
     later = copy.deepcopy(entries)
     for run in next(each for each in later if each.get("name") == name)["runs"]:
         run["workloads"][0]["levels"][2:] = [] if made is None else [made]
@@ -140,7 +140,7 @@ def test_a_loss_of_fifteen_per_cent_is_found() -> None:
 
 @pytest.mark.parametrize("freedom", range(1, 31))
 def test_the_table_of_t_is_students(freedom: int) -> None:
-    """With t = sqrt(f) tan(a) the density is cos(a)^(f-1), by Simpson's rule."""
+    """With t = sqrt(f) tan(a) the density is cos(a)^(f-1), integrated by Simpson's rule."""
     end, steps = math.atan(compare._T99[freedom - 1] / math.sqrt(freedom)), 400
     weights = [1, *[4, 2] * (steps // 2 - 1), 4, 1]
     inner = sum(w * math.cos(end * i / steps) ** (freedom - 1) for i, w in enumerate(weights)) * end / steps / 3
@@ -149,7 +149,7 @@ def test_the_table_of_t_is_students(freedom: int) -> None:
 
 
 def with_long(entries: list[Plain], *levels: Plain, first: bool = False) -> Plain:
-    """Return the results with the workload `long` in one case, after the other one or before it."""
+    """Return the results with the workload `long` added to one case, after the other one or before it."""
     later = copy.deepcopy(entries)
     for run in next(each for each in later if each.get("name") == good(entries))["runs"]:
         run["workloads"].insert(0 if first else 1, {"name": "long", "levels": list(levels)})
@@ -185,7 +185,7 @@ def test_every_workload_is_compared_with_itself(entries: list[Plain]) -> None:
 
 
 def test_the_seeds_tables_lie_beside_each_other() -> None:
-    """EP 1 and EP 4 of one model: seed 000 says that EP 4 loses 3 to 7 % at n = 8."""
+    """EP 1 and EP 4 of one model: seed 000 says that EP 4 is 3 to 7 % slower at n = 8."""
     made = compare.matrix_compare("000-qwen3.5-397b-ep1", "000-qwen3.5-397b-ep4")
     at_eight = [row["change"] for row in made["rows"] if row["n"] == 8]
     assert at_eight

@@ -1,4 +1,4 @@
-"""A matrix of 36 cases against a scripted cluster: each case gets its class, and a run that was killed goes on."""
+"""A matrix of 36 cases against a scripted cluster: each case gets its class, and a killed run resumes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_model_before_serves_again(whole: pathlib.Path) -> None:
 
 
 def test_a_bench_is_not_repeated_where_a_level_had_no_answer_at_all(whole: pathlib.Path) -> None:
-    """Each request of a server that hangs takes its whole time: repeats would take hours, and say nothing new."""
+    """Each request to a server that hangs runs into its timeout: repeats would take hours, and tell nothing new."""
     names = {
         case.name: matrix_driven.script_of(case)
         for case in cases.planned(matrix_driven.matrix(), matrix_driven.planner)
@@ -74,7 +74,7 @@ def test_a_bench_is_not_repeated_where_a_level_had_no_answer_at_all(whole: pathl
 
 
 def timeless(folder: pathlib.Path) -> list[Plain]:
-    """Return the journal without what the clock says."""
+    """Return the journal without its times."""
     skip = ("started", "finished", "seconds")
     return [{key: value for key, value in entry.items() if key not in skip} for entry in journal.read(folder)]
 
@@ -89,7 +89,7 @@ def test_killed_at_twenty_random_points_it_comes_to_the_same_journal(
     killed = 0
     while killed < KILLS:
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            # From when it holds the lock: what comes before is Python's own start.
+            # Only once it holds the lock: before that, Python is starting.
             until = time.monotonic() + 30
             while process.poll() is None and not _locks(tmp_path, process.pid) and time.monotonic() < until:
                 time.sleep(0.002)
@@ -105,7 +105,7 @@ def test_killed_at_twenty_random_points_it_comes_to_the_same_journal(
     assert (tmp_path / "serving").read_text() == matrix_driven.BEFORE
     known = {path.name for path in (whole / driver.CASES).iterdir()}
     assert {path.name for path in (tmp_path / driver.CASES).iterdir()} == known
-    # No case that had come to its end was begun again.
+    # No finished case was started again.
     switched = [event for event in events(tmp_path) if event.startswith("switch")]
     assert len(switched) <= 36 + KILLS
 
@@ -180,7 +180,7 @@ def test_rows_are_of_cases_that_say_something_of_the_configuration(whole: pathli
     found = rows.rows_of(
         cases.planned(matrix_driven.matrix(), matrix_driven.planner), journal.outcomes(journal.read(whole)), "scripted"
     )
-    assert len(found) == 32  # without the four that had another network than the fabric
+    assert len(found) == 32  # without the four whose network was not the fabric
     assert {row["verdict"] for row in found} == {"stable", "crash", "garbage"}
     good = next(row for row in found if row["verdict"] == "stable" and "note" not in row)
     assert good["platform"] == {"driver": "580.142", "kernel": "6.19.11", "nccl": "2.29.7"}
@@ -213,7 +213,7 @@ def test_where_the_sums_disagree_both_winners_are_named() -> None:
 
 
 def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> None:
-    """Real planner, a profile that is shipped, a configuration that nobody has measured."""
+    """Real planner, a shipped profile, a configuration that nobody has measured."""
     cluster = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
     matrix = cases.matrix_of(
         {**matrix_driven.ENTRY, "axes": {"chunked_prefill_size": [2048, 4096]}, "base": {"variant": "steps-6"}}
@@ -236,7 +236,7 @@ def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> No
     assert again[0]["evidence"][0]["id"] == f"mine-{planned[0].id}"
     row = f"mine-{planned[0].id}"
     assert plan.recommend(matrix.profile, "single", [str(tmp_path)])["better"] == row
-    # The winner as a variant of a profile of the owner's: that one is recommended, proven, and planned by its shape.
+    # The winner as a variant of the owner's own profile: it is recommended, proven, and planned by its shape.
     won = rows.profile_of("mine", profile.find(matrix.profile), planned, {"single": {"peak": {"id": planned[0].id}}})
     assert won is not None
     rows.write(tmp_path / "model_profiles" / "mine.yml", won)

@@ -61,7 +61,7 @@ def test_a_damaged_last_line_is_not_cut_where_it_has_its_end(tmp_path: pathlib.P
     with pytest.raises(CollectionError, match=r"line 3 is damaged\. Restore the file, or take that line out"):
         journal.Journal(tmp_path)
     assert (tmp_path / journal.NAME).read_bytes() == damaged
-    (tmp_path / journal.NAME).write_bytes(b"".join(whole[:2]))  # what it says helps
+    (tmp_path / journal.NAME).write_bytes(b"".join(whole[:2]))  # the advice in the message works
     with journal.Journal(tmp_path) as made:
         assert list(made.done) == ["a"]
 

@@ -1,4 +1,4 @@
-"""What is shared holds none of the names and addresses that went in, and all else."""
+"""Shared rows contain none of the original names and addresses, and everything else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAID = (
 
 
 def row(text: str) -> Plain:
-    """Return a row whose note and one setting have a text."""
+    """Return a row with this text in its note and in one setting."""
     case = cases.planned(matrix_driven.matrix(), matrix_driven.planner)[0]
     entry = {
         "outcome": "worker_restarted",
@@ -108,7 +108,7 @@ def test_a_name_in_a_key_is_refused() -> None:
 
 
 def failing(ok: int, workload: str = "chat") -> Plain:
-    """Return the row of a case where at n=8 of one workload so many of 8 requests were answered."""
+    """Return the row of a case where this many of 8 requests were answered at n=8 of one workload."""
     run = matrix_driven.report("good", 50.0, 0)
     level = matrix_driven.level(8, "failed", ok, 20.0, **{"tokens.refused": 8 - ok})
     if workload == "chat":

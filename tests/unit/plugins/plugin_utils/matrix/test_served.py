@@ -1,4 +1,4 @@
-"""Every case of a matrix told apart by real output: an engine's process, its log, and what the bench made of its streams."""
+"""Every case of a matrix classified by real output: an engine's process, its log, and the bench's findings on its streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a matrix, but for its steps: journal, rows and page as an owner finds them, by the real planner."""
+"""One run of a matrix with fake steps: journal, rows and page as an owner finds them, by the real planner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLUSTER = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
 
 
 class Crashing(matrix_driven.Scripted):
-    """Steps in which no case comes up. killed: it ends before it restores, as a run that is killed does."""
+    """Steps in which no case comes up. killed: the run ends before it restores, as a killed run does."""
 
     killed = False
 

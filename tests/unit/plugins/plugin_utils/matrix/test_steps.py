@@ -58,7 +58,7 @@ def test_what_a_playbook_printed_says_why_and_who_is_lost() -> None:
 
 
 def played(tmp_path: pathlib.Path, code: str, limit_s: float = 60.0) -> Ran:
-    """Run a program in ansible-playbook's place."""
+    """Run a program in place of ansible-playbook."""
     made = Playbooks(tmp_path, matrix_driven.matrix(), ["-i", "x"], {}, 0, {}, (sys.executable, "-c", code))
     return made.play("serve", tmp_path / "case", "switch", {"a": 1}, limit_s)
 
@@ -90,7 +90,7 @@ PLAY = """
 def test_what_ansible_prints_is_read_at_any_verbosity(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    """By ansible-playbook itself: from -vvv on it lays out results over several lines, as it does where an owner asks it to."""
+    """With ansible-playbook itself: from -vvv on it prints results over several lines, as it does where an owner asks for it."""
     monkeypatch.setenv("ANSIBLE_CALLBACK_FORMAT_PRETTY", "1")
     (tmp_path / "play.yml").write_text(PLAY)
     (tmp_path / "hosts").write_text(
@@ -146,7 +146,7 @@ def test_pods_say_who_was_started_again_and_which_image_runs() -> None:
 
 
 def test_the_ranks_logs_say_memory_and_acceptance() -> None:
-    """Lines as SGLang 0.5.10 logs them; without --enable-metrics nothing else tells."""
+    """Lines as SGLang 0.5.10 logs them; without --enable-metrics there is no other source."""
     engines = knowledge.load("metrics")
     rank = """[2026-05-26 13:38:21 TP0] Load weight end. elapsed=7.10 s, type=M, dtype=torch.bfloat16, avail mem=45.02 GB, mem usage={} GB.
 [2026-05-26 13:38:22 TP0] KV Cache is allocated. #tokens: 300000, K size: 10.25 GB, V size: 10.25 GB
@@ -156,7 +156,7 @@ def test_the_ranks_logs_say_memory_and_acceptance() -> None:
     found = steps.told_of(logs, engines)
     assert found["memory"] == {"weights_gib": 60.02, "kv_gib": 20.5}
     assert (found["acceptance"]["length"], found["acceptance"]["rate"]) == (2.5, 0.5)
-    # A drafter's weights are not the model's, and of two pools none is told.
+    # A drafter's weights are not the model's, and with two KV pools neither is reported.
     drafting = rank.format("59.18") + rank.format("1.50")
     assert steps.told_of({"rank0": drafting}, engines)["memory"] == {"weights_gib": 59.18}
     vllm = (
@@ -168,7 +168,7 @@ def test_the_ranks_logs_say_memory_and_acceptance() -> None:
 
 
 def test_a_case_says_its_variant() -> None:
-    """So that a better row, which may make another variant the usual one, does not change what the case is."""
+    """So that a better row, which may make another variant the default, does not change what the case is."""
     made = cases.planned(
         matrix_driven.matrix(), lambda overrides: {**matrix_driven.planner(overrides), "variant": "plain"}
     )

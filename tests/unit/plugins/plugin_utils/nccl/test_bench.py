@@ -1,4 +1,4 @@
-"""What the benchmark's ranks are asked, of invented choices."""
+"""What the benchmark's ranks are told, from invented choices."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_no_variable_is_empty_and_no_gid_index_is_pinned_by_itself() -> None:
 
 
 def gids(numbers: dict[str, int]) -> dict[str, tuple[GidEntry, ...]]:
-    """What roce_gid found, with one index for each host."""
+    """The result of roce_gid, with one index per host."""
     return {
         one.name: tuple(
             GidEntry(f.slot, vf.index, str(vf.hca), 1, str(vf.netdev), vf.address, numbers[one.name], "host")
@@ -128,7 +128,7 @@ def test_what_runs_on_a_host_gets_the_variables_of_every_engine() -> None:
 
 
 def cabled(topology: str, count: int, **more: t.Any) -> list[PlannedHost]:
-    """The plan of hosts that are joined by cables, with the HCAs that a node would have shown."""
+    """The plan of hosts joined by cables, with the HCAs that each node would have reported."""
     made = plan([f"spark{n + 1}" for n in range(count)], {"topology": topology, "vf_count": 1, **more}, {})["hosts"]
     planned = []
     for plain in made.values():
@@ -142,7 +142,7 @@ def cabled(topology: str, count: int, **more: t.Any) -> list[PlannedHost]:
 
 
 def test_neighbours_on_cables_are_found_by_subnet() -> None:
-    """In a triangle port 1 meets port 0: pairs of like number would never meet."""
+    """In a triangle port 1 connects to port 0: pairing ports by equal number would never match."""
     env = environment(cabled("triangle", 3), Options(bootstrap="enP7s7", attachment="host"), engine="any")["spark1"]
     assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
     assert env["NCCL_IB_MERGE_NICS"] == "0"

@@ -1,4 +1,4 @@
-"""How the benchmark's ranks ended: a reason where nothing was measured, else what verify takes."""
+"""How the benchmark's ranks ended: a reason where nothing was measured, else the input of verify."""
 
 from __future__ import annotations
 

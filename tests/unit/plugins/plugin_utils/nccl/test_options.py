@@ -1,4 +1,4 @@
-"""The options of a host's environment, as an owner's variables and the host's facts have them."""
+"""The options of a host's environment, from an owner's variables and the host's facts."""
 
 from __future__ import annotations
 

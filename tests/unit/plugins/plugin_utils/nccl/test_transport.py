@@ -1,4 +1,4 @@
-"""What the controller adds to the verdict: known bad versions, the owner's signatures, the refusal's words."""
+"""What the controller adds to the verdict: known bad versions, the owner's signatures, the text of a refusal."""
 
 from __future__ import annotations
 

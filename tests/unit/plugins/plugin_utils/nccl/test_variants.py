@@ -23,7 +23,7 @@ SEEDS = [
     pytest.param(range(300, 10_000), id="10000", marks=pytest.mark.long),
 ]
 GOOD = {name: (made.build(job), job.ranks) for name, job in made.GOOD.items()}
-# Of the real runs those that failed or were cut are negative whatever is left of them, and so is every TCP run.
+# Real runs that failed or were cut are negative whatever is left of them, and so is every TCP run.
 NEGATIVE = [
     *made.bad().values(),
     *(made.Bad(real(name), truth["verdict"], "") for name, truth in TRUTH.items()),
@@ -75,7 +75,7 @@ def test_truncated_shuffled_and_spliced_negatives_are_never_ib(seeds: range) -> 
 
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_a_run_over_rdma_beside_a_piece_of_another_kind_is_never_ib(seeds: range) -> None:
-    """Before or behind it, cut anywhere, in processes of other names or the same: only where the piece says nothing."""
+    """Before or after it, cut anywhere, in processes of other or the same names: only where the piece says nothing."""
     good, others = list(GOOD.values()), [case.logs for case in NEGATIVE]
     wrong = []
     for seed in seeds:

@@ -87,7 +87,7 @@ def test_the_hcas_that_carry_channels_are_named_fused_ones_together() -> None:
     assert devices("roce-one-hca-2.20.5") == {(one,)}
     assert devices("roce-two-hcas-2.21.5") == {(one,), (two,)}
     assert devices("roce-fused-2.22.3") == {(one, two)}  # one entry of the list
-    assert devices("roce-fused-2.26.2") == {(one, two)}  # a number beyond the list
+    assert devices("roce-fused-2.26.2") == {(one, two)}  # an index beyond the list
 
 
 def test_gid_and_roce_version_of_a_port() -> None:
@@ -162,7 +162,7 @@ def test_what_fails_at_the_programs_end_is_no_failure() -> None:
     "trace",
     [
         "init.cc:2064 -> 5",
-        "init.cc:2064 -> 4",  # without the warning that says what was torn down already
+        "init.cc:2064 -> 4",  # without the warning that tells what was already torn down
         "init.cc:1358 (ncclCommInitRankFunc) -> 1",
         "init.cc:2064 -> 6 [Async thread]",
         "proxy.cc:698 -> 6",
@@ -172,7 +172,7 @@ def test_what_fails_at_the_programs_end_is_no_failure() -> None:
     ],
 )
 def test_what_gives_up_behind_a_run_that_was_torn_down_whole_is_another_run_s(trace: str) -> None:
-    """NCCL joins its threads before it says `Destroy COMPLETE`: after it a caller alone can be refused, and it says why."""
+    """NCCL joins its threads before it says `Destroy COMPLETE`: after it only a caller can be refused, and NCCL logs why."""
     logs = made.build(made.Job(destroyed=True))
     assert judged([[*logs[0], f"{_head(logs[0])}NCCL INFO {trace}"], logs[1]], 2)["verdict"] == "failed"
 
@@ -187,7 +187,7 @@ def test_without_any_one_line_of_the_proof_it_is_none(name: str) -> None:
     counts = (" via ", "Connected all rings", "Init START", "Init COMPLETE", "nNodes", f"/{job.channels:02d} :")
     for rank, lines in enumerate(logs):
         for place, line in enumerate(lines):
-            inside = job.groups and "via P2P" in line  # of a group inside a node nothing needs to be proven
+            inside = job.groups and "via P2P" in line  # nothing needs to be proven about a group inside a node
             if any(text in line for text in counts) and not inside and not _of_a_group_inside(job, lines, place):
                 left = [x if number != rank else x[:place] + x[place + 1 :] for number, x in enumerate(logs)]
                 assert judged(left, job.ranks)["verdict"] != "ib", line
@@ -239,7 +239,7 @@ def test_each_unknown_warning_is_listed_once_with_the_ranks_that_say_it() -> Non
     assert found["The dilithium is out"].startswith("rank 1 (")
 
 
-# --- what says `ib` and is not, or not any more ---------------------------------------------------------------------
+# --- what says `ib` and is not, or no longer is ---------------------------------------------------------------------
 
 
 def _head(log: list[str]) -> str:
@@ -274,7 +274,7 @@ def test_a_network_chosen_last_that_no_channel_uses_is_a_gap(network: str) -> No
 @pytest.mark.parametrize("text", ["NCCL_IB_DISABLE set by environment to 1.", "NCCL_NET set by environment to Socket."])
 @pytest.mark.parametrize("network", ["IB", "IBext_v8", "NCCL RDMA Plugin v10"])
 def test_a_rank_that_was_kept_from_rdma_has_no_channels_over_it(text: str, network: str) -> None:
-    """A later run in the same log, cut before it says more; so is one whose launcher shows its environment."""
+    """It is a later run in the same log, cut before it logs more; so is one whose launcher prints its environment."""
     logs = made.build(made.Job(network=network))
     logs[1].append(f"{_head(logs[1])}NCCL INFO {text}")
     report = judged(logs, 2)
@@ -302,7 +302,7 @@ def test_a_rank_that_found_no_device_has_no_channels_over_rdma() -> None:
     ],
 )
 def test_one_line_of_another_run_under_the_same_number_is_a_gap(text: str) -> None:
-    """A container that starts again has its process's number, and its log may be cut anywhere."""
+    """A restarted container's process has the same PID, and its log may be cut anywhere."""
     logs = made.build(made.Job())
     for own in ([*logs[0], f"{_head(logs[0])}NCCL INFO {text}"], [f"{_head(logs[0])}NCCL INFO {text}", *logs[0]]):
         assert judged([own, logs[1]], 2)["verdict"] != "ib"
@@ -393,7 +393,7 @@ def test_a_run_inside_one_node_beside_one_over_rdma_is_not_proven_by_it() -> Non
 
 def test_a_process_that_begins_twice_under_one_number_is_two() -> None:
     logs = made.build(made.Job())
-    again = made.build(made.Job(network="Socket", seed=1000))  # the same numbers of processes
+    again = made.build(made.Job(network="Socket", seed=1000))  # the same PIDs
     report = judged([[*a, *b] for a, b in zip(logs, again, strict=True)], 2)
     assert report["verdict"] == "mixed"
     assert len(report["ranks"]) == 4
@@ -407,7 +407,7 @@ def test_soft_roce_is_said_and_still_rdma() -> None:
     assert (said["id"], said["severity"]) == ("nccl.soft-roce", "warning")
     assert "rxe0" in said["message"] and "rdma link" in said["remedy"]
     listed = made.build(made.Job(hcas=(("rocep1s0f0", 1, "RoCE"), ("rxe0", 1, "RoCE")), channels=1))
-    assert judged(listed, 2)["findings"] == []  # listed, and carries nothing
+    assert judged(listed, 2)["findings"] == []  # listed, but carries no traffic
 
 
 def test_devices_that_cannot_be_opened_are_not_called_ports_that_are_down() -> None:
@@ -422,7 +422,7 @@ def test_devices_that_cannot_be_opened_are_not_called_ports_that_are_down() -> N
     assert "rocep1s0f0v0, roceP2p1s0f0v0" in report["findings"][0]["message"]
     assert "/dev/infiniband" in report["findings"][0]["remedy"]
     named = [[f"{_head(log)}NCCL INFO NCCL_IB_HCA set to =rocep1s0f0v9:1", *log] for log in logs]
-    assert first_cause(judged(named, 2)) == "nccl.hca-unusable"  # those of other pods; its own is not there
+    assert first_cause(judged(named, 2)) == "nccl.hca-unusable"  # the devices are other pods'; its own is not there
     named = [[f"{_head(log)}NCCL INFO NCCL_IB_HCA set to rocep1s0f0", *log] for log in logs]
     assert first_cause(judged(named, 2)) == "nccl.device-not-open"
 

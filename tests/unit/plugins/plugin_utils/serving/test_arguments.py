@@ -1,4 +1,4 @@
-"""Settings said to an engine version: with invented tables for the rules, with the shipped ones for what owners run."""
+"""Settings passed to an engine version: with invented tables for the rules, with the shipped ones for what owners run."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_a_flag_that_no_table_has_is_passed_on_to_a_release_without_one(
             "conflict",
             {"depth": 3, "settings": {"depth": 4}},
             ["--settings", '{"depth": 3}'],
-        ),  # one place: the first is said
+        ),  # one place: the first is passed
     ],
 )
 def test_what_is_wrong_with_an_argument_is_said_all_the_same_where_the_owner_accepts_it(
@@ -313,7 +313,7 @@ names = st.sampled_from([*WAYS, *(flag.replace("-", "_") for flag in NEW), "spel
 @settings(deadline=None)
 @given(st.sampled_from(["1.9", "1.10"]), st.dictionaries(names, values, max_size=6))
 def test_nothing_that_the_version_does_not_know_is_ever_said(version: str, settings: dict[str, t.Any]) -> None:
-    """Any settings: either refused with a finding for a setting that was given, or said with flags of the table alone."""
+    """Any settings: either refused with a finding for a given setting, or passed with flags of the table alone."""
     own = TABLES.engines[f"sglang-{version}"]
     try:
         found = build_argv("sglang", version, settings, TABLES)
@@ -426,7 +426,7 @@ def test_a_shipped_version_refuses(engine: str, version: str, settings: dict[str
 
 
 def test_every_flag_of_the_settings_table_is_a_flag_of_some_version() -> None:
-    """A way that no version knows is a slip of the pen."""
+    """A flag that no version knows is a typo."""
     tables = load_tables()
     for key, entry in tables.settings.items():
         for engine in ("sglang", "vllm"):

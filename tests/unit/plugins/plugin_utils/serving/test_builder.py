@@ -1,4 +1,4 @@
-"""A plan with argument lists: what cannot be said blocks it, what can stands in every rank."""
+"""A plan with argument lists: what cannot be passed blocks it, what can is in every rank's command."""
 
 from __future__ import annotations
 

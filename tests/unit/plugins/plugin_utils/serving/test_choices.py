@@ -1,4 +1,4 @@
-"""What an engine version makes of what is left open, where versions differ; tests/oracle holds all of it against them."""
+"""How an engine version resolves what is left open, where versions differ; tests/oracle checks all of it against them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def resolved(profile: str, version: str, variant: str = "", **settings: t.Any) -
 
 
 def test_graphs_are_no_larger_than_the_requests_that_the_plan_adds() -> None:
-    """0.5.22 cuts a limit that nobody asked for to --max-running-requests, which the plan itself may have added."""
+    """0.5.22 caps a limit that nobody set at --max-running-requests, which the plan itself may have added."""
     old, new = (resolved("qwen3-coder-next-nvfp4", version) for version in ("0.5.21", "0.5.22"))
     requests, by = new["max_running_requests"]
     assert by == "added"
@@ -93,7 +93,7 @@ def test_the_experts_of_gpt_oss_in_full_hang_on_what_is_installed() -> None:
 
 
 def test_what_modelopt_wrote_is_unknown_where_nobody_states_it() -> None:
-    """NemotronH's quantization is read of the checkpoint, and its experts' runner hangs on that."""
+    """NemotronH's quantization is read from the checkpoint, and its experts' runner depends on it."""
     found = resolved("nemotron-3-super-120b-nvfp4", "0.5.13", "ep1", quantization=None, moe_runner_backend=None)
     assert found["quantization"] == (None, "unknown")
     assert found["moe_runner_backend"] == (None, "unknown")

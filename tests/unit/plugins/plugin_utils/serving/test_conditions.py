@@ -102,7 +102,7 @@ def test_every_condition_is_answered_as_by_jmespath_itself(data: st.DataObject, 
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_a_shipped_rule_is_asked_within_the_bound_of_trials(name: str) -> None:
-    """Two unknown facts of a rule are tried out whole, so no shipped rule is judged by a part of the trials."""
+    """All values of a rule's two unknown facts are tried, so no shipped rule is judged by a part of the trials."""
     condition = compiled(RULES[name]["when"], name)
     assert len({repr(value) for term in condition.terms for value in term.candidates}) ** 2 <= MOST
     for pair in itertools.combinations(sorted(condition.reads), 2):

@@ -1,4 +1,4 @@
-"""Facts and precision from a model's own files: the shipped profiles, and what is said of files that cannot be read whole."""
+"""Facts and precision from a model's own files: the shipped profiles, and what is reported of files that cannot be read completely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
 from ansible_collections.dgxspark.cluster.tests.unit.model_configs import DEEPSEEK, FP8, GLM, PUBLIC, QWEN_397B, Tree
 
-# Profiles of models whose own file could not be had: one of the same make-up, and what differs from it.
+# Profiles of models whose own file was not available: one of the same make-up, and what differs from it.
 SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     "nvidia/GLM-4.7-NVFP4": ("zai-org/GLM-4.7-FP8", {}),
     "nvidia/Qwen3-235B-A22B-Instruct-2507-NVFP4": ("nvidia/Qwen3-235B-A22B-NVFP4", {"native_context": 262144}),
@@ -82,10 +82,10 @@ def test_a_shipped_profile_says_what_the_models_own_file_says(name: str) -> None
         pytest.skip("not run: the profile states no facts")
     found = read(source)
     told, given_facts = dict(found["facts"]) | other, dict(entry["facts"])
-    given_facts.pop("vision", None)  # of the picture's size config.json says nothing
+    given_facts.pop("vision", None)  # config.json does not state the image size
     towers = told.pop("vision_params", 0), given_facts.pop("vision_params", 0)
     assert facts_of(given_facts) == facts_of(told)
-    assert towers[1] == pytest.approx(towers[0], rel=0.05)  # profiles give it as cards do, rounded
+    assert towers[1] == pytest.approx(towers[0], rel=0.05)  # profiles give it rounded, as model cards do
     assert found["inferred"] == []
     if source not in NO_LIST and entry["model"] not in SIBLING:
         stored = {kind: form for kind, form in entry.get("precision", {}).items() if form != "bf16"}
@@ -102,7 +102,7 @@ def test_what_was_read_is_a_profiles(name: str) -> None:
     }  # fmt: skip
     resolved = profile.resolve(profile.find(inline))
     assert resolved.facts is not None
-    # Formats are counted by the same weights as the plan counts: none is left, none too many.
+    # Formats are counted over the same weights as in the plan: none is missing, none is extra.
     assert model.tensors(resolved.facts, resolved.precision)
 
 
@@ -128,7 +128,7 @@ def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str)
         ("nvidia/Qwen3-235B-A22B-NVFP4", 235.1, 134.1),
         ("nvidia/Qwen3.5-397B-A17B-NVFP4", 396.8, 251.1),
         ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 549.3, None),
-        # 125B, 51B of n-grams and an indexer; 284B; both as their cards say, and the bytes of their files.
+        # 125B, 51B of n-grams and an indexer; 284B; both from their cards, with the sizes of their files.
         ("RadixArk/Qwen3.8-Flash-Next-NVFP4", 177.4, 135.1),
         ("deepseek-ai/DeepSeek-V4-Flash", 284.3, 159.4),
         ("nvidia/MiniMax-M3-NVFP4", 426.8, 249.2),
@@ -173,7 +173,7 @@ def test_a_key_of_its_own_says_a_kinds_format() -> None:
     plain = {**flash, "text_config": {**flash["text_config"], "ple_embedding_dtype": "bfloat16"}}
     found = model_facts(plain)
     assert ("lookup" in found["precision"], found["inferred"]) == (False, [])
-    # What compresses is never quantized.
+    # The compressors are never quantized.
     assert model_facts(config)["precision"]["attention"] == {"bf16": 309592064, "rest": "fp8"}
     assert read("RadixArk/Qwen3.8-Flash-Next-NVFP4")["precision"] == {"experts": "nvfp4", "lookup": "fp8"}
 
@@ -227,7 +227,7 @@ def test_hf_quant_config_is_read_where_the_config_says_nothing() -> None:
 
 
 def test_a_prediction_layer_that_is_left_out_stays_plain() -> None:
-    # ModelOpt leaves it out by its number: the layer after the last.
+    # ModelOpt excludes it by its index: the layer after the last.
     quant = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "model.layers.92*"]}}
     assert "head" not in model_facts(GLM, quant)["precision"]
 
@@ -360,7 +360,7 @@ def test_a_list_of_layers_that_is_none_is_refused(stated: t.Any) -> None:
 
 
 def owned(tmp_path: pathlib.Path, said: str) -> list[str]:
-    """Lay down an owner's description of the family `made`."""
+    """Write an owner's description of the family `made`."""
     folder = tmp_path / "architectures"
     folder.mkdir(parents=True)
     (folder / "made.yml").write_text(f"id: made\nmodel_types: [made]\n{said}\nsource: [own]\nverified: inferred\n")
@@ -417,7 +417,7 @@ def test_a_kind_of_layer_whose_modules_no_entry_names_is_said(kind: str, tmp_pat
         else "{key_heads: '`2`', key_dim: '`8`', value_heads: '`2`', value_dim: '`8`'}"
     )
     own = owned(tmp_path, f"reads: {reads}\nmixer: {{usual: {kind}, linear: gdn, alone: true}}")
-    assert model_facts(PLAIN | COMPRESSED, overlays=own)["facts"]  # the list of modules alone needs their names
+    assert model_facts(PLAIN | COMPRESSED, overlays=own)["facts"]  # only the list of modules needs their names
     said = (
         f"config.json: MadeForCausalLM has layers of the kind {kind}, and modules.{kind} of its family names none of their "
         "modules: how they are stored cannot be read."
@@ -495,7 +495,7 @@ def test_keys_that_nobody_knows_change_nothing(name: str, more: Tree) -> None:
 )  # fmt: skip
 def test_a_value_of_the_wrong_type_is_refused_by_its_key(key: str, value: t.Any) -> None:
     if value is False and key in ("num_experts", "num_key_value_heads"):
-        return  # of alternatives the next is taken: no experts, as many KV heads as heads
+        return  # the next alternative is used: no experts, as many KV heads as heads
     config = copy.deepcopy(QWEN_397B)
     config["text_config"][key] = value
     with pytest.raises(CollectionError, match=f"config.json: (.*{key}|.*missing)"):

@@ -1,4 +1,4 @@
-"""Estimates of speed: what must hold whatever the constants are, and that they speak only where nobody measured."""
+"""Estimates of speed: what must hold whatever the constants are, and that they are used only where nobody measured."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_more_bandwidth_is_never_slower(facts: Facts, n: int, cut: Cut, draft: D
     models, levels, drafts, st.sampled_from(["experts", "attention", "dense", "linear", "embeddings", "shared_experts"])
 )
 def test_more_bytes_of_one_format_are_never_faster(facts: Facts, n: int, draft: Draft | None, kind: str) -> None:
-    """Equal costs by format, so that bytes alone differ: kernels of a format may well be slower than its bytes say."""
+    """Equal costs for all formats, so that only bytes differ: a format's kernels may be slower than its bytes suggest."""
     same = {key: 1.3 if key.startswith(("read", "experts")) else cost for key, cost in FIGURES.costs.items()}
     figures = dataclasses.replace(FIGURES, costs=same)
     speeds = [speed(profile(facts, **{kind: form}), n, draft, figures) for form in FORMATS]
@@ -171,7 +171,7 @@ def test_more_copies_of_a_canvas_are_slower(copies: float, more: float, n: int) 
 
 
 def test_published_figures_of_a_model_that_denoises_are_in_the_interval() -> None:
-    """Four owners of a Spark with this checkpoint, by the profile's sources."""
+    """Four owners of a Spark with this checkpoint, from the profile's sources."""
     made = launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm")["estimate"]
     for key, published in {"n1": (95.62, 120, 146.3, 158), "n4": (174.3, 215, 257), "n8": (204.0,)}.items():
         assert all(made["low"][key] < figure < made["high"][key] for figure in published)

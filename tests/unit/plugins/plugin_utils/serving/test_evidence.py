@@ -35,7 +35,7 @@ def test_all_measured_rows_are_there() -> None:
 
 
 def witnessed(name: str, free: dict[str, t.Any] | None = None, **changes: t.Any) -> evidence.MatchingRows:
-    """What the rows say of a row's own configuration with changed settings, image or spread."""
+    """What the rows say about a row's own configuration with changed settings, image or spread."""
     row = BY_ID[name]
     own = verdicts.profile_of(row, profile.find(row.run.model))
     settings = {**row.run.settings, **changes.pop("settings", {})}
@@ -47,7 +47,7 @@ def of(found: evidence.MatchingRows, name: str) -> evidence.Comparison:
     return next(c for c in (*found.equal, *found.near) if c.row.id == name)
 
 
-# Rows that do not say what they ran with: nothing can be known to be their equal.
+# Rows that do not state what they ran with: no configuration can be known to be equal.
 UNSTATED = {"m154": "its image is not stated", "m155": "its image is not stated"}
 
 
@@ -118,12 +118,12 @@ def test_no_row_proves_what_runs_otherwise(row: evidence.Row, change: tuple[str,
     changed = dataclasses.replace(own, settings={**own.settings, key: value})
     before, after = verdict.judge(own, KNOWN), verdict.judge(changed, KNOWN)
     if before.runs.settings == after.runs.settings or key in KNOWN.standard.harmless:
-        return  # the engine makes the same of both, or it is the list's own condition that decides
+        return  # the engine resolves both alike, or the list's own condition decides
     assert row.id not in {c.row.id for c in after.rows_seen.equal}
 
 
 def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
-    """Return a value that a flag takes and that is not its default; None where its type offers none at sight."""
+    """Return a value that a flag takes and that is not its default; None where its type offers no obvious one."""
     offered = [*spec.get("choices", ()), *spec.get("known", ()), True, False, 7, 0.137, "other"]
     default = False if spec["type"] == "switch" else spec.get("default")
     takes = (
@@ -138,7 +138,7 @@ def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
 @settings(max_examples=300)
 @given(st.sampled_from(ROWS), st.data())
 def test_no_row_proves_any_other_flag(row: evidence.Row, data: st.DataObject) -> None:
-    """Each flag of the row's engine version, set to what it is not by default: not harmless, so not this row's run."""
+    """Each flag of the row's engine version, set to a non-default value: not harmless, so not this row's run."""
     parser = KNOWN.tables.parser(row.run.engine, row.run.version)
     assert parser
     dialect = KNOWN.tables.dialect(row.run.engine, row.run.version)
@@ -240,7 +240,7 @@ def test_what_goes_out_comes_in(row: evidence.Row, tmp_path: pathlib.Path) -> No
 
 
 def test_rows_carry_what_the_seeds_state_beside_the_logs() -> None:
-    """Times to the first token, answers that failed, acceptance, and figures that a log leaves out."""
+    """Times to first token, failed answers, acceptance, and figures that a log leaves out."""
     assert {i: BY_ID[i].measured["ttft_ms"] for i in ("m042", "m154", "m113")} == {
         "m042": {"n1": 630},
         "m154": {"n1": 700},
@@ -281,7 +281,7 @@ def test_a_bad_figure_is_not_exported() -> None:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.verdict != "stable"], ids=lambda row: row.id)
 def test_the_way_out_of_a_bad_row_leads_out(row: evidence.Row) -> None:
-    """The remedy names the nearest stable row: with what it ran with, this row blocks no more."""
+    """The remedy names the nearest stable row: with that row's configuration, this row no longer blocks."""
     own = verdicts.profile_of(row, profile.find(row.run.model))
     bad = next(f for f in verdict.judge(own, KNOWN).findings if f.id == f"evidence.{row.id}")
     named = re.search(r"Row (m\d+) is the nearest", bad.remedy)

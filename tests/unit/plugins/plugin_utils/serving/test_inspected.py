@@ -1,4 +1,4 @@
-"""What an image said → entries of an owner's folder, and the plan that speaks of it."""
+"""What an image's inspection printed → entries of an owner's folder, and the plan that uses them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHIPPED = "scitrera/dgx-spark-sglang:0.5.12"
 
 
 def write(folder: pathlib.Path, said: Plain | None = None, image: str = REPO) -> inspected.Entries:
-    """Do as the playbook does, twice, since an owner runs it twice."""
+    """Write the entries as the playbook does, twice, since an owner may run it twice."""
     for _time in range(2):
         there = [str(folder)] if folder.is_dir() else []
         made = inspected.entries(inspected.document(framed(said or SAID)), image, DIGEST, str(folder), there)

@@ -151,7 +151,7 @@ def test_a_sampler_needs_the_logits_of_all_requests_and_the_copies_of_one() -> N
     made = canvases("vllm", 10).sampler
     assert made
     assert made.needed == pytest.approx(0.25 * (10 + 5))
-    # Of what is free once the logits are there half is for requests of ten copies: 2.5 GiB each.
+    # Half of what is free once the logits are there is for groups of ten copies: 2.5 GiB each.
     assert [made.taken(free) for free in (-5, 0, 7.5, 12.4, 12.5, 27.5, 500)] == [
         pytest.approx(0.25 * (10 + 5 * group)) for group in (1, 1, 1, 1, 2, 5, 10)
     ]
@@ -174,7 +174,7 @@ def test_vllms_sampler_is_outside_its_share() -> None:
     plain, more = (memory.vllm_pools(each, 110, 120, given) for each in (NEED, of))
     assert (more.kv, more.ceiling, more.sampler_needed) == (plain.kv, plain.ceiling, 3.75)
     assert more.free_needed == plain.free_needed + 3.75
-    assert more.used == plain.used + 0.25 * (10 + 2 * 5)  # 14 GiB are free beside the share: two at once
+    assert more.used == plain.used + 0.25 * (10 + 2 * 5)  # 14 GiB are free besides the share: two at once
     # What the plan chooses itself leaves room for it.
     assert memory.vllm_pools(of, 110, 120, planned, context_length=4096).chosen * 120 + 3.75 <= 110
 
@@ -199,7 +199,7 @@ def test_sglang_samples_all_requests_at_once() -> None:
     ("free", "requests", "said"), [(None, 10, True), (None, 2, False), (101, 10, True), (102, 10, False)]
 )
 def test_a_share_without_room_for_the_sampler_is_said(free: float | None, requests: int, said: bool) -> None:
-    """At 0.8 ten requests need 3.75 GiB beside 97.4."""
+    """At 0.8 ten requests need 3.75 GiB besides 97.4."""
     settings = {"gpu_memory_utilization": 0.8, "max_num_seqs": requests}
     cluster = {"free_gib": free} if free else {}
     made = plan.launch_plan("diffusiongemma-26b-a4b-it-nvfp4-vllm", cluster, {"settings": settings})
@@ -233,7 +233,7 @@ def test_vllm_on_one_spark_against_what_was_measured() -> None:
 
 
 def test_what_free_memory_may_be_decides_only_where_it_must() -> None:
-    """Unmeasured, 0.60 is empty at 101 GiB and holds a cache at 115.8: a warning. Measured at 101 it is refused."""
+    """Unmeasured, 0.60 leaves no cache at 101 GiB but some at 115.8: a warning. Measured at 101, it is refused."""
     settings = {"settings": {"mem_fraction_static": 0.6}}
     unmeasured = plan.launch_plan(BIG, {}, {"variant": "ep1", **settings})
     assert unmeasured["memory"]["kv_gib"] < 0
@@ -246,7 +246,7 @@ def test_what_free_memory_may_be_decides_only_where_it_must() -> None:
 
 
 def test_scales_stay_twice_before_the_version_that_drops_them() -> None:
-    """0.5.12 writes the swizzled scales over those loaded; the versions before keep both: a ninth of the experts."""
+    """0.5.12 overwrites the loaded scales with the swizzled ones; earlier versions keep both: a ninth of the experts."""
     old, new = (
         plan.mem_fraction(BIG, {"free_gib": 110}, {"engine": {"version": version, "versions": ""}})["weights_by_kind"]
         for version in ("0.5.11", "0.5.12")
@@ -297,7 +297,7 @@ def test_what_a_loader_keeps_is_none_of_the_cache() -> None:
 @pytest.mark.parametrize(
     ("tp", "gib"),
     [
-        # vLLM logged 65.97 GiB on one H100 with Marlin (vllm-project/vllm#23278). Cut in two, 1440 columns become 1536, not 2944.
+        # vLLM logged 65.97 GiB on one H100 with Marlin (vllm-project/vllm#23278). Split in two, 1440 columns become 1536, not 2944.
         (1, 65.97),
         (2, 34.3),
     ],
@@ -325,9 +325,9 @@ def test_vllm_profiles_as_many_pictures_as_a_batch_has_room_for() -> None:
     ("version", "dtype", "share", "severity"),
     [
         ("0.33.0", "fp8", 0.9, "error"),  # a release's layout is the engine's own
-        ("nightly", "fp8", 0.9, "warning"),  # within what planned caches of builds were off
+        ("nightly", "fp8", 0.9, "warning"),  # within the error of planned caches for builds
         ("nightly", "fp8", 0.5, "error"),
-        ("nightly", "nvfp4_own", 0.5, "warning"),  # counted with two bytes, and may take a fraction of them
+        ("nightly", "nvfp4_own", 0.5, "warning"),  # counted as two bytes, but may take a fraction of that
         ("nightly", "nvfp4_own", 0.1, "error"),
     ],
 )

@@ -114,9 +114,9 @@ def test_fewer_steps_are_more_tokens_of_a_pass(canvas: int, steps: list[int]) ->
 
 def test_cache_bytes_of_each_kind() -> None:
     assert model.kv_bytes(PLAIN, "bf16", Cut()) == 2 * 2 * 4 * 16 * 2
-    assert model.kv_bytes(PLAIN, "fp8_e4m3", Cut(tp=8)) == 2 * 2 * 1 * 16  # one head is the least
+    assert model.kv_bytes(PLAIN, "fp8_e4m3", Cut(tp=8)) == 2 * 2 * 1 * 16  # at least one head
     latent = Facts("Made", 64, 1000, 4096, mla=Mla(3, 8, 512, 128, 64, 128))
-    assert model.kv_bytes(latent, "fp8_e4m3", Cut(tp=8)) == 3 * (512 + 64)  # not cut
+    assert model.kv_bytes(latent, "fp8_e4m3", Cut(tp=8)) == 3 * (512 + 64)  # not split
     sliding = Facts("Made", 64, 1000, 4096, (Attention(5, 8, 4, 16, window=1024), Attention(1, 8, 4, 16)))
     assert model.kv_bytes(sliding, "fp8_e4m3", Cut(), window_share=0.8) == 2 * 4 * 16 * (5 * 0.8 + 1)
 
@@ -178,12 +178,12 @@ def test_the_largest_model_is_right_to_a_thousandth() -> None:
 def test_weights_per_gpu_are_within_three_percent_of_what_was_measured(
     name: str, variant: str, measured: float
 ) -> None:
-    """As the engine would log them: SGLang's figure is what MemAvailable lost, vLLM's what PyTorch holds, head included."""
+    """As the engine would log them: SGLang's figure is the drop in MemAvailable, vLLM's what PyTorch holds, head included."""
     assert logged(name, variant) == pytest.approx(measured, rel=0.03)
 
 
 def test_a_boot_of_a_newer_version_shows_the_limit() -> None:
-    """20.99 and 21.04 GiB were logged for EP 4 on 0.5.21: MemAvailable lost 2.9 GiB beside the tensors, not 1.8."""
+    """20.99 and 21.04 GiB were logged for EP 4 on 0.5.21: MemAvailable dropped by 2.9 GiB besides the tensors, not 1.8."""
     assert logged("nemotron-3-super-120b-nvfp4", "ep4") / 20.99 - 1 == pytest.approx(-0.054, abs=0.002)
 
 
@@ -241,15 +241,15 @@ def test_a_compressed_cache_grows_by_its_ratio() -> None:
         )
 
     indexed = of(4, Indexer(8, 128, budget=2048))
-    # 584 bytes in FP8: 448 and a byte for each 64 of them, in whole eight, and 64 in BF16; an indexer's key is 128 and a scale.
+    # 584 bytes in FP8: 448, a scale byte per 64 of them, rounded up to eight, and 64 in BF16; an indexer's key is 128 and a scale.
     assert model.kv_bytes(of(None), "fp8", Cut()) == 0
     assert model.kv_bytes(of(128), "fp8", Cut()) == 2 * 584 / 128
     assert model.kv_bytes(indexed, "fp8", Cut()) == 2 * (584 + 132) / 4
     assert model.kv_bytes(indexed, "auto", Cut()) == 2 * (1024 + 256) / 4
-    # Of a long context the window, all keys, and the entries that they choose.
+    # For a long context: the window, all keys, and the entries that they select.
     read = model.kv_bytes(indexed, "fp8", Cut(), length=20480) * 20480
     assert read == pytest.approx(2 * (584 * 128 + 132 * 20480 / 4 + 584 * 2048 / 4))
-    # Latents are not cut: their projections down are on every rank.
+    # Latents are not split: their down projections are on every rank.
     assert total(indexed, BF16, Cut(2)) > total(indexed, BF16, Cut()) / 2
     with pytest.raises(CollectionError, match="does not divide the 8 attention heads"):
         model.check_cut(indexed, Cut(3))

@@ -15,7 +15,7 @@ CONFIG = pathlib.Path(__file__).resolve().parents[4] / "oracle" / "models" / "gl
 
 
 def own(**changes: t.Any) -> dict[str, t.Any]:
-    """The shipped profile as an owner would write it who knows its settings and nothing of the model."""
+    """The shipped profile as written by an owner who knows its settings and nothing about the model."""
     entry = {key: value for key, value in profile.find(NAME).items() if key not in ("origin", "facts", "precision")}
     return entry | {"id": "mine", "precision": {}} | changes
 

@@ -47,7 +47,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: t.Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")

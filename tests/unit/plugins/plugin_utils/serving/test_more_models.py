@@ -1,4 +1,4 @@
-"""Models that ship no profile: their sizes as published, the cache of a token by hand, and a whole profile of each."""
+"""Models without a shipped profile: their published sizes, the cache of a token by hand, and a whole profile of each."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_spread_whose_heads_do_not_divide_is_not_taken() -> None:
 
 
 def test_what_a_rule_knows_a_way_out_of_is_no_question() -> None:
-    # Its example has 4 GPUs: on one, a kernel of its attention backend would have too many threads.
+    # Its model card's example has 4 GPUs: on one, a kernel of its attention backend would have too many threads.
     four_bit = packed("lm_head", "re:.*self_attn.*", "re:.*mlp.gate$", "re:.*shared_experts.*", "re:model.layers.(0|46).*",
                       bits=4, kind="int", group=32)  # fmt: skip
     held = Source({"config.json": GLM_AIR | {"quantization_config": four_bit}}, "own", "cpatonn/GLM-4.5-Air-AWQ-4bit")
@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_said_once_and_nothing_is_made_of_it(name: str) -
     said = [text for key, text in found.decide if key == "facts"]
     assert len(said) == 1
     assert all(word in said[0] for word in (*words, "guide", "150 GB"))
-    # Two Sparks hold 150 GB; nothing is said of a format that nobody read.
+    # Two Sparks hold 150 GB; nothing is claimed about a format that was not read.
     assert found.profile["parallel"]["nodes"] == 2
     assert found.profile["title"] == "strange-FP8, 2 Sparks"
     assert {"facts", "precision"}.isdisjoint(each["of"] for each in found.profile["source"])

@@ -1,4 +1,4 @@
-"""A whole profile of a model's own files: what is read, what is chosen, what is left to a person, and the file that comes of it."""
+"""A whole profile from a model's own files: what is read, what is chosen, what is left to a person, and the resulting file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def made(name: str, **wanted: t.Any) -> new_profile.Made:
 
 
 def index(*stored: str, size: int | None = None) -> Tree:
-    """Return a list of tensors: all modules as BF16, but those with what is `stored` of a format."""
+    """Return a list of tensors: all modules as BF16, but MODULES with the tensors `stored` by a format."""
     names = [
         f"model.layers.{layer}.{module}.{part}"
         for layer in (0, 1)
@@ -75,7 +75,7 @@ def test_what_comes_of_a_public_configuration_is_a_profile_that_is_planned(name:
     facts = model_facts(*PUBLIC[name])
     assert (read["facts"], read["precision"]) == (facts["facts"], facts["precision"])
     assert launch_plan(read, CLUSTER)["memory"] == found.plan["memory"]
-    # Each mark stands in the file, and every error of the plan is one.
+    # Each mark is in the file, and every error of the plan is one.
     assert text.count(profile_text.MARK) == len(found.decide)
     errors = [f["rule"] for f in found.plan["findings"] if f["severity"] == "error"]
     assert all(any(rule in said for _key, said in found.decide) for rule in errors)

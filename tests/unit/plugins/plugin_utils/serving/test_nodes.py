@@ -14,7 +14,7 @@ ULTRA = "nemotron-3-ultra-550b-nvfp4"
 
 
 def node(gib: float | None = 110.0, kernel: str = "6.17.0-1021-nvidia", **vf: t.Any) -> dict[str, t.Any]:
-    """What roce_info returns of a Spark with one VF."""
+    """What roce_info returns for a Spark with one VF."""
     one = {"index": 0, "pci": "0000:01:01.0", "netdev": {"name": "enp1s0f0v0"}, **vf}
     kib = None if gib is None else round(gib * 2**20)
     return {"kernel": kernel, "mem_available_kib": kib, "functions": [{"pci": "0000:01:00.0", "vfs": [one]}]}
@@ -64,7 +64,7 @@ def test_what_a_running_model_leaves_is_not_taken_for_free_memory(busy: dict[str
 
 
 def test_a_rank_alone_has_no_vf_and_its_memory_is_not_taken_for_free_either() -> None:
-    """One Spark, asked a second time while it serves: the same plan, and not a refusal of what runs."""
+    """One Spark, planned a second time while it serves: the same plan, and no refusal of what is running."""
     profile = "gpt-oss-120b-vllm"
     alone = {"hosts": ["spark1"]}
     first = plan.launch_plan(profile, alone | {"nodes": {"spark1": node(110)}})

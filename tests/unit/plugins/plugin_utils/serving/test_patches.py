@@ -1,4 +1,4 @@
-"""Which start-up patches a launch needs: by engine version, image feature and settings; and the shipped ones' texts."""
+"""Which start-up patches a launch needs: by engine version, image feature and settings; and the texts of the shipped ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_vllm_has_its_own() -> None:
 
 @pytest.mark.parametrize(("has", "left"), [(True, [CUTLASS, JIT]), (False, [CUTLASS, MOE, JIT, MODELOPT])])
 def test_an_image_that_has_it_needs_no_patch(tmp_path: pathlib.Path, has: bool, left: list[str]) -> None:
-    """The owner says so of his image, in his overlay; what nobody says counts as missing."""
+    """The owner says so about the image, in an overlay; what nobody states counts as missing."""
     folder = tmp_path / "images"
     folder.mkdir()
     entry = {"id": "mine", "image": "me/mine:1", "engine": {"name": "sglang", "version": "0.5.10"},
@@ -117,7 +117,7 @@ def test_what_makes_a_patch_unnecessary_is_a_feature_that_an_image_may_have() ->
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_text_is_marked_and_its_edits_are_apart(name: str) -> None:
-    """Who reads a patched file sees by whom it was; and no edit can be taken for another's."""
+    """A reader of a patched file sees who patched it; and no edit can be mistaken for another one."""
     (patch,) = applier.from_plain([p.told for p in patches.load_patches() if p.id == name])
     assert any(f"dgxspark.cluster: {name}" in edit.replace for edit in patch.edits)
     for one, other in itertools.permutations(patch.edits, 2):
@@ -128,7 +128,7 @@ def test_a_shipped_text_is_marked_and_its_edits_are_apart(name: str) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 @given(data=st.data())
 def test_a_shipped_patch_on_a_file_of_its_pieces(name: str, data: st.DataObject) -> None:
-    """Old, new, missing or doubled, in any order: all edits are in the new text once, or there is none."""
+    """Old, new, missing or doubled, in any order: all edits are in the new text once, or there is no new text."""
     (patch,) = applier.from_plain([p.told for p in patches.load_patches() if p.id == name])
     pieces = [text for edit in patch.edits for text in (edit.expect, edit.replace)]
     text = "".join(data.draw(st.lists(st.sampled_from(["", "x = 1\n", *pieces]), max_size=5)))

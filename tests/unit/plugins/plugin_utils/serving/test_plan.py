@@ -465,7 +465,7 @@ FACTS = [("facts", key) for key in ("architecture", "hidden_size", "vocab_size",
 
 
 def mutations() -> t.Iterator[tuple[str, str, dict[str, t.Any], str]]:
-    """Yield mutator, profile, the broken profile and the key that its error must name."""
+    """Yield the mutator's name, the profile's, the broken profile, and the key that its error must name."""
     for name in NAMES:
         entry = inline(name)
         for path in REQUIRED + FACTS:

@@ -1,4 +1,4 @@
-"""Profiles of owners: another engine than the one below, and all faults at once."""
+"""Profiles of owners: another engine than the base profile's, and all faults at once."""
 
 from __future__ import annotations
 

@@ -466,7 +466,7 @@ def test_a_flag_that_a_mod_may_bring_is_passed_on_with_that_reason() -> None:
     line = next(x for x in modded["recipe"]["lines"] if x["became"] == "passed on")
     assert "memory-in-gb" in line["why"]
     assert launch_plan(recipe.profile_of(text.format("", ""), "x.yaml"))["verdict"] == "blocked"
-    # A flag of another release, or of the other engine, is no mod's.
+    # A flag of another release, or of the other engine, belongs to no mod.
     mods = "mods: [mods/memory-in-gb]\n"
     for other in (" --mem-fraction-static 0.8", " --attention-backend NOPE"):
         assert launch_plan(recipe.profile_of(text.format(mods, other), "x.yaml"))["verdict"] == "blocked", other
@@ -518,7 +518,7 @@ def test_no_word_of_a_recipe_is_lost(
     keys: dict[str, str],
     engine: str,
 ) -> None:
-    """Each word is a setting, ours, passed on or refused with its reason; nothing is left out in silence."""
+    """Each word is a setting, ours, passed on or refused with its reason; nothing is dropped silently."""
     words = [word for flag, values in flags for word in (flag, *values)]
     document = {**keys, "model": "a/b", "runtime": engine, "env": variables, "defaults": defaults, "command": shlex.join(
         [engine, "serve", *(["--model-path"] if engine == "sglang" else []), "a/b", *words])}  # fmt: skip
@@ -627,7 +627,7 @@ def test_words_that_are_quoted_come_back_as_they_were(words: list[str]) -> None:
 
 
 TABLES = load_tables()
-# What the plan says to each rank itself, or one id says together with another flag.
+# What the plan passes to each rank itself, or one id passes together with another flag.
 _NOT_ALONE = {"model-path", "model", "json-model-override-args", "config"}
 
 
@@ -671,7 +671,7 @@ def _flags(engine: str, version: str) -> st.SearchStrategy[dict[str, t.Any]]:
 
 
 def _same_words(engine: str, flags: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return flags with the first of the words that the engine has for one and the same thing (nsa is dsa)."""
+    """Return flags with the first of the engine's synonyms for a value (nsa is dsa)."""
     ways = [way for entry in TABLES.settings.values() for way in entry.get(engine, ())]
     parts = [part for way in ways for part in (way if isinstance(way, list) else [way])]
     words = {part["flag"]: part["synonyms"] for part in parts if "flag" in part and "synonyms" in part}
@@ -704,7 +704,7 @@ def test_a_command_line_becomes_settings_and_the_same_command_line_again(
             engine, version, model | {name.replace("-", "_"): value for name, value in read.items()}, TABLES
         ).argv
     except CollectionError:
-        return  # what the version refuses, or two names of one setting, is for other tests
+        return  # other tests cover what the version refuses, and two names of one setting
     positional, again = recipe_flags.read_flags(argv, parser)
     assert positional == (["a/b"] if engine == "vllm" else [])
     back = {one.name: one.value for one in recipe_flags.merged(again, parser).values() if one.name != "model-path"}

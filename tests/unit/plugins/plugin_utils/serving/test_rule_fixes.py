@@ -1,4 +1,4 @@
-"""Each rule's reason: the case that it is about, the one beside it that it must leave alone, and a remedy that holds."""
+"""Each rule's reason: the case that it is about, the similar one that it must leave alone, and a remedy that works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 RULES = rules.load_rules()
 PATCHES = patches.load_patches()
 WRITTEN = knowledge.load("rules")
-# No setting ends these: only other nodes, another checkpoint or another version.
+# No setting fixes these: only other nodes, another checkpoint or another version.
 WITHOUT_FIX = {
     "memory.weights-too-large", "memory.does-not-fit", "memory.vllm-does-not-fit", "settings.quantization-mixed-unknown",
     "experts.ungated-0.5.10", "load.class-unknown",
@@ -43,7 +43,7 @@ FULL, STATES = dataclasses.replace(TIGHT, weights=97.0), dataclasses.replace(TIG
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One launch. need: of memory, None: not known; scheduled: of patches, None: what the launch needs."""
+    """One launch. need: its memory demand (None: not known); scheduled: its patches (None: those that it needs)."""
 
     name: str
     settings: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -57,7 +57,7 @@ class Case:
     facts: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def after(self, fix: t.Mapping[str, t.Any]) -> Case:
-        """Return the launch with a rule's fix, whose facts are filled in."""
+        """Return the launch with a rule's fix applied, whose facts are filled in."""
         return dataclasses.replace(
             self,
             settings={**self.settings, **fix.get("settings", {})},
@@ -263,7 +263,7 @@ SPREADS = [(nodes, tp, nodes // tp) for nodes in range(1, 9) for tp in range(1, 
 @pytest.mark.parametrize("version", ["0.5.12", "0.5.21"])
 @pytest.mark.parametrize("name", sorted(knowledge.shared("profile")))
 def test_a_fix_of_a_spread_is_one_that_the_model_can_be_cut_into(name: str, version: str) -> None:
-    """Tensor parallelism over 3, 5, 6 or 7 nodes is none of most models."""
+    """Most models cannot be split by tensor parallelism over 3, 5, 6 or 7 nodes."""
     if profile.resolve(entry(name)).engine.name != "sglang":
         return
     for nodes, tp, pp in SPREADS:
@@ -280,7 +280,7 @@ def test_a_fix_of_a_spread_is_one_that_the_model_can_be_cut_into(name: str, vers
 
 
 def test_no_remedy_leads_in_a_circle_where_experts_have_no_gate() -> None:
-    """On 0.5.10 flashinfer_cutlass is said to need another runner, and every other to need flashinfer_cutlass."""
+    """On 0.5.10 one rule says that flashinfer_cutlass needs another runner, and another that all others need flashinfer_cutlass."""
     for settings in ({"moe_runner_backend": "flashinfer_cutlass"}, {"moe_runner_backend": "cutlass"}):
         for spread in ({"ep": 1}, {"ep": 4}):
             case = Case(SUPER, {**PLAIN, **settings}, spread, version="0.5.10")
@@ -331,10 +331,10 @@ def test_what_a_class_can_do_is_read_per_version() -> None:
         ("Step3p7ForConditionalGeneration", "0.23.0", True, None),
         ("Step3p7ForConditionalGeneration", "v0.22.1-dev", False, True),
         ("Step3p7ForConditionalGeneration", "latest", True, None),  # as the newest that was read
-        ("Grok1ForCausalLM", "0.33.0", False, False),  # taken out after 0.24.0
-        ("Grok1ForCausalLM", "99.0", None, None),  # nobody read that
+        ("Grok1ForCausalLM", "0.33.0", False, False),  # removed after 0.24.0
+        ("Grok1ForCausalLM", "99.0", None, None),  # that release was not read
         ("Step3p7ForConditionalGeneration", "0.16.0", None, None),
-        ("NobodysForCausalLM", "0.33.0", None, None),  # of a class that no release has nothing is said
+        ("NobodysForCausalLM", "0.33.0", None, None),  # nothing is said about a class that no release has
     ],
 )
 def test_a_release_knows_a_class_or_its_transformers_may(
@@ -383,13 +383,13 @@ def test_the_plan_warns_where_a_release_has_the_class_and_not_the_configuration(
     [
         ("Qwen4ExpForConditionalGeneration", "0.28.0", True),
         ("Qwen4ExpForConditionalGeneration", "0.29.0", False),
-        ("Step3p7ForConditionalGeneration", "0.22.1", True),  # a class that the release has not
+        ("Step3p7ForConditionalGeneration", "0.22.1", True),  # a class that the release lacks
         ("Step3p7ForConditionalGeneration", "0.23.0", False),
-        ("Glm4MoeForCausalLM", "0.17.0", False),  # taken by its architecture, whatever its model type
-        ("NemotronHForCausalLM", "0.17.0", False),  # of some checkpoints: those with a prediction head
+        ("Glm4MoeForCausalLM", "0.17.0", False),  # selected by its architecture, whatever its model type
+        ("NemotronHForCausalLM", "0.17.0", False),  # for some checkpoints: those with a prediction head
         ("LlamaForCausalLM", "0.33.0", True),
         ("Step5ForCausalLM", "0.17.0", False),  # its model type is not known here
-        ("LlamaForCausalLM", "0.16.0", None),  # nobody read that
+        ("LlamaForCausalLM", "0.16.0", None),  # that release was not read
         ("NobodysForCausalLM", "0.33.0", None),
     ],
 )
@@ -438,7 +438,7 @@ def test_a_class_without_stages_is_not_refused_where_transformers_serves_it() ->
 
 
 def test_a_checkpoint_of_two_formats_is_read_from_0_5_15_on() -> None:
-    """SGLang 0.5.14 and older take it for w4afp8, but for NemotronH; tests/oracle has their own words."""
+    """SGLang 0.5.14 and older take it for w4afp8, except for NemotronH; tests/oracle has their messages."""
     rule = "settings.quantization-mixed-unknown"
     assert rule in errors(Case(MIXED, version="0.5.14"))
     assert rule not in found(Case(MIXED, version="0.5.15"))
@@ -449,7 +449,7 @@ def test_speculation_on_nemotron_hangs_on_the_image_and_the_radix_cache() -> Non
     stock = CASES["speculation.nemotron-radix"]
     rule = "speculation.nemotron-radix"
     assert rule not in found(dataclasses.replace(stock, features={"nemotron_mtp": True}))
-    assert rule not in found(dataclasses.replace(stock, features={}))  # an image that nobody knows, and not a stock one
+    assert rule not in found(dataclasses.replace(stock, features={}))  # an unknown image, and not a stock one
     assert rule not in found(dataclasses.replace(stock, version="0.5.14"))
     assert rule not in found(dataclasses.replace(stock, settings={**MTP, "disable_radix_cache": True}))
 

@@ -39,7 +39,7 @@ def test_rules_alone(noise: set[str]) -> None:
 
 
 def test_rules_with_a_reason_alone(noise: set[str]) -> None:
-    """Without the rules that rest on nothing but a summary of somebody's outcomes."""
+    """Without the rules that are based only on a summary of somebody's results."""
     reduced = dataclasses.replace(KNOWN, rules=tuple(rule for rule in KNOWN.rules if not rule.summary))
     table = verdicts.confusion(ROWS, reduced, noise)
     assert table.stable_blocked == 0
@@ -68,7 +68,7 @@ def test_with_evidence_every_row_is_told_right() -> None:
 
 
 def test_every_rule_is_asked_of_facts_that_exist() -> None:
-    """A misspelt path is never true: each rule must speak of paths that the plan's document has."""
+    """A misspelt path is never true: each rule may only use paths that the plan's document has."""
     known = profile.resolve(profile.find("qwen3.5-397b-a17b-nvfp4"))
     found = verdict.judge(known, KNOWN)
     assert found.findings

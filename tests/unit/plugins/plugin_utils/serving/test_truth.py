@@ -1,4 +1,4 @@
-"""The plan judges what will run: whatever a setting is called, whoever says it, and whether it is written at all."""
+"""The plan judges what will run: whatever a setting is called, whoever sets it, and whether it is written at all."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_an_alias_and_its_name_give_the_same_plan(which: tuple[str, str], names:
 
 
 def same(first: dict[str, t.Any], second: dict[str, t.Any]) -> bool:
-    # What `arguments` says is about how a setting is written, not about what runs.
+    # Findings of `arguments` are about how a setting is written, not about what runs.
     found, others = ({rule for rule in rules(made) if not rule.startswith("arguments.")} for made in (first, second))
     return (first["verdict"], found, first["memory"]) == (second["verdict"], others, second["memory"])
 
@@ -188,7 +188,7 @@ ADDED_BY_THE_PLAN = {
 @settings(max_examples=120)
 @given(st.sampled_from(VARIANTS), st.data())
 def test_a_default_that_is_written_changes_nothing(which: tuple[str, str], data: st.DataObject) -> None:
-    """Taking a setting out, and writing what the engine then runs with, give the same verdict and findings."""
+    """Removing a setting, and writing down what the engine then runs with, give the same verdict and findings."""
     name, variant = which
     asked = sorted(
         {key for key, said in planned(name, variant)["resolved"].items() if said["by"] in ("asked", "default")}
@@ -224,7 +224,7 @@ BAD: dict[str, list[dict[str, t.Any]]] = {
 @settings(max_examples=150)
 @given(st.sampled_from(VARIANTS), st.data())
 def test_nothing_becomes_proven_by_being_left_out(which: tuple[str, str], data: st.DataObject) -> None:
-    """A setting of which only the engine knows what it becomes never turns blocked into proven, nor clears its rule."""
+    """A setting that only the engine can resolve never turns blocked into proven, nor clears its rule."""
     name, variant = which
     bad = data.draw(st.sampled_from(BAD[profile.find(name)["engine"]["name"]]))
     blocked = planned(name, variant, settings=bad)
@@ -303,7 +303,7 @@ def test_what_a_change_of_engine_leaves_behind_is_told_in_words() -> None:
 
 
 def test_nobody_is_told_to_write_down_what_is_written() -> None:
-    """0.5.10 overrides NemotronH's runner: whether it does hangs on the model, or on the quantization, not on the runner."""
+    """0.5.10 overrides NemotronH's runner: whether it does depends on the model, or on the quantization, not on the runner."""
     unknown_model = planned(bare(disable_cuda_graph=True, moe_runner_backend="triton"))
     assert unknown_model["resolved"]["moe_runner_backend"] == {"value": None, "by": "unknown"}
     assert not any("Write moe_runner_backend" in f["remedy"] for f in unknown_model["findings"])
@@ -319,7 +319,7 @@ def test_what_the_engine_reads_off_the_checkpoint_does_not_contradict_it() -> No
     assert made["resolved"]["quantization"]["by"] == "unknown"
     told = "settings.quantization-not-nvfp4-vllm"
     assert told not in rules(made)
-    # vLLM corrects the word for ModelOpt's checkpoints, and refuses it for others: which this is, no profile says.
+    # vLLM corrects the value for ModelOpt's checkpoints, and refuses it for others: the profile does not say which this is.
     assert told in rules(planned(VLLM, settings={"quantization": "fp8"}), "warning")
 
 
@@ -346,7 +346,7 @@ def test_what_was_not_measured_is_not_proven(name: str, variant: str, settings: 
 
 @pytest.mark.parametrize("name", [ULTRA, QWEN, GEMMA, VLLM])
 def test_a_variable_that_the_run_had_not_makes_it_another_one(name: str) -> None:
-    """NCCL_IB_DISABLE makes sockets of RoCE, and CUDA_LAUNCH_BLOCKING a slow run: no row had them."""
+    """NCCL_IB_DISABLE replaces RoCE with sockets, and CUDA_LAUNCH_BLOCKING slows a run: no row had them."""
     assert planned(name)["verdict"] == "proven"
     for variable in ("NCCL_IB_DISABLE", "CUDA_LAUNCH_BLOCKING", "SGLANG_FORCE_FP8_MARLIN"):
         made = planned(name, environment={variable: "1"})
@@ -409,7 +409,7 @@ def test_a_host_more_than_the_profile_is_for_is_told() -> None:
 
 
 def test_with_drafts_an_image_with_the_fixes_keeps_five_states_for_a_request() -> None:
-    """Seed 004: 96 slots are 32 requests without drafts, and 19 with them."""
+    """Seed 004: 96 slots are enough for 32 requests without drafts, and for 19 with them."""
     asked = {"max_running_requests": 32, "max_mamba_cache_size": 96}
     made = planned(SUPER, "ep1-mtp", settings=asked)
     assert made["memory"]["max_running_requests"] == 19
@@ -429,7 +429,7 @@ def test_a_way_out_of_the_radix_cache_is_one_that_the_engine_takes() -> None:
 
 
 def test_the_plan_never_chooses_what_is_no_share() -> None:
-    """A prompt in one chunk counts more activations than a Spark has memory: nothing helps, and the plan blames no share."""
+    """A prompt in one chunk counts more activations than a Spark has memory: nothing helps, and the plan does not blame the share."""
     asked = {"mem_fraction_static": None, "chunked_prefill_size": -1}
     made = planned(ULTRA, "ep4", free=90, settings=asked, parallel={"tp": 1, "pp": 4, "ep": 1})
     assert rules(made, "error") & {"memory.does-not-fit", "memory.fraction-out-of-range"} == {"memory.does-not-fit"}

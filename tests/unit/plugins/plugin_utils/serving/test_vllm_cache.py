@@ -73,7 +73,7 @@ def test_pages_of_two_widths_become_one() -> None:
 def test_a_hybrids_page_holds_a_state_and_a_request_takes_its_states_once() -> None:
     facts = facts_of("qwen3.5-122b-a10b-nvfp4-vllm")
     made = laid(facts, Cut(), {"disable_radix_cache": False}, head=True, drafts=3)
-    assert len(made.groups) == 4  # 13 layers of attention with the head's, 36 of states in three groups
+    assert len(made.groups) == 4  # 13 attention layers including the head's, 36 with states in three groups
     states = [group for group in made.groups if group.states is not None]
     assert [group.states for group in states] == [5, 5, 5]
     assert made.request(2 * 32768) - made.request(32768) == pytest.approx(32768 / made.groups[-1].block, abs=1)
@@ -180,7 +180,7 @@ def test_a_cache_without_layers_has_no_block() -> None:
 
 @pytest.mark.parametrize(("aligned", "block", "blocks"), [(True, 384, 2730), (False, 272, 3855)])
 def test_a_hybrids_block_is_a_multiple_of_the_one_asked_for(aligned: bool, block: int, blocks: int) -> None:
-    """Two layers of attention, six of states of 137,216 bytes, 1 GiB: what vLLM 0.32.0 logged on a CPU, whose block is 128."""
+    """Two attention layers, six with states of 137,216 bytes, 1 GiB: what vLLM 0.32.0 logged on a CPU, whose block is 128."""
     facts = Facts(
         "Invented", 512, 4096, 8192, (Attention(2, 8, 2, 64, gated=True),), linear=Linear("gdn", 6, 4, 64, 8, 64)
     )

@@ -1,4 +1,4 @@
-"""Texts in, one archive out: the same for the same, bounded, nothing private in the names of its files either."""
+"""Texts in, one archive out: reproducible, bounded, nothing private in its file names either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is private does not come out, in whatever form it went in; what a reader needs does."""
+"""Private data does not come out, in whatever form it went in; what a reader needs does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def in_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-# How a text may be carried. Each takes a text and gives a line that has it.
+# How a text may be embedded. Each takes a text and returns a line that contains it.
 CARRIERS: dict[str, t.Callable[[str], str]] = {
     "plain": lambda text: f"peer {text}: lost",
     "alone": lambda text: text,
@@ -82,7 +82,7 @@ def test_nothing_private_comes_out_of_what_carries_it(carrier: str, text: str) -
     clean = redacted(CARRIERS[carrier](text))
     for form in (text, json.dumps(text)[1:-1], urllib.parse.quote(text, safe=""), in_base64(text), text.encode().hex()):
         assert form.lower() not in clean.lower()
-    # Nor is it hidden in what is decoded.
+    # Nor is it hidden in encoded words.
     for word in re.findall(r"[A-Za-z0-9+/]{8,}={0,2}", clean):
         try:
             assert text.lower() not in base64.b64decode(word + "=" * (-len(word) % 4)).decode().lower()
@@ -185,7 +185,7 @@ def test_a_key_over_several_lines_and_a_kubeconfig() -> None:
     key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIqW9+abc\nAwEHoUQDQgAE\n-----END EC PRIVATE KEY-----"
     assert redacted(f"a\n{key}\nb") == "a\n***\nb"
     assert redacted(f"client-key-data: {in_base64(key)}") == f"client-key-data: {in_base64('***')}"
-    assert redacted(f"a\n{key[:50]}") == "a\n***"  # cut off by the bound of a log
+    assert redacted(f"a\n{key[:50]}") == "a\n***"  # cut off by a log's size limit
 
 
 def test_all_that_was_replaced_is_counted_by_kind() -> None:

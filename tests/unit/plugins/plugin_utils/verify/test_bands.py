@@ -37,7 +37,7 @@ def spark(operation: str, topology: str, nodes: int) -> BandSet | None:
     return choose(SHIPPED.values(), "spark", operation, topology, nodes)
 
 
-# Bus bandwidth as published, in GB/s (Gb/s divided by 8), with where it was. See the bands' own sources.
+# Bus bandwidth as published, in GB/s (Gb/s divided by 8), with its source. See the bands' own sources.
 RECORDED: list[tuple[str, str, str, int, int, float, str, str | None]] = [
     ("playbooks PR 103, both HCAs", "all_gather", "direct", 2, 16 * GIB, 23.74, "pass", None),
     ("gx10 at MTU 1500", "all_gather", "direct", 2, 8 * GIB, 21.95, "pass", None),
@@ -58,7 +58,7 @@ RECORDED: list[tuple[str, str, str, int, int, float, str, str | None]] = [
     ("aicad, three in a ring", "all_reduce", "triangle", 3, GIB, 13.9, "pass", None),
     ("aicad, three in a ring", "all_reduce", "ring", 3, GIB, 13.9, "pass", None),
     ("aicad, three in a ring", "all_gather", "triangle", 3, GIB, 21.0, "pass", None),
-    # What lies in no band: a development build of NCCL over both HCAs, which the socket band must not take.
+    # What lies in no band: a development build of NCCL over both HCAs, which the socket band must not match.
     ("playbooks PR 103, development build", "all_gather", "direct", 2, 16 * GIB, 3.04, "unknown", None),
     ("between the bands", "all_reduce", "switch", 4, GIB, 6.0, "unknown", None),
     ("nearly nothing", "all_reduce", "switch", 4, GIB, 0.3, "unknown", None),

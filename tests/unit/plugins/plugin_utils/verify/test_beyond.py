@@ -56,7 +56,7 @@ def nccl(busbw: float = 22.7, **more: Any) -> Plain:
 
 
 def readings(moved: dict[str, int], words: bool = True) -> Plain:
-    """Counters before and after a request in which each HCA moved so many bytes (or packets)."""
+    """Counters before and after a request in which each HCA moved this many bytes (or packets)."""
     sent, received = ("port_xmit_data", "port_rcv_data") if words else ("sent_pkts", "rcvd_pkts")
     scale = 4 if words else 1
 
@@ -210,7 +210,7 @@ def test_a_fault_of_the_fabric_explains_what_nccl_makes_of_it() -> None:
 
 
 def logged(*hcas: str, network: str = "IB") -> Plain:
-    """What nccl_transport returns of a constructed log of four nodes whose channels take these HCAs."""
+    """What nccl_transport returns for a constructed log of four nodes whose channels use these HCAs."""
     job = nccl_logs.Job(nodes=4, hcas=tuple((hca, 1, "RoCE") for hca in hcas), channels=4, network=network)
     reader = Reader(nccl_transport.signatures())
     for number, lines in enumerate(nccl_logs.build(job)):
@@ -240,7 +240,7 @@ def test_a_log_of_sockets_is_the_cause() -> None:
 
 
 def printed(busbw: float, *, end: bool = True) -> str:
-    """What the benchmark prints of four ranks that reach this bus bandwidth at 1 GiB."""
+    """What the benchmark prints for four ranks that reach this bus bandwidth at 1 GiB."""
     row = {"operation": "all_reduce", "bytes": GIB, "ranks": 4, "calls": 5, "rounds_us": [GIB / busbw * 1.5 / 1000]}
     return f"NCCL_BENCH {json.dumps(row)}\n" + ("NCCL_BENCH_END {}\n" if end else "")
 
@@ -282,7 +282,7 @@ def test_a_rank_that_failed_for_nccl_s_own_reason_is_that_one_cause() -> None:
 
 @pytest.mark.parametrize("half", [FUNCTIONS, FUNCTIONS[:1]])
 def test_what_is_known_of_some_hosts_alone_rules_nothing_out(half: tuple[str, ...]) -> None:
-    """Counters of two hosts of four: a function idle there is one; all busy there says nothing of the others."""
+    """Counters of two hosts of four: one that is idle there counts as idle; if all are busy there, the others may not be."""
     counted = nccl(9.78, transport=None)
     moved = {FUNCTIONS[0]: GIB, FUNCTIONS[1]: GIB if len(half) == 2 else 0}
     counted["counters"] = {f"spark{n}": readings(moved) for n in (1, 2)}
@@ -296,7 +296,7 @@ def test_what_is_known_of_some_hosts_alone_rules_nothing_out(half: tuple[str, ..
 
 @pytest.mark.parametrize("row", RECORDED, ids=[f"{row[0]}: {row[5]:.4g}" for row in RECORDED])
 def test_recorded_figures_of_sparks_become_the_right_cause_of_the_report(row: tuple[Any, ...]) -> None:
-    """As in test_bands.py, and through verify: from the figure to what an owner is told."""
+    """As in test_bands.py, but through verify: from the figure to what the owner is told."""
     _where, operation, topology, nodes, size, busbw, verdict, cause = row
     cluster = Cluster(nodes)
     cluster.plan["topology"] = topology

@@ -1,4 +1,4 @@
-"""What known lines of the ranks' logs become in the report: causes with remedies, confirmed by the transport log alone."""
+"""What known lines of the ranks' logs become in the report: causes with remedies, confirmed only by the transport log."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_link_that_is_down_explains_all_that_fails_of_its_function() -> None:
     follows = " ".join(cause["consequences"])
     for kind in ("link.down", "mtu.unreachable", "mtu.down", "arp.silent", "arp.not-sent", "gid.link-down"):
         assert kind in follows
-    # the other function's paths are whole
+    # the other function's paths are healthy
     assert {r["status"] for r in step(report, "rdma")["results"] if "p0f0" in r["subject"]} == {"pass"}
 
 
@@ -329,7 +329,7 @@ def test_where_no_bandwidth_is_due_data_must_arrive_all_the_same(figures: dict[s
 
 
 def test_a_slow_function_is_slow_to_every_peer() -> None:
-    """What is slow with two peers, while others are well, lies with the one function that they share."""
+    """If two peers are slow while others are fine, the cause is the one function that they share."""
     cluster = Cluster(3)
     for peer in ("spark1", "spark2"):
         for vf in (0, 1):

@@ -45,7 +45,7 @@ def test_both_functions_of_a_pair_meet_at_the_same_time_both_ways() -> None:
 def test_each_port_is_tested_for_itself() -> None:
     groups = at_once(cluster(slots=SLOTS))
     assert len(groups) == 4
-    # …s0f0v0 is of port 0, …s0f1v0 of port 1
+    # …s0f0v0 belongs to port 0, …s0f1v0 to port 1
     assert [{test["hca"][-3] for test in group} for group in groups] == [{"0"}, {"0"}, {"1"}, {"1"}]
     assert {len(group) for group in groups} == {2}
 

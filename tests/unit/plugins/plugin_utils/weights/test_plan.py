@@ -56,7 +56,7 @@ def test_an_instance_that_loads_a_repository_is_named_by_its_engine_s_command() 
     wanted = repos(made)
     (name,) = loaded_by(wanted, served)
     assert name == f"{served[-1]['metadata']['namespace']}/{made['instance']['name']}"
-    # another repository whose name begins or ends alike
+    # another repository whose name starts or ends the same
     (repo,) = (each["repo"] for each in wanted)
     assert loaded_by([{"repo": repo[:-1]}, {"repo": repo.partition("/")[2]}], served) == []
     assert loaded_by(wanted, []) == []
@@ -78,7 +78,7 @@ def test_where_nobody_has_it_the_first_fetches_and_the_others_are_a_chain() -> N
         "spark3": "spark2",
         "spark4": "spark3",
     }
-    # Over VFs that are not the instance's: those may be in pods while the old model serves.
+    # Over VFs other than the instance's: its own may be in pods while the old model serves.
     bench = {host: {vf["address"] for f in h["functions"] for vf in f["vfs"] if vf["index"] == 1} for host, h in inputs.fabric(4).items()}  # fmt: skip
     assert all(link["parent"][1] in bench[link["parent"][0]] for link in links.values() if link["parent"])
     assert all(set(link["listen"]) <= bench[host] for host, link in links.items())
